@@ -3,24 +3,24 @@
 use polity_definition::Home;
 use polity_host::{HomeFolder, HomeQueries, Host, HostContext, process_environment};
 
-use crate::args::Options;
+use crate::args::GlobalOptions;
 use crate::error::CliError;
-use crate::signals::Signals;
+use crate::signals::StopSignals;
 use crate::view::{count, note, style};
 use crate::warnings;
 
 /// The options of a command and the context of its home.
 #[derive(Debug, Clone)]
-pub(crate) struct App {
+pub(crate) struct AppContext {
     /// The options of every command.
-    pub(crate) options: Options,
+    pub(crate) options: GlobalOptions,
     /// The home.
     pub(crate) context: HostContext,
 }
 
-impl App {
+impl AppContext {
     /// Finds the home.
-    pub(crate) fn new(options: Options) -> Result<Self, CliError> {
+    pub(crate) fn new(options: GlobalOptions) -> Result<Self, CliError> {
         let folder = HomeFolder::find(options.home.as_deref())?;
         let shown = options.clone();
         let show = move |warning| warnings::show(&shown, &warning);
@@ -82,7 +82,7 @@ impl App {
 /// Closes a host. Ctrl-C gives up outstanding notifications.
 pub(crate) async fn close(host: Host) {
     let abort = async {
-        match Signals::listen() {
+        match StopSignals::listen() {
             Ok(mut signals) => {
                 signals.next().await;
             }

@@ -2,7 +2,7 @@
 
 mod agent;
 mod sim;
-mod steer;
+mod task;
 
 use std::io::IsTerminal;
 use std::num::NonZeroU64;
@@ -22,7 +22,7 @@ pub(crate) use sim::{
     LifecycleCommand, SimCommand, SimExportArgs, SimForkArgs, SimLifecycleArgs, SimResumeArgs,
     SimRunArgs, SimStatusArgs, ThreadArgs,
 };
-pub(crate) use steer::{DiffArgs, ForkArgs, TaskShowArgs};
+pub(crate) use task::{DiffArgs, ForkArgs, TaskShowArgs};
 
 /// Runs, supervises and simulates AI agents.
 ///
@@ -32,16 +32,16 @@ pub(crate) use steer::{DiffArgs, ForkArgs, TaskShowArgs};
 #[command(name = "polity", version, max_term_width = 100, subcommand_required = true)]
 #[command(after_help = "Exit codes: 0 done, 1 the task failed, 2 wrong usage or an invalid \
     definition,\n3 waiting for a person, 4 cancelled, 5 timed out, 6 over a budget or limit.")]
-pub(crate) struct Args {
+pub(crate) struct CommandLine {
     #[command(flatten)]
-    pub(crate) options: Options,
+    pub(crate) options: GlobalOptions,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 /// Options of every command.
 #[derive(Debug, Clone, ClapArgs)]
-pub(crate) struct Options {
+pub(crate) struct GlobalOptions {
     /// The home folder. Without it: POLITY_HOME, else the nearest folder upwards that holds a
     /// polity.yaml, else ~/.polity
     #[expect(clippy::doc_markdown, reason = "help is read in a terminal")]
@@ -60,7 +60,7 @@ pub(crate) struct Options {
 
 /// The amount of progress output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verbosity {
+pub(crate) enum OutputVerbosity {
     /// Only results and errors.
     Quiet,
     /// Steps.
@@ -69,24 +69,24 @@ pub(crate) enum Verbosity {
     Verbose,
 }
 
-impl Options {
+impl GlobalOptions {
     /// The amount of progress output.
-    pub(crate) fn verbosity(&self) -> Verbosity {
+    pub(crate) fn verbosity(&self) -> OutputVerbosity {
         match (self.quiet, self.verbose) {
-            (true, _) => Verbosity::Quiet,
-            (false, true) => Verbosity::Verbose,
-            (false, false) => Verbosity::Normal,
+            (true, _) => OutputVerbosity::Quiet,
+            (false, true) => OutputVerbosity::Verbose,
+            (false, false) => OutputVerbosity::Normal,
         }
     }
 
     /// True if steps are shown on stderr.
     pub(crate) fn shows_progress(&self) -> bool {
-        !self.json && self.verbosity() != Verbosity::Quiet
+        !self.json && self.verbosity() != OutputVerbosity::Quiet
     }
 
     /// True if every event is shown on stderr.
     pub(crate) fn shows_events(&self) -> bool {
-        !self.json && self.verbosity() == Verbosity::Verbose
+        !self.json && self.verbosity() == OutputVerbosity::Verbose
     }
 
     /// True if stderr is a terminal on which lines can be rewritten.
@@ -96,7 +96,7 @@ impl Options {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Create a home folder with an example
     Init(InitArgs),
     /// Validate every definition of the home and report all problems
@@ -153,12 +153,12 @@ pub(crate) struct InitArgs {
     pub(crate) dir: Option<PathBuf>,
     /// The example to write
     #[arg(long, value_name = "NAME", default_value = "hello")]
-    pub(crate) example: Example,
+    pub(crate) example: HomeExample,
 }
 
 /// A home that `init` can write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Example {
+pub(crate) enum HomeExample {
     /// One agent that greets
     Hello,
     /// An agent that hands work to two others
@@ -564,6 +564,6 @@ mod tests {
 
     #[test]
     fn the_command_line_makes_sense() {
-        super::Args::command().debug_assert();
+        super::CommandLine::command().debug_assert();
     }
 }

@@ -14,40 +14,46 @@ mod review;
 mod run;
 mod schema;
 mod session;
-mod set;
+mod set_option;
 mod sim;
 mod task;
 mod tool;
 mod workflow;
 
-use crate::app::{App, block_on};
-use crate::args::{Args, Command};
+use crate::app::{AppContext, block_on};
+use crate::args::{CliCommand, CommandLine};
 use crate::error::CliResult;
 
 /// Runs a command.
-pub(crate) fn run(args: Args) -> CliResult {
-    let Args { options, command } = args;
+pub(crate) fn run(args: CommandLine) -> CliResult {
+    let CommandLine { options, command } = args;
     match command {
-        Command::Init(args) => init::init(&options, &args),
-        Command::Schema(args) => schema::schema(&args),
-        Command::Completions(args) => completions::completions(&args),
-        Command::Demo => demo::demo(&options),
-        Command::Check => check::check(&App::new(options)?),
-        Command::Run(args) => block_on(run::run(&App::new(options)?, args)),
-        Command::Task(command) => block_on(task::task(&App::new(options)?, command)),
-        Command::Agent(command) => block_on(agent::agent(&App::new(options)?, &command)),
-        Command::Execution(command) => {
-            block_on(execution::execution(&App::new(options)?, &command))
+        CliCommand::Init(args) => init::init(&options, &args),
+        CliCommand::Schema(args) => schema::schema(&args),
+        CliCommand::Completions(args) => completions::completions(&args),
+        CliCommand::Demo => demo::demo(&options),
+        CliCommand::Check => check::check(&AppContext::new(options)?),
+        CliCommand::Run(args) => block_on(run::run(&AppContext::new(options)?, args)),
+        CliCommand::Task(command) => block_on(task::task(&AppContext::new(options)?, command)),
+        CliCommand::Agent(command) => block_on(agent::agent(&AppContext::new(options)?, &command)),
+        CliCommand::Execution(command) => {
+            block_on(execution::execution(&AppContext::new(options)?, &command))
         }
-        Command::Workflow(command) => block_on(workflow::workflow(&App::new(options)?, &command)),
-        Command::Chart(command) => chart::chart(&App::new(options)?, &command),
-        Command::Sim(command) => sim::sim(&App::new(options)?, command),
-        Command::Review(command) => block_on(review::review(&App::new(options)?, command)),
-        Command::Session(command) => block_on(session::session(&App::new(options)?, command)),
-        Command::Tool(command) => block_on(tool::tool(&App::new(options)?, command)),
-        Command::Gc(args) => block_on(gc::gc(&App::new(options)?, &args)),
-        Command::Cost(args) => block_on(cost::cost(&App::new(options)?, &args)),
-        Command::Backup(args) => backup::backup(&App::new(options)?, &args),
-        Command::Restore(args) => backup::restore(&App::new(options)?, &args),
+        CliCommand::Workflow(command) => {
+            block_on(workflow::workflow(&AppContext::new(options)?, &command))
+        }
+        CliCommand::Chart(command) => chart::chart(&AppContext::new(options)?, &command),
+        CliCommand::Sim(command) => sim::sim(&AppContext::new(options)?, command),
+        CliCommand::Review(command) => {
+            block_on(review::review(&AppContext::new(options)?, command))
+        }
+        CliCommand::Session(command) => {
+            block_on(session::session(&AppContext::new(options)?, command))
+        }
+        CliCommand::Tool(command) => block_on(tool::tool(&AppContext::new(options)?, command)),
+        CliCommand::Gc(args) => block_on(gc::gc(&AppContext::new(options)?, &args)),
+        CliCommand::Cost(args) => block_on(cost::cost(&AppContext::new(options)?, &args)),
+        CliCommand::Backup(args) => backup::backup(&AppContext::new(options)?, &args),
+        CliCommand::Restore(args) => backup::restore(&AppContext::new(options)?, &args),
     }
 }

@@ -14,7 +14,7 @@ use polity_model::ids::TaskId;
 use polity_store::{CommitError, StoreError};
 use serde_json::json;
 
-use crate::exit::Exit;
+use crate::exit::ExitStatus;
 use crate::view::note;
 use crate::view::style;
 
@@ -24,22 +24,22 @@ pub(crate) struct CliError {
     code: &'static str,
     message: String,
     hint: Option<String>,
-    exit: Exit,
+    exit: ExitStatus,
     /// Problems of definitions, printed one per line.
     problems: Vec<DefinitionProblem>,
 }
 
 /// The result of a command.
-pub(crate) type CliResult = Result<Exit, CliError>;
+pub(crate) type CliResult = Result<ExitStatus, CliError>;
 
 impl CliError {
-    fn new(code: &'static str, exit: Exit, message: impl Display) -> Self {
+    fn new(code: &'static str, exit: ExitStatus, message: impl Display) -> Self {
         Self { code, message: message.to_string(), hint: None, exit, problems: Vec::new() }
     }
 
     /// Wrong usage of a command.
     pub(crate) fn usage(message: impl Display) -> Self {
-        Self::new("usage", Exit::Usage, message)
+        Self::new("usage", ExitStatus::Usage, message)
     }
 
     /// Replaces a placeholder in the hint.
@@ -50,7 +50,7 @@ impl CliError {
 
     /// A record or file does not exist.
     pub(crate) fn not_found(message: impl Display) -> Self {
-        Self::new("not_found", Exit::Failed, message)
+        Self::new("not_found", ExitStatus::Failed, message)
     }
 
     /// The message.
@@ -65,68 +65,72 @@ impl CliError {
 
     /// There is no such agent or workflow.
     pub(crate) fn unknown_agent(message: impl Display) -> Self {
-        Self::new("unknown_agent", Exit::Usage, message)
+        Self::new("unknown_agent", ExitStatus::Usage, message)
     }
 
     /// There is no such definition.
     pub(crate) fn unknown_definition(message: impl Display) -> Self {
-        Self::new("not_found", Exit::Usage, message)
+        Self::new("not_found", ExitStatus::Usage, message)
     }
 
     /// A file of a run is damaged.
     pub(crate) fn damaged(message: impl Display) -> Self {
-        Self::new("damaged", Exit::Failed, message)
+        Self::new("damaged", ExitStatus::Failed, message)
     }
 
     /// A limit is exceeded.
     pub(crate) fn over_limit(code: &'static str, message: impl Display) -> Self {
-        Self::new(code, Exit::OverLimit, message)
+        Self::new(code, ExitStatus::OverLimit, message)
     }
 
     /// The current state does not allow the operation.
     pub(crate) fn conflict(message: impl Display) -> Self {
-        Self::new("conflict", Exit::Failed, message)
+        Self::new("conflict", ExitStatus::Failed, message)
     }
 
     /// Definitions are not valid.
     pub(crate) fn invalid(message: impl Display, problems: Vec<DefinitionProblem>) -> Self {
         let hint = "mend the files; `polity check` looks at the whole home".to_owned();
-        Self { hint: Some(hint), problems, ..Self::new("invalid_definition", Exit::Usage, message) }
+        Self {
+            hint: Some(hint),
+            problems,
+            ..Self::new("invalid_definition", ExitStatus::Usage, message)
+        }
     }
 
     /// This version does not support the operation.
     pub(crate) fn unsupported(message: impl Display) -> Self {
-        Self::new("unsupported", Exit::Usage, message)
+        Self::new("unsupported", ExitStatus::Usage, message)
     }
 
     /// A cassette cannot be used.
     pub(crate) fn cassette(message: impl Display) -> Self {
-        Self::new("cassette", Exit::Usage, message)
+        Self::new("cassette", ExitStatus::Usage, message)
     }
 
     /// A tool could not be called, or its server could not be reached.
     pub(crate) fn tool_failed(message: impl Display) -> Self {
-        Self::new("tool_failed", Exit::Failed, message)
+        Self::new("tool_failed", ExitStatus::Failed, message)
     }
 
     /// Tools cannot be listed.
     pub(crate) fn tools_unavailable(unavailable: ToolsUnavailable) -> Self {
-        Self::new("tools_unavailable", Exit::Failed, unavailable.failure.message)
+        Self::new("tools_unavailable", ExitStatus::Failed, unavailable.failure.message)
     }
 
     /// An archive cannot be used.
     pub(crate) fn archive(message: impl Display) -> Self {
-        Self::new("archive", Exit::Failed, message)
+        Self::new("archive", ExitStatus::Failed, message)
     }
 
     /// A definition or folder of that name exists.
     pub(crate) fn already(message: impl Display) -> Self {
-        Self::new("exists", Exit::Failed, message)
+        Self::new("exists", ExitStatus::Failed, message)
     }
 
     /// The operation timed out.
     pub(crate) fn timed_out(message: impl Display) -> Self {
-        Self::new("timeout", Exit::TimedOut, message)
+        Self::new("timeout", ExitStatus::TimedOut, message)
     }
 
     /// A file could not be read or written.
@@ -141,7 +145,7 @@ impl CliError {
             _ => ("io", None),
         };
         let message = format!("cannot {doing} {}: {error}", path.display());
-        Self { hint: hint.map(str::to_owned), ..Self::new(code, Exit::Failed, message) }
+        Self { hint: hint.map(str::to_owned), ..Self::new(code, ExitStatus::Failed, message) }
     }
 
     /// Sets the hint.
@@ -159,7 +163,7 @@ impl CliError {
     }
 
     /// The exit code.
-    pub(crate) fn exit(&self) -> Exit {
+    pub(crate) fn exit(&self) -> ExitStatus {
         self.exit
     }
 
@@ -198,7 +202,7 @@ impl From<StoreError> for CliError {
             StoreError::Missing { .. } => "not_found",
             StoreError::Failed { .. } | StoreError::Closed => "store_failed",
         };
-        Self::new(code, Exit::Failed, &error).hint(error.hint())
+        Self::new(code, ExitStatus::Failed, &error).hint(error.hint())
     }
 }
 
@@ -210,7 +214,7 @@ impl From<EngineError> for CliError {
             }
             EngineError::Rejected(rejection) => rejection.into(),
             EngineError::NotReady(not_ready) => {
-                Self::new("not_ready", Exit::Usage, &not_ready.message).hint(not_ready.hint)
+                Self::new("not_ready", ExitStatus::Usage, &not_ready.message).hint(not_ready.hint)
             }
             EngineError::Fork(ForkError::NoCheckpoint { task, .. }) => Self::not_found(&error)
                 .hint(format!("`polity task checkpoints {task}` shows the checkpoints there are")),
@@ -229,7 +233,7 @@ impl From<EngineError> for CliError {
             | EngineError::Panicked { .. }
             | EngineError::Pinned(_)
             | EngineError::Commit(_)
-            | EngineError::Broken { .. } => Self::new("engine", Exit::Failed, &error),
+            | EngineError::Broken { .. } => Self::new("engine", ExitStatus::Failed, &error),
         }
     }
 }
@@ -240,23 +244,23 @@ impl From<CommandRejection> for CliError {
             CommandRejection::EmptyInput => Self::usage(&rejection)
                 .hint("say what to do: polity run NAME \"INPUT\", or - to read it from stdin"),
             CommandRejection::InputTooLarge { .. } => {
-                Self::new("limit_input_bytes", Exit::OverLimit, &rejection)
+                Self::new("limit_input_bytes", ExitStatus::OverLimit, &rejection)
                     .hint("shorten the input, or raise limits.input_bytes in polity.yaml")
             }
             CommandRejection::TooDeep { .. } => {
-                Self::new("limit_sub_agent_depth", Exit::OverLimit, &rejection).hint(
+                Self::new("limit_sub_agent_depth", ExitStatus::OverLimit, &rejection).hint(
                     "let agents hand work on over fewer steps, or raise limits.sub_agent_depth in \
                      polity.yaml",
                 )
             }
             CommandRejection::Disabled { agent, .. } => {
-                Self::new("agent_disabled", Exit::Usage, &rejection)
+                Self::new("agent_disabled", ExitStatus::Usage, &rejection)
                     .hint(format!("enable it with `polity agent enable {agent}`"))
             }
             CommandRejection::KindNotRunnable { .. } => Self::unsupported(&rejection),
             CommandRejection::Finished { .. } => Self::conflict(&rejection),
             CommandRejection::AwaitingHuman { task } => {
-                Self::new("awaiting_human", Exit::AwaitingHuman, &rejection)
+                Self::new("awaiting_human", ExitStatus::AwaitingHuman, &rejection)
                     .hint(format!("see what is asked with `polity review show {task}`"))
             }
             CommandRejection::AnotherQuestion { task, .. } => Self::conflict(&rejection)
@@ -293,7 +297,7 @@ impl From<CommandRejection> for CliError {
                 .hint("follow it with `polity task watch`, or end it with `polity task cancel`"),
             CommandRejection::UnexpectedCommand { .. }
             | CommandRejection::NoAgent { .. }
-            | CommandRejection::TooEarly { .. } => Self::new("engine", Exit::Failed, &rejection),
+            | CommandRejection::TooEarly { .. } => Self::new("engine", ExitStatus::Failed, &rejection),
         }
     }
 }

@@ -8,7 +8,7 @@ use polity_model::task::Task;
 
 /// The exit code of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub(crate) enum ExitStatus {
     /// Done.
     Done,
     /// The task failed; or an unknown id, a conflict, an I/O error.
@@ -25,7 +25,7 @@ pub(crate) enum Exit {
     OverLimit,
 }
 
-impl Exit {
+impl ExitStatus {
     /// The numeric code.
     pub(crate) fn code(self) -> u8 {
         match self {
@@ -88,8 +88,8 @@ impl Exit {
     }
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
+impl From<ExitStatus> for ExitCode {
+    fn from(exit: ExitStatus) -> Self {
         exit.code().into()
     }
 }

@@ -16,14 +16,14 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 use error::CliError;
-use exit::Exit;
+use exit::ExitStatus;
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     if let Some(ended) = supervise() {
         return ended;
     }
-    let args = match args::Args::try_parse() {
+    let args = match args::CommandLine::try_parse() {
         Ok(args) => args,
         Err(error) => return refuse(&error),
     };
@@ -60,11 +60,11 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let text = error.render().to_string();
         let message = text.trim().trim_start_matches("error: ");
         CliError::usage(message).print(true);
-        return Exit::Usage.into();
+        return ExitStatus::Usage.into();
     }
     // Where even that cannot be printed there is no one to tell.
     let _ = error.print();
-    if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() }
+    if error.use_stderr() { ExitStatus::Usage.into() } else { ExitStatus::Done.into() }
 }
 
 /// The JSON Schemas of all kinds of definition files, by kind.
@@ -74,5 +74,5 @@ pub fn schemas() -> impl Iterator<Item = (&'static str, serde_json::Value)> {
 
 /// The declaration of the command line, for the generated reference.
 pub fn command() -> clap::Command {
-    args::Args::command()
+    args::CommandLine::command()
 }

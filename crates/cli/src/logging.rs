@@ -7,32 +7,32 @@ use tracing::field::{Field, Visit};
 use tracing::span;
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::args::Verbosity;
+use crate::args::OutputVerbosity;
 use crate::view::note;
 
 /// Installs the subscriber.
-pub(crate) fn start(verbosity: Verbosity) {
+pub(crate) fn start(verbosity: OutputVerbosity) {
     let most = match verbosity {
-        Verbosity::Quiet | Verbosity::Normal => Level::ERROR,
-        Verbosity::Verbose => Level::DEBUG,
+        OutputVerbosity::Quiet | OutputVerbosity::Normal => Level::ERROR,
+        OutputVerbosity::Verbose => Level::DEBUG,
     };
-    let stderr = Stderr { most, spans: AtomicU64::new(0) };
+    let stderr = StderrSubscriber { most, spans: AtomicU64::new(0) };
     // It is called once, before anything could have set another.
     let _ = tracing::subscriber::set_global_default(stderr);
 }
 
-struct Stderr {
+struct StderrSubscriber {
     most: Level,
     spans: AtomicU64,
 }
 
-impl Subscriber for Stderr {
+impl Subscriber for StderrSubscriber {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.level() <= &self.most && metadata.target().starts_with("polity")
     }
 
     fn event(&self, event: &Event<'_>) {
-        let mut line = Line::default();
+        let mut line = LogLine::default();
         event.record(&mut line);
         let level = event.metadata().level().as_str().to_lowercase();
         note!("{level}: {}{}", line.message, line.fields);
@@ -52,12 +52,12 @@ impl Subscriber for Stderr {
 }
 
 #[derive(Default)]
-struct Line {
+struct LogLine {
     message: String,
     fields: String,
 }
 
-impl Visit for Line {
+impl Visit for LogLine {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
         // Writing to a String cannot fail.
         let _ = if field.name() == "message" {

@@ -8,7 +8,7 @@ use crate::error::CliError;
 
 /// A request to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum StopRequest {
     /// Ctrl-C.
     Interrupt,
     /// SIGTERM.
@@ -16,12 +16,12 @@ pub(crate) enum Stop {
 }
 
 /// A listener for both signals.
-pub(crate) struct Signals {
+pub(crate) struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
 }
 
-impl Signals {
+impl StopSignals {
     /// Starts to listen. From then on the signals no longer end the process.
     pub(crate) fn listen() -> Result<Self, CliError> {
         let io = |error| CliError::io("listen to", Path::new("signals"), &error);
@@ -32,10 +32,10 @@ impl Signals {
     }
 
     /// Waits for the next request.
-    pub(crate) async fn next(&mut self) -> Stop {
+    pub(crate) async fn next(&mut self) -> StopRequest {
         tokio::select! {
-            _ = self.interrupt.recv() => Stop::Interrupt,
-            _ = self.terminate.recv() => Stop::Terminate,
+            _ = self.interrupt.recv() => StopRequest::Interrupt,
+            _ = self.terminate.recv() => StopRequest::Terminate,
         }
     }
 }

@@ -118,7 +118,7 @@ fn arranged(
 }
 
 /// Replaces control characters and bidirectional overrides, which could manipulate a terminal.
-pub(crate) fn harmless(text: &str) -> String {
+pub(crate) fn strip_control(text: &str) -> String {
     let obeyed = |c: char| {
         (c.is_control() && c != '\n' && c != '\t')
             || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -154,8 +154,8 @@ mod tests {
 
     #[test]
     fn strip_control_replaces_control_characters() {
-        assert_eq!(harmless("plain\ttext\nand ü"), "plain\ttext\nand ü");
-        assert_eq!(harmless("\u{1b}[31mred\r\u{7}\u{9b}\u{202e}"), "�[31mred����");
+        assert_eq!(strip_control("plain\ttext\nand ü"), "plain\ttext\nand ü");
+        assert_eq!(strip_control("\u{1b}[31mred\r\u{7}\u{9b}\u{202e}"), "�[31mred����");
     }
 
     #[test]

@@ -3,12 +3,12 @@
 use polity_host::{HostWarning, ReviewWarning};
 use serde_json::json;
 
-use crate::args::Options;
-use crate::view::live::interject;
-use crate::view::{harmless, note, style};
+use crate::args::GlobalOptions;
+use crate::view::live::print_line;
+use crate::view::{note, strip_control, style};
 
 /// Shows a warning. A review without a notification is shown even with `--quiet`.
-pub(crate) fn show(options: &Options, warning: &HostWarning) {
+pub(crate) fn show(options: &GlobalOptions, warning: &HostWarning) {
     match warning {
         HostWarning::Telemetry(problem) if options.shows_progress() => {
             note!("{}: telemetry: {problem}", style::warning("warning"));
@@ -18,7 +18,7 @@ pub(crate) fn show(options: &Options, warning: &HostWarning) {
     }
 }
 
-fn show_review(options: &Options, warning: &ReviewWarning) {
+fn show_review(options: &GlobalOptions, warning: &ReviewWarning) {
     let hint = match warning {
         ReviewWarning::Aborted => "the review waits all the same: `polity review list`",
         ReviewWarning::NotSerializable { .. } => "look at it with `polity review list`",
@@ -28,9 +28,9 @@ fn show_review(options: &Options, warning: &ReviewWarning) {
     let message = warning.to_string();
     if options.json {
         let warning = json!({"code": "notify", "message": message, "hint": hint});
-        interject(options, &json!({ "warning": warning }).to_string());
+        print_line(options, &json!({ "warning": warning }).to_string());
         return;
     }
-    interject(options, &format!("{}: {}", style::warning("warning"), harmless(&message)));
-    interject(options, &format!("  {}: {hint}", style::hint("hint")));
+    print_line(options, &format!("{}: {}", style::warning("warning"), strip_control(&message)));
+    print_line(options, &format!("  {}: {hint}", style::hint("hint")));
 }

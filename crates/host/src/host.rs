@@ -16,7 +16,7 @@ use crate::drivers::DriverSet;
 use crate::error::HostError;
 use crate::queries::HomeQueries;
 use crate::review_notifier::ReviewNotifier;
-use crate::telemetry::Telemetry;
+use crate::telemetry::TelemetryExport;
 
 /// An open home on which this process performs work. The process is registered as alive until the
 /// host is closed or dropped.
@@ -24,7 +24,7 @@ pub struct Host {
     runtime: Runtime,
     queries: HomeQueries,
     servers: Option<Arc<McpTools>>,
-    telemetry: Telemetry,
+    telemetry: TelemetryExport,
     notifier: Option<ReviewNotifier>,
     _alive: Instance,
 }
@@ -63,7 +63,7 @@ impl Host {
             instance: id,
             limits: home.settings.limits,
         })?;
-        let telemetry = Telemetry::start(context, &runtime, &store);
+        let telemetry = TelemetryExport::start(context, &runtime, &store);
         let queries = context.queries_on(store);
         let settings = home.settings.on_review.clone();
         let notifier = if notifies {

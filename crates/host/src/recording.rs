@@ -147,7 +147,7 @@ pub enum RecordingScope {
 
 /// The run that a cassette is opened for.
 #[derive(Clone, Copy)]
-pub struct RecordedRun<'a> {
+pub struct RecordingSubject<'a> {
     /// The agent or workflow.
     pub agent: &'a str,
     /// The input of the task.
@@ -230,7 +230,7 @@ impl CassetteFile {
         self,
         context: &HostContext,
         home: &Home,
-        run: RecordedRun<'_>,
+        run: RecordingSubject<'_>,
     ) -> Result<(DriverSet, Recording), HostError> {
         let Self { file, mode, cassette, scope } = self;
         let secrets = secrets(context, home, run.overrides);
@@ -319,7 +319,7 @@ impl Recording {
         file: Option<CassetteFile>,
         context: &HostContext,
         home: &Home,
-        run: RecordedRun<'_>,
+        run: RecordingSubject<'_>,
     ) -> Result<(DriverSet, Self), HostError> {
         match file {
             Some(file) => file.into_drivers(context, home, run),
@@ -365,7 +365,7 @@ fn masked_input(
     home: &Home,
     programs: &dyn Programs,
     secrets: &SecretSet,
-    run: RecordedRun<'_>,
+    run: RecordingSubject<'_>,
 ) -> String {
     let input = secrets.redact(run.input);
     let NameLookup::Agent(agent) = home.find(run.agent) else { return input };

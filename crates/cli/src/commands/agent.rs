@@ -2,7 +2,7 @@
 
 mod add;
 mod status;
-mod switch;
+mod toggle;
 mod yaml;
 
 use polity_definition::{AgentDefinition, AgentKind};
@@ -10,27 +10,27 @@ use polity_engine::commands::ToggleAgent;
 use polity_host::find_agent;
 use serde_json::{Value, json};
 
-use crate::app::App;
+use crate::app::AppContext;
 use crate::args::{AgentArgs, AgentCommand};
 use crate::error::{CliError, CliResult};
-use crate::exit::Exit;
-use crate::view::{harmless, print_json, say, style, table};
+use crate::exit::ExitStatus;
+use crate::view::{print_json, say, strip_control, style, table};
 
-pub(crate) async fn agent(app: &App, command: &AgentCommand) -> CliResult {
+pub(crate) async fn agent(app: &AppContext, command: &AgentCommand) -> CliResult {
     match command {
         AgentCommand::List => list(app).await,
         AgentCommand::Show(args) => show(app, args).await,
         AgentCommand::Status(args) => status::status(app, args).await,
         AgentCommand::Add(args) => add::add(app, args),
-        AgentCommand::Enable(args) => switch::switch(app, &args.name, &ToggleAgent::Enable).await,
+        AgentCommand::Enable(args) => toggle::toggle(app, &args.name, &ToggleAgent::Enable).await,
         AgentCommand::Disable(args) => {
             let disable = ToggleAgent::Disable { reason: args.message.clone() };
-            switch::switch(app, &args.agent.name, &disable).await
+            toggle::toggle(app, &args.agent.name, &disable).await
         }
     }
 }
 
-async fn list(app: &App) -> CliResult {
+async fn list(app: &AppContext) -> CliResult {
     let home = app.valid_definitions()?;
     let toggles = app.queries()?.agent_toggles().await?;
     if app.json() {
@@ -60,7 +60,7 @@ async fn list(app: &App) -> CliResult {
         });
         say!("{}", table(["NAME", "KIND", "USES", "ROLE"], rows))?;
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// The model, executable or URL of an agent.
@@ -78,7 +78,7 @@ fn uses(agent: &AgentDefinition) -> String {
     }
 }
 
-async fn show(app: &App, args: &AgentArgs) -> CliResult {
+async fn show(app: &AppContext, args: &AgentArgs) -> CliResult {
     let home = app.folder().read()?;
     let agent = find_agent(&app.context, &home, &args.name)?;
     let toggles = app.queries()?.agent_toggles().await?;
@@ -89,9 +89,9 @@ async fn show(app: &App, args: &AgentArgs) -> CliResult {
     if app.json() {
         let mut definition = definition;
         definition["digest"] = json!(agent.digest());
-        definition["override"] = json!(said.map(switch::as_json));
+        definition["override"] = json!(said.map(toggle::as_json));
         print_json(&definition)?;
-        return Ok(Exit::Done);
+        return Ok(ExitStatus::Done);
     }
     if let Value::Object(fields) = &definition {
         for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
@@ -100,9 +100,9 @@ async fn show(app: &App, args: &AgentArgs) -> CliResult {
     }
     say!("{} {}", style::label("digest:"), agent.digest())?;
     if let Some(said) = said {
-        say!("{} {}", style::label("override:"), harmless(&switch::told(said)))?;
+        say!("{} {}", style::label("override:"), strip_control(&toggle::told(said)))?;
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// A value of a definition as text.

@@ -5,13 +5,13 @@ use std::path::Path;
 use polity_store::StoreError;
 use serde_json::json;
 
-use crate::app::App;
+use crate::app::AppContext;
 use crate::args::{BackupArgs, RestoreArgs};
 use crate::error::{CliError, CliResult};
-use crate::exit::Exit;
+use crate::exit::ExitStatus;
 use crate::view::{print_json, say};
 
-pub(crate) fn backup(app: &App, args: &BackupArgs) -> CliResult {
+pub(crate) fn backup(app: &AppContext, args: &BackupArgs) -> CliResult {
     if !app.folder().database().exists() {
         return Err(CliError::not_found("nothing has happened in this home yet")
             .hint("give an agent something to do with `polity run`"));
@@ -23,10 +23,10 @@ pub(crate) fn backup(app: &App, args: &BackupArgs) -> CliResult {
     } else {
         say!("wrote {} ({bytes} bytes)", args.file.display())?;
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
-pub(crate) fn restore(app: &App, args: &RestoreArgs) -> CliResult {
+pub(crate) fn restore(app: &AppContext, args: &RestoreArgs) -> CliResult {
     app.folder().must_exist()?;
     let kept = polity_store::restore(&args.file, &app.folder().database()).map_err(|error| {
         let of_the_backup = match &error {
@@ -59,5 +59,5 @@ pub(crate) fn restore(app: &App, args: &RestoreArgs) -> CliResult {
             say!("what was there before is kept as data/{}", name.display())?;
         }
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }

@@ -12,13 +12,13 @@ use serde_json::json;
 
 use self::fire::fire;
 use self::show::show;
-use crate::app::App;
+use crate::app::AppContext;
 use crate::args::{ChartCheckArgs, ChartCommand, ChartFormat, ChartGraphArgs};
 use crate::error::{CliError, CliResult};
-use crate::exit::Exit;
+use crate::exit::ExitStatus;
 use crate::view::{count, print_bytes, print_json, say, table};
 
-pub(crate) fn chart(app: &App, command: &ChartCommand) -> CliResult {
+pub(crate) fn chart(app: &AppContext, command: &ChartCommand) -> CliResult {
     match command {
         ChartCommand::List => list(app),
         ChartCommand::Show(args) => show(app, args),
@@ -28,7 +28,7 @@ pub(crate) fn chart(app: &App, command: &ChartCommand) -> CliResult {
     }
 }
 
-fn list(app: &App) -> CliResult {
+fn list(app: &AppContext) -> CliResult {
     let simulations = app.folder().simulations()?;
     let has_problems = !simulations.problems.is_empty();
     app.warn_of_problems(simulations.problems.len());
@@ -56,10 +56,10 @@ fn list(app: &App) -> CliResult {
         });
         say!("{}", table(["NAME", "STATES", "TRANSITIONS", "INITIAL"], rows))?;
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
-fn check(app: &App, args: &ChartCheckArgs) -> CliResult {
+fn check(app: &AppContext, args: &ChartCheckArgs) -> CliResult {
     let simulations = app.folder().simulations()?;
     let problems: Vec<DefinitionProblem> = match &args.name {
         None => {
@@ -74,7 +74,7 @@ fn check(app: &App, args: &ChartCheckArgs) -> CliResult {
     };
     if app.json() {
         print_json(&json!({"valid": problems.is_empty(), "errors": problems}))?;
-        return Ok(if problems.is_empty() { Exit::Done } else { Exit::Usage });
+        return Ok(if problems.is_empty() { ExitStatus::Done } else { ExitStatus::Usage });
     }
     if !problems.is_empty() {
         let message = count(problems.len(), "problem");
@@ -84,10 +84,10 @@ fn check(app: &App, args: &ChartCheckArgs) -> CliResult {
         Some(name) => say!("the chart \"{name}\" is valid")?,
         None => say!("{} valid", count(simulations.charts.len(), "chart"))?,
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
-fn graph(app: &App, args: &ChartGraphArgs) -> CliResult {
+fn graph(app: &AppContext, args: &ChartGraphArgs) -> CliResult {
     let simulations = app.folder().simulations()?;
     let chart = &simulations.chart(&args.name)?.chart;
     let picture = picture(chart, args.format)?;
@@ -96,7 +96,7 @@ fn graph(app: &App, args: &ChartGraphArgs) -> CliResult {
     } else {
         print_bytes(picture.as_bytes())?;
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// The most arrows that are drawn. No one would see anything among more of them, and it takes long

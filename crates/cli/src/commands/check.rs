@@ -3,12 +3,12 @@
 use polity_host::simulations::SimulationDefinitions;
 use serde_json::json;
 
-use crate::app::App;
+use crate::app::AppContext;
 use crate::error::{CliError, CliResult};
-use crate::exit::Exit;
+use crate::exit::ExitStatus;
 use crate::view::{count, print_json, say};
 
-pub(crate) fn check(app: &App) -> CliResult {
+pub(crate) fn check(app: &AppContext) -> CliResult {
     app.folder().must_exist()?;
     let root = app.folder().root();
     let home = app.folder().read()?;
@@ -19,7 +19,7 @@ pub(crate) fn check(app: &App) -> CliResult {
     let valid = problems.is_empty();
     if app.json() {
         print_json(&json!({"valid": valid, "errors": problems}))?;
-        return Ok(if valid { Exit::Done } else { Exit::Usage });
+        return Ok(if valid { ExitStatus::Done } else { ExitStatus::Usage });
     }
     if !valid {
         let message = count(problems.len(), "problem");
@@ -38,5 +38,5 @@ pub(crate) fn check(app: &App) -> CliResult {
         parts.extend([count(charts.len(), "chart"), count(scenarios.len(), "scenario")]);
     }
     say!("{} is valid: {}", root.display(), parts.join(", "))?;
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }

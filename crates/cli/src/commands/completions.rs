@@ -2,14 +2,14 @@
 
 use clap::CommandFactory;
 
-use crate::args::{Args, CompletionsArgs};
+use crate::args::{CommandLine, CompletionsArgs};
 use crate::error::CliResult;
-use crate::exit::Exit;
+use crate::exit::ExitStatus;
 use crate::view::print_bytes;
 
 pub(crate) fn completions(args: &CompletionsArgs) -> CliResult {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Args::command(), "polity", &mut script);
+    clap_complete::generate(args.shell, &mut CommandLine::command(), "polity", &mut script);
     print_bytes(&script)?;
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }

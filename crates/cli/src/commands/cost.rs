@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use polity_model::usage::Usage;
 use serde_json::{Map, Value, json};
 
-use crate::app::App;
+use crate::app::AppContext;
 use crate::args::{CostArgs, CostBy};
 use crate::error::CliResult;
-use crate::exit::Exit;
+use crate::exit::ExitStatus;
 use crate::view::{columns, print_json, say};
 
-pub(crate) async fn cost(app: &App, args: &CostArgs) -> CliResult {
+pub(crate) async fn cost(app: &AppContext, args: &CostArgs) -> CliResult {
     let mut sums: BTreeMap<Vec<String>, (u64, Usage)> = BTreeMap::new();
     let mut total = (0, Usage::default());
     for row in app.queries()?.spending().await? {
@@ -45,11 +45,11 @@ pub(crate) async fn cost(app: &App, args: &CostArgs) -> CliResult {
             })
             .collect();
         print_json(&rows)?;
-        return Ok(Exit::Done);
+        return Ok(ExitStatus::Done);
     }
     if sums.is_empty() {
         say!("no model has been called yet")?;
-        return Ok(Exit::Done);
+        return Ok(ExitStatus::Done);
     }
     let cells = |mut key: Vec<String>, (calls, usage): &(u64, Usage)| {
         let numbers = [*calls, usage.input_tokens, usage.output_tokens];
@@ -64,5 +64,5 @@ pub(crate) async fn cost(app: &App, args: &CostArgs) -> CliResult {
     in_all.resize(args.by.len(), String::new());
     let rows = sums.into_iter().map(|(key, sum)| cells(key, &sum)).chain([cells(in_all, &total)]);
     say!("{}", columns(&heading, rows))?;
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }

@@ -10,16 +10,16 @@ use polity_model::review::ReviewVerdict;
 use polity_model::state::StateUpdates;
 use polity_model::task::Task;
 
-use super::init::{Files, NEWSROOM, SOCIETY, SUPERVISOR, WORKSHOP, write_home};
+use super::init::{ExampleFiles, NEWSROOM, SOCIETY, SUPERVISOR, WORKSHOP, write_home};
 use super::run::{follow, present};
 use super::{review, sim, task};
-use crate::app::{App, block_on, close};
-use crate::args::{Options, SimCommand, SimRunArgs, ThreadArgs};
+use crate::app::{AppContext, block_on, close};
+use crate::args::{GlobalOptions, SimCommand, SimRunArgs, ThreadArgs};
 use crate::error::{CliError, CliResult};
-use crate::exit::Exit;
+use crate::exit::ExitStatus;
 use crate::view::{note, print_json, say, style};
 
-const FILES: Files = &[
+const FILES: ExampleFiles = &[
     ("polity.yaml", include_str!("../../../../examples/02-retries/polity.yaml")),
     (
         "agents/forecaster.yaml",
@@ -41,7 +41,7 @@ const FILES: Files = &[
     ("servers/notes.py", include_str!("../../../../examples/03-tools/servers/notes.py")),
 ];
 
-pub(crate) fn demo(options: &Options) -> CliResult {
+pub(crate) fn demo(options: &GlobalOptions) -> CliResult {
     let folder = match &options.home {
         Some(home) => home.clone(),
         None => fresh_folder(),
@@ -51,7 +51,7 @@ pub(crate) fn demo(options: &Options) -> CliResult {
             .hint("nothing was changed; without --home the demo makes a folder of its own"));
     }
     write_home(&folder, &[FILES, SUPERVISOR, NEWSROOM, WORKSHOP, SOCIETY].concat())?;
-    let app = App::new(Options { home: Some(folder.clone()), ..options.clone() })?;
+    let app = AppContext::new(GlobalOptions { home: Some(folder.clone()), ..options.clone() })?;
     tell(&app, &style::dim(&format!("a new home in {}", folder.display())));
     let home = app.definitions()?;
     let tasks = block_on(async {
@@ -60,10 +60,10 @@ pub(crate) fn demo(options: &Options) -> CliResult {
         close(host).await;
         shown
     })?;
-    let exit = tasks.iter().map(Exit::of_task).find(|exit| *exit != Exit::Done);
+    let exit = tasks.iter().map(ExitStatus::of_task).find(|exit| *exit != ExitStatus::Done);
     if app.json() {
         print_json(&tasks)?;
-        return Ok(exit.unwrap_or(Exit::Done));
+        return Ok(exit.unwrap_or(ExitStatus::Done));
     }
     tell(
         &app,
@@ -74,7 +74,7 @@ pub(crate) fn demo(options: &Options) -> CliResult {
     Ok(exit.unwrap_or(society))
 }
 
-fn simulate(app: &App, scenario: &str) -> CliResult {
+fn simulate(app: &AppContext, scenario: &str) -> CliResult {
     let args = SimRunArgs {
         scenario: scenario.to_owned(),
         turns: None,
@@ -89,7 +89,7 @@ fn simulate(app: &App, scenario: &str) -> CliResult {
 }
 
 /// Runs the parts of the demo and returns their tasks.
-async fn show(app: &App, host: &Host, home: &Home) -> Result<Vec<Task>, CliError> {
+async fn show(app: &AppContext, host: &Host, home: &Home) -> Result<Vec<Task>, CliError> {
     tell(
         app,
         "\n1. an agent is asked for a forecast; its model is overloaded at first, so it waits and \
@@ -133,7 +133,7 @@ async fn show(app: &App, host: &Host, home: &Home) -> Result<Vec<Task>, CliError
 }
 
 /// Approves the open review of a task, if any, and resumes it.
-async fn decided(app: &App, host: &Host, task: Task) -> Result<Task, CliError> {
+async fn decided(app: &AppContext, host: &Host, task: Task) -> Result<Task, CliError> {
     let Some(review) = host.queries().open_review(task.id).await? else { return Ok(task) };
     tell(app, &format!("\n{}\n\n   here the demo approves\n", review::details(&review)));
     let answer = AnswerReview {
@@ -150,7 +150,7 @@ async fn decided(app: &App, host: &Host, task: Task) -> Result<Task, CliError> {
 }
 
 async fn run(
-    app: &App,
+    app: &AppContext,
     host: &Host,
     home: &Home,
     agent: &str,
@@ -163,7 +163,7 @@ async fn run(
 }
 
 /// Shows the result of a task and its trace.
-async fn told(app: &App, host: &Host, task: Task) -> Result<Task, CliError> {
+async fn told(app: &AppContext, host: &Host, task: Task) -> Result<Task, CliError> {
     if app.json() {
         return Ok(task);
     }
@@ -188,7 +188,7 @@ fn where_next(folder: &Path, tasks: &[Task]) -> Result<(), CliError> {
     say!("  {polity} init hello && {polity} --home hello run greeter \"Ada\"")
 }
 
-fn tell(app: &App, text: &str) {
+fn tell(app: &AppContext, text: &str) {
     if app.shows_progress() {
         note!("{text}");
     }

@@ -3,13 +3,13 @@
 use polity_model::execution::view::ExecutionView;
 use polity_store::ExecutionFilter;
 
-use crate::app::App;
+use crate::app::AppContext;
 use crate::args::{ExecutionArgs, ExecutionCommand, ExecutionListArgs, TaskArgs};
 use crate::error::CliResult;
-use crate::exit::Exit;
-use crate::view::{harmless, print_json, say, style, table, task as task_view};
+use crate::exit::ExitStatus;
+use crate::view::{print_json, say, strip_control, style, table, task as task_view};
 
-pub(crate) async fn execution(app: &App, command: &ExecutionCommand) -> CliResult {
+pub(crate) async fn execution(app: &AppContext, command: &ExecutionCommand) -> CliResult {
     match command {
         ExecutionCommand::List(args) => list(app, args).await,
         ExecutionCommand::Show(args) => show(app, args).await,
@@ -17,7 +17,7 @@ pub(crate) async fn execution(app: &App, command: &ExecutionCommand) -> CliResul
     }
 }
 
-async fn list(app: &App, args: &ExecutionListArgs) -> CliResult {
+async fn list(app: &AppContext, args: &ExecutionListArgs) -> CliResult {
     let filter = ExecutionFilter {
         agent: args.agent.clone(),
         open_only: args.active,
@@ -44,7 +44,7 @@ async fn list(app: &App, args: &ExecutionListArgs) -> CliResult {
         let head = ["ID", "STATE", "AGENT", "TASK", "STARTED", "RETRIES", "USED"];
         say!("{}", table(head, rows))?;
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// The state in one word, or the result status of a finished execution.
@@ -68,13 +68,13 @@ fn used(execution: &ExecutionView) -> String {
     format!("{seconds:.1} s CPU, {} MB", used.peak_memory_mb)
 }
 
-async fn show(app: &App, args: &ExecutionArgs) -> CliResult {
+async fn show(app: &AppContext, args: &ExecutionArgs) -> CliResult {
     let queries = app.queries()?;
     let execution = queries.find_execution(&args.id).await?;
     let view = queries.execution_view(&execution).await?;
     if app.json() {
         print_json(&view)?;
-        return Ok(Exit::Done);
+        return Ok(ExitStatus::Done);
     }
     say!("{} {}", style::label("execution:"), view.id)?;
     say!("{} {}", style::label("agent:"), view.agent_id)?;
@@ -91,10 +91,10 @@ async fn show(app: &App, args: &ExecutionArgs) -> CliResult {
     for (number, run) in execution.runs.iter().enumerate() {
         say!("{} {}", style::label(&format!("run {}:", number + 1)), run.report)?;
         if let Some(failure) = &run.failure {
-            say!("  {}", harmless(&failure.to_string()))?;
+            say!("  {}", strip_control(&failure.to_string()))?;
         }
         if let Some(session) = &run.report.session_id {
-            say!("  its own session {}", harmless(session))?;
+            say!("  its own session {}", strip_control(session))?;
         }
         if run.report.remote.is_some() {
             continue;
@@ -107,26 +107,26 @@ async fn show(app: &App, args: &ExecutionArgs) -> CliResult {
             kept.folder
         )?;
         if let Some(workspace) = &run.report.workspace {
-            say!("  {}", harmless(&workspace.to_string()))?;
+            say!("  {}", strip_control(&workspace.to_string()))?;
         }
         let artifacts = &run.report.artifacts;
         for file in &artifacts.files {
             let masked = if file.masked { ", masked" } else { "" };
-            let path = harmless(&file.path);
+            let path = strip_control(&file.path);
             say!("  kept data/{}/{path} ({} bytes{masked})", artifacts.folder, file.bytes)?;
         }
         for left in &artifacts.left_out {
-            say!("  not kept: {}", harmless(&format!("{}, {}", left.path, left.reason)))?;
+            say!("  not kept: {}", strip_control(&format!("{}, {}", left.path, left.reason)))?;
         }
     }
     if let Some(output) = view.result.as_ref().and_then(|result| result.output.as_ref()) {
-        say!("{} {}", style::label("output:"), harmless(output))?;
+        say!("{} {}", style::label("output:"), strip_control(output))?;
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// Cancels an execution by cancelling its task.
-async fn cancel(app: &App, args: &ExecutionArgs) -> CliResult {
+async fn cancel(app: &AppContext, args: &ExecutionArgs) -> CliResult {
     let task = app.queries()?.find_execution(&args.id).await?.task_id;
     super::task::cancel::cancel(app, &TaskArgs { id: task.to_string() }).await
 }

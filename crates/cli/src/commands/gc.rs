@@ -8,16 +8,16 @@ use polity_host::clean_up;
 use polity_store::TaskRow;
 use serde_json::{Value, json};
 
-use crate::app::App;
+use crate::app::AppContext;
 use crate::args::GcArgs;
 use crate::error::CliResult;
-use crate::exit::Exit;
+use crate::exit::ExitStatus;
 use crate::view::{count, lines, print_json, say, table, task as view};
 
 /// The most kept tasks that are listed one by one; more are summed up by reason.
 const KEPT_LISTED_MAX: usize = 50;
 
-pub(crate) async fn gc(app: &App, args: &GcArgs) -> CliResult {
+pub(crate) async fn gc(app: &AppContext, args: &GcArgs) -> CliResult {
     let home = app.definitions()?;
     let report = clean_up(&app.context, &home, args.dry_run).await?;
     let decisions: Vec<_> =
@@ -27,7 +27,7 @@ pub(crate) async fn gc(app: &App, args: &GcArgs) -> CliResult {
     } else {
         say!("{}", as_text(args.dry_run, &decisions))?;
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 fn is_removed(decision: &RetentionDecision) -> bool {

@@ -6,24 +6,24 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::args::{Example, InitArgs, Options};
+use crate::args::{GlobalOptions, HomeExample, InitArgs};
 use crate::error::{CliError, CliResult};
-use crate::exit::Exit;
+use crate::exit::ExitStatus;
 use crate::view::print_json;
 use crate::view::say;
 use polity_host::{SETTINGS_FILE, home_from_environment, is_home};
 
 /// The files of an example, by their path in the home.
-pub(super) type Files = &'static [(&'static str, &'static str)];
+pub(super) type ExampleFiles = &'static [(&'static str, &'static str)];
 
-const HELLO: Files = &[
+const HELLO: ExampleFiles = &[
     ("polity.yaml", include_str!("../../../../examples/01-hello/polity.yaml")),
     ("agents/greeter.yaml", include_str!("../../../../examples/01-hello/agents/greeter.yaml")),
     ("scripts/greeter.yaml", include_str!("../../../../examples/01-hello/scripts/greeter.yaml")),
 ];
 
 /// The supervisor example without its settings.
-pub(super) const SUPERVISOR: Files = &[
+pub(super) const SUPERVISOR: ExampleFiles = &[
     (
         "agents/supervisor.yaml",
         include_str!("../../../../examples/05-supervisor/agents/supervisor.yaml"),
@@ -49,7 +49,7 @@ const SUPERVISOR_SETTINGS: (&str, &str) =
     ("polity.yaml", include_str!("../../../../examples/05-supervisor/polity.yaml"));
 
 /// The newsroom example without its settings.
-pub(super) const NEWSROOM: Files = &[
+pub(super) const NEWSROOM: ExampleFiles = &[
     (
         "workflows/newsroom.yaml",
         include_str!("../../../../examples/06-newsroom/workflows/newsroom.yaml"),
@@ -68,7 +68,7 @@ const NEWSROOM_SETTINGS: (&str, &str) =
     ("polity.yaml", include_str!("../../../../examples/06-newsroom/polity.yaml"));
 
 /// The workshop example without its settings.
-pub(super) const WORKSHOP: Files = &[
+pub(super) const WORKSHOP: ExampleFiles = &[
     ("agents/words.yaml", include_str!("../../../../examples/10-workshop/agents/words.yaml")),
     ("agents/notebook.yaml", include_str!("../../../../examples/10-workshop/agents/notebook.yaml")),
     ("agents/judge.yaml", include_str!("../../../../examples/10-workshop/agents/judge.yaml")),
@@ -79,7 +79,7 @@ const WORKSHOP_SETTINGS: (&str, &str) =
     ("polity.yaml", include_str!("../../../../examples/10-workshop/polity.yaml"));
 
 /// The society example without its settings.
-pub(super) const SOCIETY: Files = &[
+pub(super) const SOCIETY: ExampleFiles = &[
     ("charts/social.yaml", include_str!("../../../../examples/11-society/charts/social.yaml")),
     (
         "scenarios/society.yaml",
@@ -94,7 +94,7 @@ const SOCIETY_SETTINGS: (&str, &str) =
 /// The file that every new home gets in addition.
 const IGNORED: (&str, &str) = (".gitignore", "/data/\n");
 
-impl Example {
+impl HomeExample {
     fn files(self) -> Vec<(&'static str, &'static str)> {
         let (settings, files) = match self {
             Self::Hello => (None, HELLO),
@@ -148,7 +148,7 @@ impl Example {
     }
 }
 
-pub(crate) fn init(options: &Options, args: &InitArgs) -> CliResult {
+pub(crate) fn init(options: &GlobalOptions, args: &InitArgs) -> CliResult {
     // `--home` names the same thing, so either may be given.
     if args.dir.is_some() && options.home.is_some() {
         return Err(CliError::usage("both a folder and --home are given").hint("name one of them"));
@@ -183,7 +183,7 @@ pub(crate) fn init(options: &Options, args: &InitArgs) -> CliResult {
             say!("  {}", format!("{command:60}  {outcome}").trim_start())?;
         }
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// A path quoted for a shell.

@@ -5,15 +5,15 @@ mod details;
 
 use polity_model::review::{Review, ReviewSubject};
 
-use crate::app::App;
+use crate::app::AppContext;
 use crate::args::{ReviewCommand, TaskArgs};
 use crate::error::{CliError, CliResult};
-use crate::exit::Exit;
-use crate::view::{columns, harmless, print_json, say, task as view};
+use crate::exit::ExitStatus;
+use crate::view::{columns, print_json, say, strip_control, task as view};
 
 pub(crate) use self::details::details;
 
-pub(crate) async fn review(app: &App, command: ReviewCommand) -> CliResult {
+pub(crate) async fn review(app: &AppContext, command: ReviewCommand) -> CliResult {
     match command {
         ReviewCommand::List => list(app).await,
         ReviewCommand::Show(args) => show(app, &args).await,
@@ -23,17 +23,17 @@ pub(crate) async fn review(app: &App, command: ReviewCommand) -> CliResult {
     }
 }
 
-async fn list(app: &App) -> CliResult {
+async fn list(app: &AppContext) -> CliResult {
     let queries = app.queries()?;
     let mut reviews = Vec::new();
-    let mut exit = Exit::Done;
+    let mut exit = ExitStatus::Done;
     for row in queries.tasks_awaiting_review().await? {
         match queries.open_review(row.id).await {
             Ok(review) => reviews.extend(review),
             // An unreadable review must not hide the others.
             Err(error) => {
                 CliError::from(error).print(app.json());
-                exit = Exit::Failed;
+                exit = ExitStatus::Failed;
             }
         }
     }
@@ -53,7 +53,7 @@ async fn list(app: &App) -> CliResult {
                 view::time(review.created_at),
                 review.place.clone(),
                 kind(&review.subject).to_owned(),
-                harmless(&review.question),
+                strip_control(&review.question),
             ];
             if has_deadlines {
                 row.insert(2, until(review));
@@ -65,7 +65,7 @@ async fn list(app: &App) -> CliResult {
     Ok(exit)
 }
 
-async fn show(app: &App, args: &TaskArgs) -> CliResult {
+async fn show(app: &AppContext, args: &TaskArgs) -> CliResult {
     let queries = app.queries()?;
     let row = queries.find_task(&args.id).await?;
     let review = queries.find_review(row.id).await?;
@@ -74,7 +74,7 @@ async fn show(app: &App, args: &TaskArgs) -> CliResult {
     } else {
         say!("{}", details(&review))?;
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// The deadline, or its effect once it has passed.

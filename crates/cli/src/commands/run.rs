@@ -1,6 +1,6 @@
 //! `polity run`: creates a task and follows it to its end.
 
-pub(crate) mod detach;
+pub(crate) mod background;
 mod follow;
 mod recording;
 
@@ -11,7 +11,7 @@ use std::path::Path;
 use polity_engine::commands::{CreateTask, TaskOrigin};
 use polity_engine::driver::RunOverrides;
 use polity_engine::runtime::{EngineError, TaskHandle};
-use polity_host::recording::{CassetteFile, RecordedRun, Recording, RecordingScope};
+use polity_host::recording::{CassetteFile, Recording, RecordingScope, RecordingSubject};
 use polity_host::{Host, find_assignee};
 use polity_model::budget::Budget;
 use polity_model::failure::ErrorCode;
@@ -20,22 +20,22 @@ use polity_model::number::UsdLimit;
 use polity_model::task::Task;
 use serde_json::{Map, Value};
 
-use crate::app::{App, close};
+use crate::app::{AppContext, close};
 use crate::args::RunArgs;
 use crate::error::{CliError, CliResult};
-use crate::exit::Exit;
-use crate::view::{harmless, note, print_bytes, print_json, print_text, style};
+use crate::exit::ExitStatus;
+use crate::view::{note, print_bytes, print_json, print_text, strip_control, style};
 
 pub(crate) use follow::follow;
 pub(crate) use recording::finish;
 
-pub(crate) async fn run(app: &App, args: RunArgs) -> CliResult {
-    let background = detach::is_background();
+pub(crate) async fn run(app: &AppContext, args: RunArgs) -> CliResult {
+    let background = background::is_background();
     if args.detach && !background {
-        return detach::detach(app).await;
+        return background::detach(app).await;
     }
     if background {
-        detach::leave_terminal();
+        background::leave_terminal();
     }
     let home = app.definitions()?;
     let assignee = find_assignee(&app.context, &home, &args.name)?;
@@ -47,7 +47,7 @@ pub(crate) async fn run(app: &App, args: RunArgs) -> CliResult {
         (input, _) => read_input(input.as_deref(), home.settings.limits.input_bytes.get())?,
     };
     let overrides = overrides(app, args.cwd.as_deref(), &args.envs)?;
-    let run = RecordedRun { agent: &args.name, input: &description, overrides: &overrides };
+    let run = RecordingSubject { agent: &args.name, input: &description, overrides: &overrides };
     let (drivers, recording) = Recording::open(file, &app.context, &home, run)?;
     let create = CreateTask {
         assignee,
@@ -69,14 +69,14 @@ pub(crate) async fn run(app: &App, args: RunArgs) -> CliResult {
 /// Creates or adopts a task and follows it to its end: silently in the background, else with each
 /// step.
 pub(crate) async fn perform(
-    app: &App,
+    app: &AppContext,
     host: &Host,
     recording: &Recording,
     background: bool,
     begin: impl Future<Output = Result<TaskHandle, EngineError>>,
 ) -> CliResult {
     if background {
-        return detach::work(app, host, begin.await?, recording).await;
+        return background::work(app, host, begin.await?, recording).await;
     }
     let live = host.runtime().subscribe();
     let handle = begin.await?;
@@ -87,7 +87,11 @@ pub(crate) async fn perform(
 }
 
 /// The overrides of the agent's definition.
-fn overrides(app: &App, cwd: Option<&Path>, envs: &[String]) -> Result<RunOverrides, CliError> {
+fn overrides(
+    app: &AppContext,
+    cwd: Option<&Path>,
+    envs: &[String],
+) -> Result<RunOverrides, CliError> {
     let working_directory = cwd
         .map(|folder| {
             let absolute = std::path::absolute(folder);
@@ -169,16 +173,16 @@ fn parameters(params: &[String]) -> Result<Map<String, Value>, CliError> {
 }
 
 /// Prints the result of a task on stdout and its error on stderr.
-pub(crate) fn present(app: &App, task: &Task) -> CliResult {
+pub(crate) fn present(app: &AppContext, task: &Task) -> CliResult {
     if app.json() {
         print_json(task)?;
-        return Ok(Exit::of_task(task));
+        return Ok(ExitStatus::of_task(task));
     }
     if let Some(result) = &task.result {
         let line = format!("{}\n", result.trim_end_matches('\n'));
         // A program gets what the model said to the letter; a terminal gets nothing it would obey.
         if std::io::stdout().is_terminal() {
-            print_text(&harmless(&line))?;
+            print_text(&strip_control(&line))?;
         } else {
             print_bytes(line.as_bytes())?;
         }
@@ -190,8 +194,8 @@ pub(crate) fn present(app: &App, task: &Task) -> CliResult {
     }
     if let Some(error) = &task.error {
         let code = task.error_code.map_or("failed", ErrorCode::label);
-        note!("{}: {code}: {}", style::error("error"), harmless(error));
+        note!("{}: {code}: {}", style::error("error"), strip_control(error));
         note!("  {}: see `polity task trace {}`", style::hint("hint"), task.id);
     }
-    Ok(Exit::of_task(task))
+    Ok(ExitStatus::of_task(task))
 }

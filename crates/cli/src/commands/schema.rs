@@ -2,10 +2,10 @@
 
 use crate::args::SchemaArgs;
 use crate::error::CliResult;
-use crate::exit::Exit;
+use crate::exit::ExitStatus;
 use crate::view::print_json;
 
 pub(crate) fn schema(args: &SchemaArgs) -> CliResult {
     print_json(&args.kind.schema())?;
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }

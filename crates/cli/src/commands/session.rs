@@ -7,24 +7,24 @@ use polity_model::trace::shorten;
 use polity_store::TaskFilter;
 use serde_json::{Value, json};
 
-use crate::app::App;
+use crate::app::AppContext;
 use crate::args::{SessionArgs, SessionCommand, SessionListArgs};
 use crate::error::{CliError, CliResult};
-use crate::exit::Exit;
-use crate::view::message::spoken;
-use crate::view::{harmless, print_json, say, table, task as view};
+use crate::exit::ExitStatus;
+use crate::view::message::message_text;
+use crate::view::{print_json, say, strip_control, table, task as view};
 
 /// The length of an input in a list.
 const INPUT_CHARACTERS_MAX: usize = 48;
 
-pub(crate) async fn session(app: &App, command: SessionCommand) -> CliResult {
+pub(crate) async fn session(app: &AppContext, command: SessionCommand) -> CliResult {
     match command {
         SessionCommand::List(args) => list(app, &args).await,
         SessionCommand::Show(args) => show(app, &args).await,
     }
 }
 
-async fn list(app: &App, args: &SessionListArgs) -> CliResult {
+async fn list(app: &AppContext, args: &SessionListArgs) -> CliResult {
     let queries = app.queries()?;
     let parent = match &args.task {
         Some(id) => Some(queries.find_task(id).await?),
@@ -67,16 +67,16 @@ async fn list(app: &App, args: &SessionListArgs) -> CliResult {
                 row.parent_task_id.map(|id| id.to_string()[..8].to_owned()).unwrap_or_default(),
                 view::time(row.created_at),
                 row.message_count.to_string(),
-                harmless(&shorten(&task.description, INPUT_CHARACTERS_MAX)),
+                strip_control(&shorten(&task.description, INPUT_CHARACTERS_MAX)),
             ]
         });
         let head = ["ID", "STATUS", "AGENT", "PARENT", "CREATED", "MESSAGES", "TASK"];
         say!("{}", table(head, rows))?;
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
-async fn show(app: &App, args: &SessionArgs) -> CliResult {
+async fn show(app: &AppContext, args: &SessionArgs) -> CliResult {
     let queries = app.queries()?;
     let none = || {
         CliError::not_found(format!("there is no session {}", args.id))
@@ -107,8 +107,8 @@ async fn show(app: &App, args: &SessionArgs) -> CliResult {
         say!("{}", view::details(&task))?;
         say!("")?;
         for message in &session.message_history {
-            say!("{}", spoken(message, None))?;
+            say!("{}", message_text(message, None))?;
         }
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }

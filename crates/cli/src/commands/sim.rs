@@ -1,9 +1,9 @@
 //! `polity sim`: runs and inspects simulations.
 
-mod changes;
 mod export;
 mod lifecycle;
 mod run;
+mod scenario_changes;
 mod status;
 
 use polity_host::HostError;
@@ -11,12 +11,12 @@ use polity_host::simulations::runs::{RunList, find_run, list_runs};
 use polity_simulator::error::SimError;
 use polity_simulator::folder::{RunFolder, RunRecord};
 
-use crate::app::App;
+use crate::app::AppContext;
 use crate::args::SimCommand;
 use crate::error::{CliError, CliResult};
 use crate::view::{note, style};
 
-pub(crate) fn sim(app: &App, command: SimCommand) -> CliResult {
+pub(crate) fn sim(app: &AppContext, command: SimCommand) -> CliResult {
     match command {
         SimCommand::Run(args) => run::run(app, &args),
         SimCommand::Resume(args) => run::resume(app, &args),
@@ -28,7 +28,7 @@ pub(crate) fn sim(app: &App, command: SimCommand) -> CliResult {
 }
 
 /// The runs of the home, newest first. An unreadable run is a warning and does not hide the others.
-fn runs(app: &App) -> Result<Vec<(RunFolder, RunRecord)>, HostError> {
+fn runs(app: &AppContext) -> Result<Vec<(RunFolder, RunRecord)>, HostError> {
     let RunList { runs, unreadable } = list_runs(app.folder())?;
     // With `--json` stderr is for errors alone.
     for error in unreadable.iter().filter(|_| app.shows_progress()) {
@@ -38,7 +38,7 @@ fn runs(app: &App) -> Result<Vec<(RunFolder, RunRecord)>, HostError> {
 }
 
 /// Finds a run by its id, the beginning of one, its folder or `last`.
-fn find(app: &App, run: &str) -> Result<(RunFolder, RunRecord), CliError> {
+fn find(app: &AppContext, run: &str) -> Result<(RunFolder, RunRecord), CliError> {
     Ok(find_run(run, || runs(app))?)
 }
 

@@ -12,13 +12,13 @@ mod watch;
 use polity_host::HomeQueries;
 use polity_store::TaskRow;
 
-use crate::app::App;
+use crate::app::AppContext;
 use crate::args::{TaskArgs, TaskCommand, TaskShowArgs};
 use crate::error::{CliError, CliResult};
-use crate::exit::Exit;
+use crate::exit::ExitStatus;
 use crate::view::{print_json, say, steps, task as view};
 
-pub(crate) async fn task(app: &App, command: TaskCommand) -> CliResult {
+pub(crate) async fn task(app: &AppContext, command: TaskCommand) -> CliResult {
     match command {
         TaskCommand::List(args) => list::list(app, args).await,
         TaskCommand::Show(args) => show(app, &args).await,
@@ -35,7 +35,7 @@ pub(crate) async fn task(app: &App, command: TaskCommand) -> CliResult {
     }
 }
 
-async fn show(app: &App, args: &TaskShowArgs) -> CliResult {
+async fn show(app: &AppContext, args: &TaskShowArgs) -> CliResult {
     let queries = app.queries()?;
     let row = queries.find_task(&args.task.id).await?;
     if let Some(number) = args.at {
@@ -47,10 +47,10 @@ async fn show(app: &App, args: &TaskShowArgs) -> CliResult {
     } else {
         say!("{}", view::details(&task))?;
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
-async fn trace(app: &App, args: &TaskArgs) -> CliResult {
+async fn trace(app: &AppContext, args: &TaskArgs) -> CliResult {
     let queries = app.queries()?;
     let row = queries.find_task(&args.id).await?;
     if app.json() {
@@ -58,7 +58,7 @@ async fn trace(app: &App, args: &TaskArgs) -> CliResult {
     } else {
         say!("{}", trace_text(&queries, &row).await?)?;
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// The trace as text, with the traces of the parts indented below it.

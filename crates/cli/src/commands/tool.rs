@@ -9,16 +9,16 @@ use polity_model::tool::{ToolName, ToolPattern};
 use polity_model::trace::shorten;
 use serde_json::{Map, Value, json};
 
-use crate::app::App;
+use crate::app::AppContext;
 use crate::args::{ToolCallArgs, ToolCommand, ToolListArgs};
 use crate::error::{CliError, CliResult};
-use crate::exit::Exit;
-use crate::view::{harmless, print_bytes, print_json, say, table};
+use crate::exit::ExitStatus;
+use crate::view::{print_bytes, print_json, say, strip_control, table};
 
 /// The length of a description in a list; the JSON output has all of it.
 const DESCRIPTION_CHARACTERS_MAX: usize = 80;
 
-pub(crate) async fn tool(app: &App, command: ToolCommand) -> CliResult {
+pub(crate) async fn tool(app: &AppContext, command: ToolCommand) -> CliResult {
     app.folder().must_exist()?;
     let home = app.definitions()?;
     let tools = app.context.tools(&home)?;
@@ -31,7 +31,7 @@ pub(crate) async fn tool(app: &App, command: ToolCommand) -> CliResult {
 }
 
 async fn list(
-    app: &App,
+    app: &AppContext,
     tools: &McpTools,
     home: &polity_definition::Home,
     args: &ToolListArgs,
@@ -41,26 +41,26 @@ async fn list(
         None => home.mcp_servers.keys().map(ToString::to_string).collect(),
     };
     let mut found: Vec<Arc<Tool>> = Vec::new();
-    let mut exit = Exit::Done;
+    let mut exit = ExitStatus::Done;
     for name in names {
         match all_of(tools, &name).await {
             Ok(tools) => found.extend(tools),
             // One server that cannot be reached must not hide the others.
             Err(error) => {
                 error.print(app.json());
-                exit = Exit::Failed;
+                exit = ExitStatus::Failed;
             }
         }
     }
     if app.json() {
         print_json(&found.iter().map(|tool| described(tool)).collect::<Vec<_>>())?;
-    } else if found.is_empty() && exit == Exit::Done {
+    } else if found.is_empty() && exit == ExitStatus::Done {
         say!("no tools; servers are declared in config/mcp_servers.yaml")?;
     } else {
         let rows = found.iter().map(|tool| {
             let repeat = if tool.repeatable { "yes" } else { "no" };
             let description = shorten(&tool.description, DESCRIPTION_CHARACTERS_MAX);
-            [tool.name.to_string(), repeat.to_owned(), harmless(&description)]
+            [tool.name.to_string(), repeat.to_owned(), strip_control(&description)]
         });
         say!("{}", table(["TOOL", "REPEATABLE", "DESCRIPTION"], rows))?;
     }
@@ -90,7 +90,7 @@ fn described(tool: &Tool) -> Value {
     })
 }
 
-async fn call(app: &App, tools: &McpTools, args: &ToolCallArgs) -> CliResult {
+async fn call(app: &AppContext, tools: &McpTools, args: &ToolCallArgs) -> CliResult {
     let name: ToolName = args.tool.parse().map_err(|_| {
         CliError::usage(format!("\"{}\" is not the name of a tool", args.tool))
             .hint("write it as SERVER/TOOL; `polity tool list` shows the tools there are")
@@ -138,7 +138,7 @@ async fn call(app: &App, tools: &McpTools, args: &ToolCallArgs) -> CliResult {
     Ok(shown)
 }
 
-fn show_reply(app: &App, reply: &ToolReply, began: Instant) -> CliResult {
+fn show_reply(app: &AppContext, reply: &ToolReply, began: Instant) -> CliResult {
     if app.json() {
         print_json(&json!({
             "content": reply.content,
@@ -149,7 +149,7 @@ fn show_reply(app: &App, reply: &ToolReply, began: Instant) -> CliResult {
     } else {
         print_bytes(format!("{}\n", reply.content.trim_end_matches('\n')).as_bytes())?;
     }
-    Ok(if reply.is_error { Exit::Failed } else { Exit::Done })
+    Ok(if reply.is_error { ExitStatus::Failed } else { ExitStatus::Done })
 }
 
 /// The arguments as they were typed: JSON where that is what the tool wants, else a text.

@@ -10,13 +10,13 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::agent::plain;
-use crate::app::App;
+use crate::app::AppContext;
 use crate::args::{WorkflowArgs, WorkflowCommand};
 use crate::error::{CliError, CliResult};
-use crate::exit::Exit;
+use crate::exit::ExitStatus;
 use crate::view::{print_json, say, style, table};
 
-pub(crate) async fn workflow(app: &App, command: &WorkflowCommand) -> CliResult {
+pub(crate) async fn workflow(app: &AppContext, command: &WorkflowCommand) -> CliResult {
     match command {
         WorkflowCommand::List => list(app),
         WorkflowCommand::Show(args) => show(app, args),
@@ -24,7 +24,7 @@ pub(crate) async fn workflow(app: &App, command: &WorkflowCommand) -> CliResult 
     }
 }
 
-fn list(app: &App) -> CliResult {
+fn list(app: &AppContext) -> CliResult {
     let home = app.valid_definitions()?;
     if app.json() {
         let workflows: Vec<_> = home
@@ -54,7 +54,7 @@ fn list(app: &App) -> CliResult {
         });
         say!("{}", table(["NAME", "NODES", "ENTRY", "USES"], rows))?;
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// The agents, tools and workflows behind a workflow.
@@ -70,13 +70,13 @@ fn uses(workflow: &WorkflowDefinition) -> BTreeSet<String> {
     by_nodes.chain(workflow.agents.values().map(ToString::to_string)).collect()
 }
 
-fn show(app: &App, args: &WorkflowArgs) -> CliResult {
+fn show(app: &AppContext, args: &WorkflowArgs) -> CliResult {
     let workflow = find_workflow(&app.context, &app.folder().read()?, &args.name)?;
     let definition: Map<String, Value> = serde_json::from_str(&workflow.canonical_json())
         .map_err(|error| CliError::usage(format!("the definition cannot be shown: {error}")))?;
     if app.json() {
-        print_json(&Shown { workflow: &workflow, definition: &definition })?;
-        return Ok(Exit::Done);
+        print_json(&WorkflowJson { workflow: &workflow, definition: &definition })?;
+        return Ok(ExitStatus::Done);
     }
     for (name, value) in definition.iter().filter(|(_, value)| !value.is_null()) {
         let label = style::label(&format!("{name}:"));
@@ -97,7 +97,7 @@ fn show(app: &App, args: &WorkflowArgs) -> CliResult {
         }
     }
     say!("{} {}", style::label("digest:"), workflow.digest())?;
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// The nodes in file order, which parsed JSON does not keep.
@@ -110,18 +110,21 @@ fn in_order<'a>(
 }
 
 /// A definition as JSON, with its nodes in file order and its digest.
-struct Shown<'a> {
+struct WorkflowJson<'a> {
     workflow: &'a WorkflowDefinition,
     definition: &'a Map<String, Value>,
 }
 
-impl Serialize for Shown<'_> {
+impl Serialize for WorkflowJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         for (name, value) in self.definition {
             match (name.as_str(), value) {
                 ("nodes", Value::Object(nodes)) => {
-                    map.serialize_entry(name, &Nodes(in_order(self.workflow, nodes).collect()))?;
+                    map.serialize_entry(
+                        name,
+                        &OrderedNodes(in_order(self.workflow, nodes).collect()),
+                    )?;
                 }
                 _ => map.serialize_entry(name, value)?,
             }
@@ -131,9 +134,9 @@ impl Serialize for Shown<'_> {
     }
 }
 
-struct Nodes<'a>(Vec<(&'a str, &'a Value)>);
+struct OrderedNodes<'a>(Vec<(&'a str, &'a Value)>);
 
-impl Serialize for Nodes<'_> {
+impl Serialize for OrderedNodes<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().copied())
     }

@@ -9,7 +9,7 @@ use polity_simulator::folder::RunFolder;
 use polity_store::ImportError;
 
 use super::CliError;
-use crate::view::harmless;
+use crate::view::strip_control;
 
 impl From<HostError> for CliError {
     fn from(error: HostError) -> Self {
@@ -50,7 +50,7 @@ impl From<HostError> for CliError {
             HostError::SeveralReviews { ref reviews, .. } => {
                 let each = reviews
                     .iter()
-                    .map(|(task, question)| format!("\n  {task}  {}", harmless(question)));
+                    .map(|(task, question)| format!("\n  {task}  {}", strip_control(question)));
                 Self::usage(&error).hint(format!("name one of them:{}", each.collect::<String>()))
             }
             HostError::OwnerUnresponsive { task, .. } => Self::conflict(&error).hint(format!(
@@ -175,7 +175,7 @@ impl From<RecordingError> for CliError {
                 return Self::cassette(&error);
             }
         };
-        Self::cassette(harmless(&error.to_string())).hint(hint)
+        Self::cassette(strip_control(&error.to_string())).hint(hint)
     }
 }
 

@@ -6,32 +6,32 @@ use polity_model::event::{RecordedEvent, StreamId, StreamSequence};
 use polity_model::name::Name;
 use polity_model::trace::TraceBuilder;
 
-use super::{duration, harmless, note, steps, style, tell};
-use crate::app::App;
-use crate::args::{Options, Verbosity};
+use super::{duration, note, steps, strip_control, style, tell};
+use crate::app::AppContext;
+use crate::args::{GlobalOptions, OutputVerbosity};
 
 /// The width of the name of the current step, so that times are aligned.
 const WAIT_WIDTH: usize = 16;
 
 /// The length of streamed model output on the line of the current step.
-const SAYING_CHARACTERS_MAX: usize = 44;
+const OUTPUT_CHARACTERS_MAX: usize = 44;
 
 /// Clears the current line.
 pub(crate) const CLEAR_LINE: &str = "\r\x1b[2K";
 
 /// Prints a line that is not a step, while steps may be shown.
-pub(crate) fn interject(options: &Options, line: &str) {
+pub(crate) fn print_line(options: &GlobalOptions, line: &str) {
     let clear = if options.is_live() { CLEAR_LINE } else { "" };
     note!("{clear}{line}");
 }
 
 /// Shows one task's steps.
 pub(crate) struct LiveView {
-    teller: Option<TraceBuilder>,
+    trace: Option<TraceBuilder>,
     seen: StreamSequence,
     /// The number of steps shown.
     shown: usize,
-    show: Show,
+    show: DetailLevel,
     /// True if the line of the current step is on the screen.
     under_way: bool,
     /// Model output since the last event.
@@ -42,38 +42,38 @@ pub(crate) struct LiveView {
 
 /// The level of detail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Show {
+enum DetailLevel {
     /// Nothing.
     Nothing,
     /// Finished steps, line by line.
     Steps,
     /// Also the step under way, on a line that is rewritten.
-    UnderWay,
+    CurrentStep,
     /// Also every event.
     Events,
 }
 
 impl LiveView {
     /// A view that shows what the options and the terminal allow.
-    pub(crate) fn new(app: &App) -> Self {
+    pub(crate) fn new(app: &AppContext) -> Self {
         let show = match (app.shows_progress(), app.options.verbosity()) {
-            (false, _) => Show::Nothing,
-            (true, Verbosity::Verbose) => Show::Events,
-            (true, _) if app.is_live() => Show::UnderWay,
-            (true, _) => Show::Steps,
+            (false, _) => DetailLevel::Nothing,
+            (true, OutputVerbosity::Verbose) => DetailLevel::Events,
+            (true, _) if app.is_live() => DetailLevel::CurrentStep,
+            (true, _) => DetailLevel::Steps,
         };
         let seen = StreamSequence::default();
         let (text, indent) = (String::new(), String::new());
-        Self { teller: None, seen, shown: 0, show, under_way: false, text, indent }
+        Self { trace: None, seen, shown: 0, show, under_way: false, text, indent }
     }
 
     /// A view of a sub-agent, so many steps below the task that is followed. What it has under way
     /// is not shown: the line for that is its parent's.
-    pub(crate) fn nested(app: &App, depth: usize, agent: &Name) -> Self {
+    pub(crate) fn nested(app: &AppContext, depth: usize, agent: &Name) -> Self {
         let mut view = Self::new(app);
         view.show = match view.show {
-            Show::UnderWay => Show::Steps,
-            show @ (Show::Nothing | Show::Steps | Show::Events) => show,
+            DetailLevel::CurrentStep => DetailLevel::Steps,
+            show @ (DetailLevel::Nothing | DetailLevel::Steps | DetailLevel::Events) => show,
         };
         view.indent = format!("{}{}  ", "   ".repeat(depth), style::dim(agent.as_str()));
         view
@@ -91,12 +91,12 @@ impl LiveView {
         }
         self.seen = recorded.sequence;
         self.text.clear();
-        match (&mut self.teller, &recorded.stream) {
-            (Some(teller), _) => teller.apply(recorded),
-            (None, StreamId::Task(id)) => self.teller = TraceBuilder::begin(*id, recorded),
+        match (&mut self.trace, &recorded.stream) {
+            (Some(trace), _) => trace.apply(recorded),
+            (None, StreamId::Task(id)) => self.trace = TraceBuilder::begin(*id, recorded),
             (None, StreamId::Session(_) | StreamId::Schedule(_) | StreamId::Agent(_)) => {}
         }
-        if self.show == Show::Events {
+        if self.show == DetailLevel::Events {
             self.clear();
             let line = format!("  {} {}", recorded.sequence.0, recorded.event.label());
             note!("{}{}", self.indent, style::dim(&line));
@@ -105,16 +105,16 @@ impl LiveView {
     }
 
     fn show_finished(&mut self) {
-        let Some(teller) = &self.teller else { return };
+        let Some(trace) = &self.trace else { return };
         let is_nested = !self.indent.is_empty();
-        let new: Vec<String> = teller.steps()[self.shown..]
+        let new: Vec<String> = trace.steps()[self.shown..]
             .iter()
             // That a sub-agent is at work, its parent's call tells.
             .filter(|step| !(is_nested && steps::is_beginning(step)))
             .map(steps::line)
             .collect();
-        self.shown = teller.steps().len();
-        if self.show == Show::Nothing || new.is_empty() {
+        self.shown = trace.steps().len();
+        if self.show == DetailLevel::Nothing || new.is_empty() {
             return;
         }
         self.clear();
@@ -124,33 +124,33 @@ impl LiveView {
     }
 
     /// Appends streamed model output, of which the end is shown with the current step.
-    pub(crate) fn hear(&mut self, piece: &str) {
+    pub(crate) fn append_output(&mut self, piece: &str) {
         self.text.push_str(piece);
-        if self.text.len() > 2 * SAYING_CHARACTERS_MAX * 4 {
-            let newest = self.text.char_indices().rev().nth(SAYING_CHARACTERS_MAX);
+        if self.text.len() > 2 * OUTPUT_CHARACTERS_MAX * 4 {
+            let newest = self.text.char_indices().rev().nth(OUTPUT_CHARACTERS_MAX);
             let start = newest.map_or(0, |(start, _)| start);
             self.text.drain(..start);
         }
     }
 
     /// The end of the streamed model output, on one line.
-    fn saying(&self) -> String {
+    fn model_output(&self) -> String {
         let line: Vec<&str> = self.text.split_whitespace().collect();
         let line = line.join(" ");
-        let start = line.char_indices().rev().nth(SAYING_CHARACTERS_MAX).map_or(0, |(at, _)| at);
-        harmless(&line[start..])
+        let start = line.char_indices().rev().nth(OUTPUT_CHARACTERS_MAX).map_or(0, |(at, _)| at);
+        strip_control(&line[start..])
     }
 
     /// Shows the elapsed time of the current step, or the time until the next attempt.
     pub(crate) fn tick(&mut self, now: Timestamp) {
-        let (Show::UnderWay, Some(teller)) = (self.show, &self.teller) else { return };
+        let (DetailLevel::CurrentStep, Some(trace)) = (self.show, &self.trace) else { return };
         let ms = |from: Timestamp, to: Timestamp| {
             duration(u64::try_from(to.duration_since(from).as_millis()).unwrap_or(0))
         };
-        let line = match (teller.in_progress(), teller.retry_at()) {
+        let line = match (trace.in_progress(), trace.retry_at()) {
             (Some((what, since)), _) => {
                 let what = what.replace('_', " ");
-                format!("… {what:WAIT_WIDTH$} {}  {}", ms(since, now), self.saying())
+                format!("… {what:WAIT_WIDTH$} {}  {}", ms(since, now), self.model_output())
             }
             (None, Some(retry_at)) => {
                 format!("… {:WAIT_WIDTH$} {}", "next try in", ms(now, retry_at))

@@ -4,10 +4,10 @@ use polity_model::message::Message;
 use polity_model::trace::shorten;
 use serde_json::Value;
 
-use super::{harmless, style};
+use super::{strip_control, style};
 
 /// A message with its role, optionally shortened to one line.
-pub(crate) fn spoken(message: &Message, characters_max: Option<usize>) -> String {
+pub(crate) fn message_text(message: &Message, characters_max: Option<usize>) -> String {
     let calls: Vec<_> = message
         .tool_calls()
         .iter()
@@ -19,5 +19,5 @@ pub(crate) fn spoken(message: &Message, characters_max: Option<usize>) -> String
         None => text.trim().to_owned(),
     };
     let role = style::dim(&format!("{:10}", message.role().label()));
-    format!("{role} {}", harmless(&text).replace('\n', "\n           "))
+    format!("{role} {}", strip_control(&text).replace('\n', "\n           "))
 }

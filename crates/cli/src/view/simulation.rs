@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use polity_simulator::lifecycle::{AskedBy, Done};
 use polity_simulator::run::{Progress, Summary};
 
-use super::live::{CLEAR_LINE, interject};
-use super::{count, duration, harmless, say, style, table, tell, width_of_stderr};
-use crate::app::App;
+use super::live::{CLEAR_LINE, print_line};
+use super::{count, duration, say, strip_control, style, table, tell, width_of_stderr};
+use crate::app::AppContext;
 use crate::error::CliError;
 
 /// The most warnings that are shown; the others are counted.
@@ -20,7 +20,7 @@ const BAR_WIDTH: u64 = 24;
 const SHOW_EVERY: Duration = Duration::from_millis(100);
 
 /// A progress line on the terminal.
-pub(crate) struct Bar {
+pub(crate) struct ProgressBar {
     live: bool,
     began: Instant,
     /// The last turn before this run started.
@@ -28,9 +28,9 @@ pub(crate) struct Bar {
     shown: Option<Instant>,
 }
 
-impl Bar {
+impl ProgressBar {
     /// A progress line, shown only on a terminal.
-    pub(crate) fn new(app: &App) -> Self {
+    pub(crate) fn new(app: &AppContext) -> Self {
         Self { live: app.is_live(), began: Instant::now(), first: None, shown: None }
     }
 
@@ -86,7 +86,7 @@ fn fitting(lines: &[String], width: Option<usize>) -> &str {
 }
 
 /// Tells what was done to the population in a turn.
-pub(crate) fn print_done(app: &App, progress: Progress<'_>) {
+pub(crate) fn print_done(app: &AppContext, progress: Progress<'_>) {
     for Done { operation, name, instead_of, asked_by } in progress.done {
         let wanted = instead_of.as_ref().map(|wanted| format!(" (\"{wanted}\" is taken)"));
         let wanted = wanted.unwrap_or_default();
@@ -98,16 +98,16 @@ pub(crate) fn print_done(app: &App, progress: Progress<'_>) {
             AskedBy::Time => ", its pause is over".to_owned(),
         };
         let (turn, operation) = (progress.turn, operation.as_str());
-        interject(
+        print_line(
             &app.options,
-            &harmless(&format!("turn {turn}: {operation} \"{name}\"{wanted}{asked_by}")),
+            &strip_control(&format!("turn {turn}: {operation} \"{name}\"{wanted}{asked_by}")),
         );
     }
 }
 
 /// Shows what came of a run, which is called so unless that has been said.
 pub(crate) fn print_summary(
-    app: &App,
+    app: &AppContext,
     summary: &Summary,
     run: Option<&str>,
 ) -> Result<(), CliError> {
@@ -128,7 +128,7 @@ pub(crate) fn print_summary(
     if !summary.world.is_empty() {
         let world = summary.world.iter().map(|(name, value)| format!("{name} {value}"));
         let world = world.collect::<Vec<_>>().join(", ");
-        say!("{} {}", style::label("world:"), harmless(&world))?;
+        say!("{} {}", style::label("world:"), strip_control(&world))?;
     }
     for warning in summary.warnings.iter().take(WARNINGS_SHOWN_MAX) {
         let about = match (warning.operation, &warning.target_agent_name) {
@@ -151,7 +151,7 @@ pub(crate) fn print_summary(
 
 /// A text as one line without control characters.
 fn on_one_line(text: &str) -> String {
-    harmless(text).replace(['\n', '\t'], " ")
+    strip_control(text).replace(['\n', '\t'], " ")
 }
 
 #[cfg(test)]

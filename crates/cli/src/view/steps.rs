@@ -29,7 +29,8 @@ pub(crate) fn line(step: &StepRecord) -> String {
         // What went wrong is told whole.
         StepStatus::Warning | StepStatus::Error => one_line(&step.message),
     };
-    let mut line = format!("{} {name} {}", style::sign(step.status), super::harmless(&message));
+    let mut line =
+        format!("{} {name} {}", style::sign(step.status), super::strip_control(&message));
     let details = details(step);
     if !details.is_empty() {
         if !step.message.is_empty() {

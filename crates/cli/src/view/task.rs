@@ -7,7 +7,7 @@ use polity_model::task::{ForkedFrom, Task};
 use polity_model::trace::shorten;
 use polity_model::usage::UsageReport;
 
-use super::{columns, duration, harmless, style};
+use super::{columns, duration, strip_control, style};
 
 /// The length of an input in a list.
 const INPUT_CHARACTERS_MAX: usize = 48;
@@ -16,7 +16,7 @@ const INPUT_CHARACTERS_MAX: usize = 48;
 const TEXT_CHARACTERS_MAX: usize = 10_000;
 
 /// The optional column of a task list.
-pub(crate) enum Column<'a> {
+pub(crate) enum TaskListColumn<'a> {
     /// The number of parts of each task.
     Parts(&'a [u64]),
     /// The parent of each task.
@@ -24,19 +24,19 @@ pub(crate) enum Column<'a> {
 }
 
 /// Tasks as a table. A column that would be empty is left out.
-pub(crate) fn list(tasks: &[Task], column: &Column<'_>) -> String {
+pub(crate) fn list(tasks: &[Task], column: &TaskListColumn<'_>) -> String {
     let cells: Vec<String> = match column {
-        Column::Parts(parts) => parts
+        TaskListColumn::Parts(parts) => parts
             .iter()
             .map(|count| if *count == 0 { String::new() } else { count.to_string() })
             .collect(),
-        Column::Parent => {
+        TaskListColumn::Parent => {
             tasks.iter().map(|task| task.parent_task_id.map(short).unwrap_or_default()).collect()
         }
     };
     let name = match column {
-        Column::Parts(_) => "PARTS",
-        Column::Parent => "PARENT",
+        TaskListColumn::Parts(_) => "PARTS",
+        TaskListColumn::Parent => "PARENT",
     };
     let has_column = cells.iter().any(|cell| !cell.is_empty());
     let mut heading = vec!["ID", "STATUS", "AGENT", "CREATED", "TOOK", "INPUT"];
@@ -54,7 +54,7 @@ pub(crate) fn list(tasks: &[Task], column: &Column<'_>) -> String {
             },
             time(task.created_at),
             took(task).unwrap_or_default(),
-            harmless(&shorten(&task.description, INPUT_CHARACTERS_MAX)),
+            strip_control(&shorten(&task.description, INPUT_CHARACTERS_MAX)),
         ];
         if has_column {
             row.insert(3, cell);
@@ -84,7 +84,7 @@ pub(crate) fn details(task: &Task) -> String {
     }
     if let Some(error) = &task.error {
         let code = task.error_code.map(|code| format!("{code}: ")).unwrap_or_default();
-        lines.push(field("error", &style::error(&format!("{code}{}", harmless(error)))));
+        lines.push(field("error", &style::error(&format!("{code}{}", strip_control(error)))));
     }
     if let Some(parent) = task.parent_task_id {
         lines.push(field("part of", &parent.to_string()));
@@ -131,7 +131,7 @@ fn field(name: &str, value: &str) -> String {
 }
 
 fn cut(text: &str) -> String {
-    let text = &harmless(text).replace('\n', "\n           ");
+    let text = &strip_control(text).replace('\n', "\n           ");
     match text.char_indices().nth(TEXT_CHARACTERS_MAX) {
         Some((end, _)) => format!("{}… ({} bytes in all)", &text[..end], text.len()),
         None => text.to_owned(),

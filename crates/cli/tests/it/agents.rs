@@ -4,12 +4,12 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::HomeSandbox;
 
 #[test]
 fn agent_add_writes_a_validated_file() {
-    let sandbox = Sandbox::new();
-    let said = sandbox.polity(&[
+    let sandbox = HomeSandbox::new();
+    let output = sandbox.polity(&[
         "agent",
         "add",
         "words",
@@ -29,35 +29,35 @@ fn agent_add_writes_a_validated_file() {
         "--set",
         "idempotent=true",
     ]);
-    assert_eq!(said.code, 0, "{said:?}");
-    assert!(said.out.contains("wrote agents/words.yaml"), "{said:?}");
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(output.out.contains("wrote agents/words.yaml"), "{output:?}");
     let (shown, _) = sandbox.json(&["agent", "show", "words"]);
     assert_eq!(shown["timeout"], 5);
     assert_eq!(shown["resource_limits"]["memory_mb"], 512);
     assert_eq!(shown["idempotent"], true);
-    let said = sandbox.polity(&["-q", "run", "words", "one two three"]);
-    assert_eq!((said.code, said.out.as_str()), (0, "3\nyes: no\n"), "{said:?}");
+    let output = sandbox.polity(&["-q", "run", "words", "one two three"]);
+    assert_eq!((output.code, output.out.as_str()), (0, "3\nyes: no\n"), "{output:?}");
 }
 
 #[test]
 fn agent_add_supports_every_kind() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let (told, _) = sandbox.json(&["agent", "add", "coder", "--preset", "claude"]);
     assert_eq!(told, json!({"name": "coder", "file": "agents/coder.yaml"}));
     let llm = ["--role", "r", "--system-prompt", "p", "--provider", "scripted"];
-    let said = sandbox.polity(
+    let output = sandbox.polity(
         &[&["agent", "add", "helper", "--kind", "llm", "--script", "greeter"], &llm[..]].concat(),
     );
-    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(output.code, 0, "{output:?}");
     let url = "https://example.org/card.json";
-    let said = sandbox.polity(&["agent", "add", "far", "--kind", "remote", "--card-url", url]);
-    assert_eq!(said.code, 0, "{said:?}");
+    let output = sandbox.polity(&["agent", "add", "far", "--kind", "remote", "--card-url", url]);
+    assert_eq!(output.code, 0, "{output:?}");
     assert_eq!(sandbox.polity(&["check"]).code, 0);
 }
 
 #[test]
 fn agent_add_rejects_invalid_and_existing_agents() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     for (args, told) in [
         (vec!["words"], "executable_path"),
         (vec!["words", "--executable", "wc", "--access-type", "none"], "read-only"),
@@ -67,37 +67,41 @@ fn agent_add_rejects_invalid_and_existing_agents() {
         (vec!["words", "--executable", "wc", "--env", "=x"], "NAME=VALUE"),
         (vec!["words", "--executable", "wc", "--set", "kind=llm"], "twice"),
     ] {
-        let said = sandbox.polity(&[vec!["agent", "add"], args].concat());
-        assert_eq!(said.code, 2, "{said:?}");
-        assert!(said.err.contains(told), "{said:?}");
+        let output = sandbox.polity(&[vec!["agent", "add"], args].concat());
+        assert_eq!(output.code, 2, "{output:?}");
+        assert!(output.err.contains(told), "{output:?}");
         assert_eq!(fs::read_dir(sandbox.file("agents")).unwrap().count(), 1);
     }
     let before = fs::read_to_string(sandbox.file("agents/greeter.yaml")).unwrap();
-    let said = sandbox.polity(&["agent", "add", "greeter", "--executable", "wc"]);
-    assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.err.contains("already"), "{said:?}");
+    let output = sandbox.polity(&["agent", "add", "greeter", "--executable", "wc"]);
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(output.err.contains("already"), "{output:?}");
     assert_eq!(fs::read_to_string(sandbox.file("agents/greeter.yaml")).unwrap(), before);
 }
 
 #[test]
 fn disabled_agent_rejects_tasks_until_enabled() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let file = fs::read_to_string(sandbox.file("agents/greeter.yaml")).unwrap();
-    let said = sandbox.polity(&["agent", "disable", "greeter", "-m", "the key is gone"]);
-    assert_eq!((said.code, said.out.as_str()), (0, "agent greeter is disabled\n"), "{said:?}");
-    let said = sandbox.polity(&["run", "greeter", "Ada"]);
-    assert_eq!(said.code, 2, "{said:?}");
-    assert!(said.err.contains("the key is gone"), "{said:?}");
-    assert!(said.err.contains("polity agent enable greeter"), "{said:?}");
+    let output = sandbox.polity(&["agent", "disable", "greeter", "-m", "the key is gone"]);
+    assert_eq!(
+        (output.code, output.out.as_str()),
+        (0, "agent greeter is disabled\n"),
+        "{output:?}"
+    );
+    let output = sandbox.polity(&["run", "greeter", "Ada"]);
+    assert_eq!(output.code, 2, "{output:?}");
+    assert!(output.err.contains("the key is gone"), "{output:?}");
+    assert!(output.err.contains("polity agent enable greeter"), "{output:?}");
     assert_eq!(sandbox.tasks().len(), 0);
     assert_eq!(sandbox.json(&["agent", "status", "greeter"]).0["enabled"], false);
     assert_eq!(sandbox.json(&["agent", "list"]).0[0]["enabled"], false);
     let (shown, _) = sandbox.json(&["agent", "show", "greeter"]);
     assert_eq!(shown["override"]["reason"], "the key is gone");
-    let said = sandbox.polity(&["agent", "enable", "greeter"]);
-    assert_eq!((said.code, said.out.as_str()), (0, "agent greeter is enabled\n"), "{said:?}");
-    let said = sandbox.polity(&["agent", "enable", "greeter"]);
-    assert!(said.out.contains("already"), "{said:?}");
+    let output = sandbox.polity(&["agent", "enable", "greeter"]);
+    assert_eq!((output.code, output.out.as_str()), (0, "agent greeter is enabled\n"), "{output:?}");
+    let output = sandbox.polity(&["agent", "enable", "greeter"]);
+    assert!(output.out.contains("already"), "{output:?}");
     assert_eq!(sandbox.polity(&["run", "greeter", "Ada"]).code, 0);
     assert_eq!(fs::read_to_string(sandbox.file("agents/greeter.yaml")).unwrap(), file);
     assert_eq!(sandbox.polity(&["agent", "disable", "nobody"]).code, 2);
@@ -105,18 +109,18 @@ fn disabled_agent_rejects_tasks_until_enabled() {
 
 #[test]
 fn enable_overrides_the_definition_file() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let file = "{name: off, kind: cli, executable_path: cat, enabled: false}";
     sandbox.write("agents/off.yaml", file);
     assert_eq!(sandbox.polity(&["run", "off", "x"]).code, 2);
     assert_eq!(sandbox.polity(&["agent", "enable", "off"]).code, 0);
-    let said = sandbox.polity(&["-q", "run", "off", "x"]);
-    assert_eq!((said.code, said.out.as_str()), (0, "x\n"), "{said:?}");
+    let output = sandbox.polity(&["-q", "run", "off", "x"]);
+    assert_eq!((output.code, output.out.as_str()), (0, "x\n"), "{output:?}");
 }
 
 #[test]
 fn shared_pool_shows_its_load_for_every_agent() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let program = |name: &str, more: &str| {
         let file = format!(
             "{{name: {name}, kind: cli, executable_path: sh, working_directory: ., \

@@ -8,18 +8,18 @@ use polity_model::digest::Digest;
 use serde_json::{Value, json};
 
 use crate::reviews::{asked, counted};
-use crate::sandbox::{Said, Sandbox};
+use crate::sandbox::{CommandOutput, HomeSandbox};
 use crate::sub_agents::{DIGS, ONE, home};
 use crate::tools;
 
-fn export(sandbox: &Sandbox, id: &str, folder: &str) -> PathBuf {
+fn export(sandbox: &HomeSandbox, id: &str, folder: &str) -> PathBuf {
     let out = sandbox.file(folder);
-    let said = sandbox.polity(&["task", "export", id, "--out", out.to_str().unwrap()]);
-    assert_eq!(said.code, 0, "{said:?}");
+    let output = sandbox.polity(&["task", "export", id, "--out", out.to_str().unwrap()]);
+    assert_eq!(output.code, 0, "{output:?}");
     out
 }
 
-fn import(sandbox: &Sandbox, folder: &Path) -> Said {
+fn import(sandbox: &HomeSandbox, folder: &Path) -> CommandOutput {
     sandbox.polity(&["task", "import", folder.to_str().unwrap()])
 }
 
@@ -42,18 +42,18 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// A home with nothing but the settings: what a task needs of definitions it brings along.
-fn bare() -> Sandbox {
-    let sandbox = Sandbox::empty();
+fn bare() -> HomeSandbox {
+    let sandbox = HomeSandbox::empty();
     sandbox.write("polity.yaml", "");
     sandbox
 }
 
 /// Imports into a new home, and holds everything there against where it came from.
-fn there_and_back(from: &Sandbox, id: &str) -> Sandbox {
+fn there_and_back(from: &HomeSandbox, id: &str) -> HomeSandbox {
     let out = export(from, id, "out");
     let to = bare();
-    let said = import(&to, &out);
-    assert_eq!(said.code, 0, "{said:?}");
+    let output = import(&to, &out);
+    assert_eq!(output.code, 0, "{output:?}");
     assert_eq!(files(&export(&to, id, "again")), files(&out));
     for task in from.tasks() {
         let id = task["id"].as_str().unwrap();
@@ -88,11 +88,11 @@ fn sub_agent_task_round_trips_through_an_archive() {
     // A part is exported with the whole, and brings the whole when it is imported.
     let (sessions, _) = from.json(&["session", "list"]);
     let part = sessions[0]["session_id"].as_str().unwrap();
-    let said = from.polity(&["task", "export", part, "--out", "elsewhere"]);
-    assert!(said.code == 2 && said.err.contains(id), "{said:?}");
+    let output = from.polity(&["task", "export", part, "--out", "elsewhere"]);
+    assert!(output.code == 2 && output.err.contains(id), "{output:?}");
     let other = bare();
-    let said = import(&other, &from.file("out").join("tasks").join(part));
-    assert_eq!((said.code, other.tasks().len()), (0, 2), "{said:?}");
+    let output = import(&other, &from.file("out").join("tasks").join(part));
+    assert_eq!((output.code, other.tasks().len()), (0, 2), "{output:?}");
 }
 
 #[test]
@@ -105,10 +105,10 @@ fn import_names_a_missing_part() {
     let part = out.join("tasks").join(sessions[0]["session_id"].as_str().unwrap());
     fs::remove_dir_all(&part).unwrap();
     let to = bare();
-    let said = import(&to, &out);
-    assert_eq!((said.code, to.tasks().len()), (1, 0), "{said:?}");
+    let output = import(&to, &out);
+    assert_eq!((output.code, to.tasks().len()), (1, 0), "{output:?}");
     let expected = format!("{}: the folder is missing; it is a part of task {id}", part.display());
-    assert!(said.err.contains(&expected), "{said:?}");
+    assert!(output.err.contains(&expected), "{output:?}");
 }
 
 #[test]
@@ -133,8 +133,8 @@ fn imported_review_is_answered_in_another_home() {
     assert_eq!(import(&to, &out).code, 0);
     assert_eq!(to.json(&["review", "list"]).0, from.json(&["review", "list"]).0);
     assert_eq!(counted(&to, "a"), 0);
-    let said = to.polity(&["review", "approve", &id]);
-    assert_eq!((said.code, said.out.as_str()), (0, "it said: counted\n"), "{said:?}");
+    let output = to.polity(&["review", "approve", &id]);
+    assert_eq!((output.code, output.out.as_str()), (0, "it said: counted\n"), "{output:?}");
     assert_eq!((counted(&to, "a"), counted(&from, "a")), (1, 0));
     // What has gone on here is not what was exported.
     let again = import(&to, &out);
@@ -144,7 +144,7 @@ fn imported_review_is_answered_in_another_home() {
 
 #[test]
 fn running_task_is_exported_and_resumed_elsewhere() {
-    let from = Sandbox::new();
+    let from = HomeSandbox::new();
     let mut child = from.start(&["run", "greeter", "slow"]);
     let id = from.wait_for_status("running");
     let out = export(&from, &id, "out");
@@ -152,15 +152,15 @@ fn running_task_is_exported_and_resumed_elsewhere() {
     let exported: Value = serde_json::from_slice(&fs::read(task).unwrap()).unwrap();
     assert_eq!((&exported["status"], &exported["interrupted"]), (&json!("running"), &json!(false)));
     let to = bare();
-    let said = import(&to, &out);
-    assert!(said.code == 0 && said.out.contains("interrupted"), "{said:?}");
+    let output = import(&to, &out);
+    assert!(output.code == 0 && output.out.contains("interrupted"), "{output:?}");
     let interrupted = || to.json(&["task", "show", &id]).0["interrupted"].clone();
     assert_eq!(interrupted(), true);
     let again = export(&to, &id, "again");
     let task = again.join("tasks").join(&id).join("task.json");
     assert!(fs::read_to_string(task).unwrap().contains("\"interrupted\": true"));
-    let said = import(&bare(), &again);
-    assert_eq!(said.code, 0, "{said:?}");
+    let output = import(&bare(), &again);
+    assert_eq!(output.code, 0, "{output:?}");
     let mut resumed = to.start(&["task", "resume", &id]);
     to.wait_until("someone works on it", || (interrupted() == false).then_some(()));
     for (home, child) in [(&to, &mut resumed), (&from, &mut child)] {
@@ -191,7 +191,7 @@ fn import_is_idempotent() {
 
 #[test]
 fn export_replaces_a_folder_only_with_force() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let (task, _) = sandbox.json(&["run", "greeter", "Ada"]);
     let id = task["id"].as_str().unwrap();
     let out = export(&sandbox, id, "out");
@@ -210,20 +210,20 @@ fn export_replaces_a_folder_only_with_force() {
 }
 
 /// Damages a copy of an archive, and expects that nothing of it is imported and the file is named.
-fn refused(to: &Sandbox, archive: &Path, file: &Path, bytes: Option<&[u8]>) -> String {
+fn refused(to: &HomeSandbox, archive: &Path, file: &Path, bytes: Option<&[u8]>) -> String {
     let original = fs::read(archive.join(file)).unwrap();
     match bytes {
         Some(bytes) => fs::write(archive.join(file), bytes).unwrap(),
         None => fs::remove_file(archive.join(file)).unwrap(),
     }
-    let said = import(to, archive);
+    let output = import(to, archive);
     fs::write(archive.join(file), original).unwrap();
-    assert_eq!(said.code, 1, "{}: {said:?}", file.display());
+    assert_eq!(output.code, 1, "{}: {output:?}", file.display());
     let name = file.file_name().unwrap().to_str().unwrap();
-    assert!(said.err.contains(name), "{name} is not named: {said:?}");
-    assert!(said.err.contains("nothing was imported"), "{said:?}");
+    assert!(output.err.contains(name), "{name} is not named: {output:?}");
+    assert!(output.err.contains("nothing was imported"), "{output:?}");
     assert!(!to.file("data").exists(), "something was made for {name}");
-    said.err
+    output.err
 }
 
 #[test]
@@ -246,8 +246,8 @@ fn import_names_the_damaged_file() {
         let told = refused(&to, &out, file, Some(&changed));
         assert!(told.contains(", line "), "{told}");
     }
-    let said = import(&to, &out);
-    assert_eq!((said.code, to.tasks().len()), (0, 2), "{said:?}");
+    let output = import(&to, &out);
+    assert_eq!((output.code, to.tasks().len()), (0, 2), "{output:?}");
 }
 
 /// Writes a journal anew, with lines of one's own and a digest that fits.
@@ -269,7 +269,7 @@ fn forge(text: &str, change: impl Fn(usize, Value) -> Option<Value>) -> String {
 
 #[test]
 fn import_names_the_line_of_an_impossible_event() {
-    let from = Sandbox::new();
+    let from = HomeSandbox::new();
     let (task, _) = from.json(&["run", "greeter", "Ada"]);
     let id = task["id"].as_str().unwrap();
     let out = export(&from, id, "out");
@@ -293,10 +293,10 @@ fn import_names_the_line_of_an_impossible_event() {
         Some(serde_json::from_str(&forged).unwrap())
     });
     fs::write(out.join(&file), untrue).unwrap();
-    let said = import(&to, &out);
+    let output = import(&to, &out);
     fs::write(out.join(&file), &text).unwrap();
     let told = "checkpoint_000.json, line 13: this does not agree with the journal";
-    assert!(said.code == 1 && said.err.contains(told), "{said:?}");
+    assert!(output.code == 1 && output.err.contains(told), "{output:?}");
     let mut definitions: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
     for json in definitions["definitions"].as_object_mut().unwrap().values_mut() {
         *json = json!(json.as_str().unwrap().replace("greet", "insult"));
@@ -321,7 +321,7 @@ fn import_distinguishes_empty_and_damaged_folders() {
         ("config", "there is no exported task"),
         ("strange", "named by a task's id"),
     ] {
-        let said = import(&sandbox, &sandbox.file(folder));
-        assert!(said.code == 1 && said.err.contains(told), "{said:?}");
+        let output = import(&sandbox, &sandbox.file(folder));
+        assert!(output.code == 1 && output.err.contains(told), "{output:?}");
     }
 }

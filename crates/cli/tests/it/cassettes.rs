@@ -7,17 +7,17 @@ use polity_testkit::mcp::fixture;
 use polity_testkit::model_server::{Call, ModelServer, Turn};
 use serde_json::{Value, json};
 
-use crate::sandbox::{Said, Sandbox, said};
+use crate::sandbox::{CommandOutput, HomeSandbox, command_output};
 use crate::tools::{calls, home};
 
 const TAPE: &str = "tape.json";
 
-fn tape(sandbox: &Sandbox) -> String {
+fn tape(sandbox: &HomeSandbox) -> String {
     fs::read_to_string(sandbox.file(TAPE)).unwrap()
 }
 
 /// The conversation of the newest task, without what differs from run to run.
-fn messages(sandbox: &Sandbox) -> Value {
+fn messages(sandbox: &HomeSandbox) -> Value {
     let (mut checkpoints, _) = sandbox.json(&["task", "checkpoints", "last"]);
     let mut messages =
         checkpoints.as_array_mut().unwrap().pop().unwrap()["state"]["messages"].take();
@@ -34,14 +34,14 @@ fn messages(sandbox: &Sandbox) -> Value {
 }
 
 /// Takes away everything that the agent of [`home`] needs to run: only its definition is left.
-fn break_everything(sandbox: &Sandbox) {
+fn break_everything(sandbox: &HomeSandbox) {
     sandbox.write("scripts/worker.yaml", "default: {reply: \"this is not what was recorded\"}");
     let gone = json!({"name": "kit", "transport": "stdio", "config": {"command": "./gone"}});
     sandbox.write("config/mcp_servers.yaml", &json!({"servers": [gone]}).to_string());
 }
 
 /// A home whose agent calls two tools at once and says what the last one said.
-fn working_home() -> Sandbox {
+fn working_home() -> HomeSandbox {
     let sandbox = home("", "{}", &[]);
     calls(
         &sandbox,
@@ -54,10 +54,10 @@ fn working_home() -> Sandbox {
     sandbox
 }
 
-fn record(sandbox: &Sandbox) -> Said {
-    let said = sandbox.polity(&["run", "worker", "go", "--record", TAPE]);
-    assert_eq!(said.code, 0, "{said:?}");
-    said
+fn record(sandbox: &HomeSandbox) -> CommandOutput {
+    let output = sandbox.polity(&["run", "worker", "go", "--record", TAPE]);
+    assert_eq!(output.code, 0, "{output:?}");
+    output
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn one_cassette_supports_concurrent_replays() {
     let args = ["run", "worker", "--replay", TAPE, "--quiet"];
     let running: Vec<_> = (0..12).map(|_| sandbox.start(&args)).collect();
     for child in running {
-        let replayed = said(&child.wait_with_output().unwrap());
+        let replayed = command_output(&child.wait_with_output().unwrap());
         assert_eq!((replayed.code, &replayed.out), (0, &live.out), "{replayed:?}");
     }
 }
@@ -143,7 +143,7 @@ fn replay_mismatch_fails_the_task_with_a_diff() {
 }
 
 /// Changes the cassette as a person would.
-fn edit(sandbox: &Sandbox, change: impl FnOnce(&mut Value)) {
+fn edit(sandbox: &HomeSandbox, change: impl FnOnce(&mut Value)) {
     let mut cassette: Value = serde_json::from_str(&tape(sandbox)).unwrap();
     change(&mut cassette);
     sandbox.write(TAPE, &cassette.to_string());
@@ -226,7 +226,7 @@ fn unusable_cassette_is_rejected_before_the_task_is_created() {
 
 #[test]
 fn replay_repeats_failures_without_backoff() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let overloaded = sandbox.polity(&["run", "greeter", "overload", "--record", TAPE]);
     assert_eq!(overloaded.code, 0, "{overloaded:?}");
     assert!(!tape(&sandbox).contains("429"), "what was tried again is not kept");
@@ -246,14 +246,14 @@ fn replay_repeats_failures_without_backoff() {
 
 #[test]
 fn cancelled_run_does_not_replace_the_cassette() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let well = sandbox.polity(&["run", "greeter", "Ada", "--record", TAPE]);
     assert_eq!(well.code, 0, "{well:?}");
     let before = tape(&sandbox);
     let child = sandbox.start(&["run", "greeter", "slow", "--record", TAPE]);
     let id = sandbox.wait_for_status("running");
     sandbox.polity(&["task", "cancel", &id]);
-    let cancelled = said(&child.wait_with_output().unwrap());
+    let cancelled = command_output(&child.wait_with_output().unwrap());
     assert_eq!(cancelled.code, 4, "{cancelled:?}");
     assert!(cancelled.err.contains("nothing was recorded in tape.json"), "{cancelled:?}");
     assert_eq!(tape(&sandbox), before);
@@ -303,8 +303,10 @@ fn recording_continues_after_a_review() {
 const KEY: &str = "sk-canary-0123456789";
 const TOKEN: &str = "token-canary-987654321";
 
-fn with_secrets(mut command: Command) -> Said {
-    said(&command.env("TEST_MODEL_KEY", KEY).env("TEST_SERVER_TOKEN", TOKEN).output().unwrap())
+fn with_secrets(mut command: Command) -> CommandOutput {
+    command_output(
+        &command.env("TEST_MODEL_KEY", KEY).env("TEST_SERVER_TOKEN", TOKEN).output().unwrap(),
+    )
 }
 
 /// The model repeats both secrets, in its text and in what it calls a tool with; so does the tool.
@@ -316,7 +318,7 @@ fn cassette_contains_no_secrets() {
         Turn::calls([Call::new("kit__echo", &arguments)]).saying(&saying),
         Turn::text(&saying),
     ]);
-    let sandbox = Sandbox::empty();
+    let sandbox = HomeSandbox::empty();
     sandbox.write("polity.yaml", "");
     sandbox.write(
         "agents/caller.yaml",
@@ -355,7 +357,7 @@ fn cassette_contains_no_secrets() {
 /// The folder goes away while the model is asked. The result is still told, and so is the failure.
 #[test]
 fn failed_write_keeps_the_old_cassette() {
-    let sandbox = Sandbox::empty();
+    let sandbox = HomeSandbox::empty();
     let (folder, moved) = (sandbox.file("tapes"), sandbox.file("moved"));
     fs::create_dir(&folder).unwrap();
     let (from, to) = (folder.clone(), moved.clone());
@@ -387,7 +389,7 @@ fn failed_write_keeps_the_old_cassette() {
 
 #[test]
 fn parallel_sub_agents_are_recorded_and_replayed() {
-    let sandbox = Sandbox::empty();
+    let sandbox = HomeSandbox::empty();
     sandbox.write("polity.yaml", "");
     let agent = |name: &str, prompt: &str, more: &str| {
         let file = format!(

@@ -12,7 +12,7 @@ use polity_statechart::{Chart, ChartInstance, FireContext, WorldChange};
 use polity_testkit::peers;
 use serde_json::{Value, json};
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::HomeSandbox;
 
 /// The number of random charts, and of those in the long run.
 const CHARTS: u64 = 150;
@@ -42,9 +42,9 @@ fn told(script: &str, lines: &[Value]) -> Vec<Value> {
 }
 
 /// Numbers that follow from a seed.
-struct Dice(Entropy);
+struct RandomChoices(Entropy);
 
-impl Dice {
+impl RandomChoices {
     fn new(seed: u64) -> Self {
         Self(Entropy::from_seed(
             u128::from(seed).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835).to_be_bytes(),
@@ -69,14 +69,14 @@ impl Dice {
 }
 
 /// A state of a random chart, with those inside it.
-struct Node {
+struct RandomState {
     name: String,
     history: bool,
-    inside: Vec<Node>,
+    inside: Vec<RandomState>,
 }
 
-impl Node {
-    fn random(name: String, depth: usize, dice: &mut Dice) -> Self {
+impl RandomState {
+    fn random(name: String, depth: usize, dice: &mut RandomChoices) -> Self {
         let count = if depth < 3 && dice.chance(2) { 2 + dice.below(2) } else { 0 };
         let inside: Vec<Self> = (0..count)
             .map(|child| Self::random(format!("{name}{child}"), depth + 1, dice))
@@ -84,7 +84,7 @@ impl Node {
         Self { history: !inside.is_empty() && dice.chance(3), name, inside }
     }
 
-    fn write(&self, dice: &mut Dice, text: &mut String) {
+    fn write(&self, dice: &mut RandomChoices, text: &mut String) {
         if self.inside.is_empty() && !dice.chance(3) {
             text.push_str(&self.name);
             return;
@@ -112,7 +112,7 @@ impl Node {
     /// Its name and those of all inside it, each with whether it has a history.
     fn names(&self) -> Vec<(&str, bool, bool)> {
         let mut names = vec![(self.name.as_str(), self.history, self.inside.is_empty())];
-        names.extend(self.inside.iter().flat_map(Node::names));
+        names.extend(self.inside.iter().flat_map(RandomState::names));
         names
     }
 }
@@ -137,10 +137,11 @@ const TRIGGERS: [&str; 3] = ["one", "two", "three"];
 
 /// A chart with states inside others, most of which any chart may have; not all are valid.
 fn random_chart(seed: u64) -> String {
-    let mut dice = Dice::new(seed);
+    let mut dice = RandomChoices::new(seed);
     let dice = &mut dice;
-    let states: Vec<Node> =
-        (0..2 + dice.below(3)).map(|number| Node::random(format!("s{number}"), 1, dice)).collect();
+    let states: Vec<RandomState> = (0..2 + dice.below(3))
+        .map(|number| RandomState::random(format!("s{number}"), 1, dice))
+        .collect();
     let mut text =
         String::from("name: random\nfields: {n: 0, m: 1}\nworld: {w: 0}\nstates: [first");
     for state in &states {
@@ -148,7 +149,7 @@ fn random_chart(seed: u64) -> String {
         state.write(dice, &mut text);
     }
     text.push_str("]\ninitial: first\ntransitions:\n");
-    let names: Vec<(&str, bool, bool)> = states.iter().flat_map(Node::names).collect();
+    let names: Vec<(&str, bool, bool)> = states.iter().flat_map(RandomState::names).collect();
     // Every state can be come to.
     let mut before = "first";
     for (name, _, _) in names.iter().filter(|(_, _, is_leaf)| *is_leaf) {
@@ -224,7 +225,7 @@ fn scxml_behaves_alike_in_another_interpreter() {
     for seed in 0.. {
         let text = random_chart(seed);
         if let Ok(chart) = Chart::from_text(&text) {
-            let mut dice = Dice::new(!seed);
+            let mut dice = RandomChoices::new(!seed);
             let all = [&TRIGGERS[..], &["next", "next", "timeout"]].concat();
             let events: Vec<&str> = (0..EVENTS).map(|_| dice.one(&all)).collect();
             charts.push((seed, text, Arc::new(chart), events));
@@ -254,7 +255,7 @@ fn scxml_behaves_alike_in_another_interpreter() {
 
 #[test]
 fn mermaid_parses_the_exported_charts() {
-    let sandbox = Sandbox::empty();
+    let sandbox = HomeSandbox::empty();
     let mut diagrams = Vec::new();
     for (example, command, name, expected) in [
         ("society", "chart", "social", "stateDiagram"),

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::HomeSandbox;
 
-fn society() -> Sandbox {
-    let sandbox = Sandbox::empty();
+fn society() -> HomeSandbox {
+    let sandbox = HomeSandbox::empty();
     assert_eq!(sandbox.polity(&["init", ".", "--example", "society"]).code, 0);
     sandbox
 }
@@ -46,15 +46,15 @@ fn chart_fire_reports_the_transition() {
         (vec!["--trigger", "decides", "--set", "mood=1"], "has no field \"mood\""),
         (vec!["--trigger", "decides", "--set", "engagement_threshold=2"], "from 0 to 1"),
     ] {
-        let said = sandbox.polity(&[&["chart", "fire", "social", "--json"], &args[..]].concat());
-        assert_eq!(said.code, 2, "{said:?}");
-        assert!(said.error()["message"].as_str().unwrap().contains(message), "{said:?}");
+        let output = sandbox.polity(&[&["chart", "fire", "social", "--json"], &args[..]].concat());
+        assert_eq!(output.code, 2, "{output:?}");
+        assert!(output.error()["message"].as_str().unwrap().contains(message), "{output:?}");
     }
 }
 
 #[test]
 fn chart_fire_evaluates_guards_on_the_context() {
-    let sandbox = Sandbox::empty();
+    let sandbox = HomeSandbox::empty();
     sandbox.write("polity.yaml", "");
     let chart = "
 name: taste
@@ -94,8 +94,8 @@ transitions:
   - {trigger: rests, source: engaging, target: reply, oracle: true}
 ";
 
-fn reader() -> Sandbox {
-    let sandbox = Sandbox::empty();
+fn reader() -> HomeSandbox {
+    let sandbox = HomeSandbox::empty();
     sandbox.write("polity.yaml", "");
     sandbox.write("charts/reader.yaml", READER);
     sandbox
@@ -132,7 +132,7 @@ world last: \"none\"
 fn chart_fire_reports_actions() {
     let sandbox = reader();
     let sees = ["chart", "fire", "reader", "--trigger", "sees"];
-    let said = sandbox.polity(&sees).out;
+    let output = sandbox.polity(&sees).out;
     let expected = "idle -> like
   agent.mood = \"keen\"
   world.last = \"sees\"
@@ -140,7 +140,7 @@ fn chart_fire_reports_actions() {
   asks: pause \"ann\" 3
   asks: copy
 ";
-    assert_eq!(said, expected);
+    assert_eq!(output, expected);
     let expected = json!({
         "from": "idle",
         "to": "like",
@@ -183,11 +183,11 @@ fn chart_graph_supports_four_formats() {
     for (format, begin) in
         [("mermaid", "stateDiagram-v2"), ("dot", "digraph"), ("svg", "<svg"), ("scxml", "<?xml")]
     {
-        let said = sandbox.polity(&["chart", "graph", "social", "--format", format]);
-        assert_eq!(said.code, 0);
-        assert!(said.out.contains(begin), "{format}: {}", said.out);
+        let output = sandbox.polity(&["chart", "graph", "social", "--format", format]);
+        assert_eq!(output.code, 0);
+        assert!(output.out.contains(begin), "{format}: {}", output.out);
         for state in ["idle", "scrolling", "engaging_reshare"] {
-            assert!(said.out.contains(state), "{format} without {state}");
+            assert!(output.out.contains(state), "{format} without {state}");
         }
     }
 }
@@ -282,7 +282,7 @@ fn schemas_accept_valid_and_reject_invalid_files() {
 
 #[test]
 fn chart_graph_limits_the_number_of_arrows() {
-    let sandbox = Sandbox::empty();
+    let sandbox = HomeSandbox::empty();
     assert_eq!(sandbox.polity(&["init", ".", "--example", "society"]).code, 0);
     let names: Vec<String> = (0..60).map(|state| format!("s{state}")).collect();
     let to =
@@ -293,17 +293,17 @@ fn chart_graph_limits_the_number_of_arrows() {
         names.join(", ")
     );
     sandbox.write("charts/maze.yaml", &chart);
-    let said = sandbox.polity(&["chart", "graph", "maze", "--format", "svg", "--json"]);
-    assert_eq!(said.code, 6, "{said:?}");
+    let output = sandbox.polity(&["chart", "graph", "maze", "--format", "svg", "--json"]);
+    assert_eq!(output.code, 6, "{output:?}");
     let message = "the picture would have 3540 arrows, and the limit picture_arrows is 1500";
-    assert_eq!(said.error()["message"], message);
+    assert_eq!(output.error()["message"], message);
     assert_eq!(sandbox.polity(&["chart", "graph", "maze", "--format", "mermaid"]).code, 0);
 }
 
 #[test]
 fn chart_fire_rejects_a_composite_state() {
     let sandbox = reader();
-    let said = sandbox.polity(&[
+    let output = sandbox.polity(&[
         "chart",
         "fire",
         "reader",
@@ -313,9 +313,9 @@ fn chart_fire_rejects_a_composite_state() {
         "engaging",
         "--json",
     ]);
-    assert_eq!(said.code, 2, "{said:?}");
+    assert_eq!(output.code, 2, "{output:?}");
     let message = "the state \"engaging\" has others inside, and agents are in those";
-    assert_eq!(said.error()["message"], message);
+    assert_eq!(output.error()["message"], message);
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn invalid_chart_does_not_affect_others() {
         sandbox.write(&format!("charts/{name}.yaml"), &chart);
     }
     sandbox.write("scenarios/wrong.yaml", "name: wrong\nchart: second\n");
-    let said = sandbox.polity(&["sim", "run", "wrong"]);
-    assert_eq!(said.code, 2, "{said:?}");
-    assert!(said.err.contains("elsewhere") && !said.err.contains("nowhere"), "{}", said.err);
+    let output = sandbox.polity(&["sim", "run", "wrong"]);
+    assert_eq!(output.code, 2, "{output:?}");
+    assert!(output.err.contains("elsewhere") && !output.err.contains("nowhere"), "{}", output.err);
 }

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::HomeSandbox;
 
 const WORKFLOW: &str = "
 name: story
@@ -19,8 +19,8 @@ edges:
 ";
 
 /// A home with a workflow whose agents say what they are given.
-pub(crate) fn sandbox() -> Sandbox {
-    let sandbox = Sandbox::new();
+pub(crate) fn sandbox() -> HomeSandbox {
+    let sandbox = HomeSandbox::new();
     sandbox.write("workflows/story.yaml", WORKFLOW);
     let agent = "name: echo\nkind: llm\nrole: Echo\nsystem_prompt: Echo.\n\
                  llm_config: {provider: scripted, script: echo}\n";
@@ -30,21 +30,21 @@ pub(crate) fn sandbox() -> Sandbox {
 }
 
 /// Runs the workflow, and gives the task's id.
-pub(crate) fn run(sandbox: &Sandbox, input: &str) -> String {
+pub(crate) fn run(sandbox: &HomeSandbox, input: &str) -> String {
     let (task, code) = sandbox.json(&["run", "story", input]);
     assert_eq!(code, 0, "{task}");
     task["id"].as_str().unwrap().to_owned()
 }
 
 /// Forks a task at its first checkpoint, in another tone.
-pub(crate) fn grand(sandbox: &Sandbox, id: &str) -> Value {
+pub(crate) fn grand(sandbox: &HomeSandbox, id: &str) -> Value {
     let set = ["--set", "metadata.tone=grand"];
     let (fork, code) = sandbox.json(&[&["task", "fork", id, "--from", "0"], &set[..]].concat());
     assert_eq!(code, 0, "{fork}");
     fork
 }
 
-fn count(sandbox: &Sandbox, text: &str) -> usize {
+fn count(sandbox: &HomeSandbox, text: &str) -> usize {
     let store = polity_store::SqliteStore::open(
         &sandbox.file("data/polity.db"),
         polity_store::Access::ReadOnly,
@@ -88,22 +88,22 @@ fn fork_shows_steps_and_exit_code_like_a_run() {
     let sandbox = sandbox();
     let id = run(&sandbox, "rain");
     let fork = ["task", "fork", &id, "--from", "0"];
-    let said = sandbox.polity(&fork);
-    assert_eq!((said.code, said.out.as_str()), (0, "Plainly, Draft of rain\n"), "{said:?}");
-    assert!(said.err.contains("plain"), "{said:?}");
-    let said = sandbox.polity(&[&fork[..], &["--set", "metadata.tone=sour"]].concat());
-    assert_eq!(said.code, 1, "no edge fits: {said:?}");
+    let output = sandbox.polity(&fork);
+    assert_eq!((output.code, output.out.as_str()), (0, "Plainly, Draft of rain\n"), "{output:?}");
+    assert!(output.err.contains("plain"), "{output:?}");
+    let output = sandbox.polity(&[&fork[..], &["--set", "metadata.tone=sour"]].concat());
+    assert_eq!(output.code, 1, "no edge fits: {output:?}");
 }
 
 #[test]
 fn fork_shares_stored_history() {
     let sandbox = sandbox();
     let id = run(&sandbox, "a long and winding tale");
-    let said = "\"content\":\"Draft of a long and winding tale\"";
-    let before = count(&sandbox, said);
+    let output = "\"content\":\"Draft of a long and winding tale\"";
+    let before = count(&sandbox, output);
     assert!(before > 0);
     let fork = grand(&sandbox, &id);
-    assert_eq!(count(&sandbox, said), before, "the shared message is not stored again");
+    assert_eq!(count(&sandbox, output), before, "the shared message is not stored again");
     let (checkpoints, _) = sandbox.json(&["task", "checkpoints", fork["id"].as_str().unwrap()]);
     let messages = checkpoints[0]["state"]["messages"].as_array().unwrap();
     assert_eq!(messages[1]["content"], "Draft of a long and winding tale");
@@ -111,7 +111,7 @@ fn fork_shares_stored_history() {
 
 #[test]
 fn agent_task_can_be_forked() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let (task, _) = sandbox.json(&["run", "greeter", "Ada"]);
     let id = task["id"].as_str().unwrap();
     let set = "messages=think";
@@ -125,9 +125,9 @@ fn agent_task_can_be_forked() {
 fn detached_fork_runs_in_the_background() {
     let sandbox = sandbox();
     let id = run(&sandbox, "rain");
-    let said = sandbox.polity(&["task", "fork", &id, "--from", "0", "--detach"]);
-    assert_eq!(said.code, 0, "{said:?}");
-    let fork = said.out.trim();
+    let output = sandbox.polity(&["task", "fork", &id, "--from", "0", "--detach"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    let fork = output.out.trim();
     let waited = sandbox.polity(&["task", "wait", fork]);
     assert_eq!((waited.code, waited.out.as_str()), (0, "Plainly, Draft of rain\n"), "{waited:?}");
 }
@@ -137,10 +137,10 @@ fn fork_is_recorded_and_replayed() {
     let sandbox = sandbox();
     let id = run(&sandbox, "rain");
     let fork = ["task", "fork", &id, "--from", "0", "--set", "metadata.tone=grand"];
-    let said = sandbox.polity(&[&fork[..], &["--record", "fork.yaml"]].concat());
-    assert_eq!(said.code, 0, "{said:?}");
-    let said = sandbox.polity(&[&fork[..], &["--replay", "fork.yaml"]].concat());
-    assert_eq!((said.code, said.out.as_str()), (0, "Grandly, Draft of rain\n"), "{said:?}");
+    let output = sandbox.polity(&[&fork[..], &["--record", "fork.yaml"]].concat());
+    assert_eq!(output.code, 0, "{output:?}");
+    let output = sandbox.polity(&[&fork[..], &["--replay", "fork.yaml"]].concat());
+    assert_eq!((output.code, output.out.as_str()), (0, "Grandly, Draft of rain\n"), "{output:?}");
 }
 
 #[test]
@@ -148,9 +148,9 @@ fn invalid_fork_creates_no_task() {
     let sandbox = sandbox();
     let id = run(&sandbox, "rain");
     let fails = |args: &[&str], code: i32, words: &str| {
-        let said = sandbox.polity(&[&["task", "fork"], args].concat());
-        assert_eq!((said.code, said.out.as_str()), (code, ""), "{said:?}");
-        assert!(said.err.contains(words), "{words}: {said:?}");
+        let output = sandbox.polity(&[&["task", "fork"], args].concat());
+        assert_eq!((output.code, output.out.as_str()), (code, ""), "{output:?}");
+        assert!(output.err.contains(words), "{words}: {output:?}");
     };
     fails(&["0000", "--from", "0"], 1, "there is no task 0000");
     fails(&[&id, "--from", "9"], 1, "has no checkpoint 9");
@@ -173,13 +173,13 @@ fn show_at_prints_a_checkpoint() {
         let (one, code) = sandbox.json(&["task", "show", &id, "--at", &at]);
         assert_eq!((&one, code), (&all[number], 0));
     }
-    let said = sandbox.polity(&["task", "show", &id, "--at", "1"]);
+    let output = sandbox.polity(&["task", "show", &id, "--at", "1"]);
     for words in ["tone", "plain", "draft = \"Draft of rain\"", "assistant  Draft of rain"] {
-        assert!(said.out.contains(words), "{words}: {said:?}");
+        assert!(output.out.contains(words), "{words}: {output:?}");
     }
-    let said = sandbox.polity(&["task", "show", &id, "--at", "7"]);
-    assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.err.contains("there are 0 (draft), 1 (tone), 2 (plain)"), "{said:?}");
+    let output = sandbox.polity(&["task", "show", &id, "--at", "7"]);
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(output.err.contains("there are 0 (draft), 1 (tone), 2 (plain)"), "{output:?}");
 }
 
 #[test]
@@ -202,6 +202,6 @@ fn task_list_counts_parts_and_lists_them_on_request() {
     assert!(parts.iter().all(|part| part["parent_task_id"] == id.as_str()));
     let (one, _) = sandbox.json(&["task", "list", "--parent", &id, "--limit", "1"]);
     assert_eq!(one.as_array().unwrap().len(), 1);
-    let said = sandbox.polity(&["task", "list", "--agent", "echo"]);
-    assert_eq!(said.out, "no tasks; --parts looks at the parts of tasks too\n");
+    let output = sandbox.polity(&["task", "list", "--agent", "echo"]);
+    assert_eq!(output.out, "no tasks; --parts looks at the parts of tasks too\n");
 }

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::Child;
 use std::time::Instant;
 
-use crate::sandbox::{Sandbox, said};
+use crate::sandbox::{HomeSandbox, command_output};
 
 fn signal(child: &Child, signal: &str) {
     let sent = std::process::Command::new("kill")
@@ -16,12 +16,17 @@ fn signal(child: &Child, signal: &str) {
 
 #[test]
 fn concurrent_runs_on_one_home_succeed() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let children: Vec<_> =
         (0..8).map(|number| sandbox.start(&["run", "greeter", &format!("n{number}")])).collect();
     for (number, child) in (0..).zip(children) {
-        let said = said(&child.wait_with_output().unwrap());
-        assert_eq!((said.code, said.out), (0, format!("Hello, n{number}.\n")), "{}", said.err);
+        let output = command_output(&child.wait_with_output().unwrap());
+        assert_eq!(
+            (output.code, output.out),
+            (0, format!("Hello, n{number}.\n")),
+            "{}",
+            output.err
+        );
     }
     let tasks = sandbox.tasks();
     assert_eq!(tasks.len(), 8);
@@ -30,36 +35,36 @@ fn concurrent_runs_on_one_home_succeed() {
 
 #[test]
 fn cancel_works_from_another_process() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let running = sandbox.start(&["run", "greeter", "slow"]);
     let id = sandbox.wait_for_status("running");
     let (task, code) = sandbox.json(&["task", "cancel", &id]);
     assert_eq!((code, task["status"].as_str()), (0, Some("cancelled")));
-    let said = said(&running.wait_with_output().unwrap());
-    assert_eq!(said.code, 4, "{said:?}");
-    assert!(said.err.contains("cancel requested"), "{said:?}");
+    let output = command_output(&running.wait_with_output().unwrap());
+    assert_eq!(output.code, 4, "{output:?}");
+    assert!(output.err.contains("cancel requested"), "{output:?}");
 }
 
 #[test]
 fn ctrl_c_cancels() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let running = sandbox.start(&["run", "greeter", "slow"]);
     sandbox.wait_for_status("running");
     signal(&running, "-INT");
-    let ended = said(&running.wait_with_output().unwrap());
+    let ended = command_output(&running.wait_with_output().unwrap());
     assert_eq!(ended.code, 4, "{ended:?}");
     assert_eq!(sandbox.tasks()[0]["status"], "cancelled");
 }
 
 #[test]
 fn resume_rejects_a_task_with_a_live_owner() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let mut running = sandbox.start(&["run", "greeter", "slow"]);
     let id = sandbox.wait_for_status("running");
     assert_eq!(sandbox.tasks()[0]["interrupted"], false);
-    let said = sandbox.polity(&["task", "resume", &id]);
-    assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.err.contains("belongs to another process that is alive"), "{said:?}");
+    let output = sandbox.polity(&["task", "resume", &id]);
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(output.err.contains("belongs to another process that is alive"), "{output:?}");
     assert_eq!(sandbox.polity(&["task", "resume", "--all"]).out, "nothing to resume\n");
     sandbox.polity(&["task", "cancel", &id]);
     running.wait().unwrap();
@@ -67,7 +72,7 @@ fn resume_rejects_a_task_with_a_live_owner() {
 
 #[test]
 fn killed_run_is_interrupted_and_resumed() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let mut running = sandbox.start(&["run", "greeter", "think"]);
     let id = sandbox.wait_for_status("running");
     running.kill().unwrap();
@@ -100,7 +105,7 @@ fn killed_run_is_interrupted_and_resumed() {
 
 #[test]
 fn resume_all_resumes_every_killed_run() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let mut children: Vec<_> =
         (0..3).map(|_| sandbox.start(&["run", "greeter", "think"])).collect();
     sandbox.wait_until("three tasks are running", || {
@@ -120,15 +125,15 @@ fn resume_all_resumes_every_killed_run() {
 
 #[test]
 fn wait_fails_on_an_interrupted_task() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let mut running = sandbox.start(&["run", "greeter", "slow"]);
     let id = sandbox.wait_for_status("running");
     running.kill().unwrap();
     running.wait().unwrap();
     let began = Instant::now();
-    let said = sandbox.polity(&["task", "wait", &id]);
-    assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.err.contains(&format!("polity task resume {id}")), "{said:?}");
+    let output = sandbox.polity(&["task", "wait", &id]);
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(output.err.contains(&format!("polity task resume {id}")), "{output:?}");
     assert!(began.elapsed().as_secs() < 30);
     let cancelled = sandbox.polity(&["task", "cancel", &id]);
     assert_eq!(cancelled.out, format!("task {id} is cancelled\n"));
@@ -136,7 +141,7 @@ fn wait_fails_on_an_interrupted_task() {
 
 #[test]
 fn second_ctrl_c_quits_and_leaves_the_task_interrupted() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let mut running = sandbox.start(&["run", "greeter", "slow"]);
     sandbox.wait_for_status("running");
     // Whoever holds the journal keeps the cancel from being written, as a disk that hangs would.
@@ -160,7 +165,7 @@ fn second_ctrl_c_quits_and_leaves_the_task_interrupted() {
 
 #[test]
 fn ctrl_c_at_the_end_keeps_result_and_exit_code() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     for pause_ms in (0..24).map(|step| step * 2) {
         let running = sandbox.start(&["run", "greeter", "Ada", "--json"]);
         std::thread::sleep(std::time::Duration::from_millis(pause_ms));
@@ -185,14 +190,19 @@ fn ctrl_c_at_the_end_keeps_result_and_exit_code() {
 
 #[test]
 fn concurrent_cancels_succeed() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let mut running = sandbox.start(&["run", "greeter", "slow"]);
     let id = sandbox.wait_for_status("running");
     running.kill().unwrap();
     running.wait().unwrap();
     let cancels: Vec<_> = (0..6).map(|_| sandbox.start(&["task", "cancel", &id])).collect();
     for cancel in cancels {
-        let said = said(&cancel.wait_with_output().unwrap());
-        assert_eq!((said.code, said.out), (0, format!("task {id} is cancelled\n")), "{}", said.err);
+        let output = command_output(&cancel.wait_with_output().unwrap());
+        assert_eq!(
+            (output.code, output.out),
+            (0, format!("task {id} is cancelled\n")),
+            "{}",
+            output.err
+        );
     }
 }

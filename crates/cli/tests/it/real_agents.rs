@@ -1,7 +1,7 @@
 //! Command-line agents that others wrote, run as a user would run them, each against a model server
 //! on this machine. The short run has a few of them, the long run all.
 
-mod known;
+mod agent_table;
 
 use std::fs;
 use std::process::Command;
@@ -11,47 +11,47 @@ use std::time::Duration;
 use polity_testkit::model_server::{ModelServer, RecordedRequest, Turn};
 use serde_json::{Value, json};
 
-use self::known::{Agent, INPUT_TOKENS, KEY_VARIABLE, OUTPUT_TOKENS, Runs};
-use crate::sandbox::{Said, Sandbox, said};
+use self::agent_table::{INPUT_TOKENS, InstalledAs, KEY_VARIABLE, OUTPUT_TOKENS, RealAgent};
+use crate::sandbox::{CommandOutput, HomeSandbox, command_output};
 
 const KEY: &str = "key-of-the-model-server-0123456789";
 
 const ANSWER: &str = "Hello from the model.";
 
-/// The variable by which everything that a run started is known.
+/// The variable that marks every process of a run.
 const MARK: &str = "POLITY_TEST_MARK";
 
 /// An agent in a home of its own, with a server to talk to.
-struct Setting {
-    agent: &'static Agent,
+struct RealAgentFixture {
+    agent: &'static RealAgent,
     server: ModelServer,
-    sandbox: Sandbox,
+    sandbox: HomeSandbox,
     /// The unique marker of a run.
     mark: String,
 }
 
-impl Setting {
+impl RealAgentFixture {
     /// Nothing, if the agent is left to the long run.
     fn new(
-        agent: &'static Agent,
+        agent: &'static RealAgent,
         answer: impl Fn(&RecordedRequest) -> Turn + Send + Sync + 'static,
     ) -> Option<Self> {
         Self::with_mark(agent, |_| answer)
     }
 
     /// The same, with answers that know the mark of the run.
-    fn with_mark<A>(agent: &'static Agent, answer: impl FnOnce(String) -> A) -> Option<Self>
+    fn with_mark<A>(agent: &'static RealAgent, answer: impl FnOnce(String) -> A) -> Option<Self>
     where
         A: Fn(&RecordedRequest) -> Turn + Send + Sync + 'static,
     {
         static SETTINGS: AtomicUsize = AtomicUsize::new(0);
-        if agent.runs == Runs::Long && !is_long_run() {
+        if agent.runs == InstalledAs::Long && !is_long_run() {
             return None;
         }
         let number = SETTINGS.fetch_add(1, Ordering::Relaxed);
         let mark = format!("{}{number:03}", std::process::id());
         let server = ModelServer::answering(answer(mark.clone()));
-        let sandbox = Sandbox::empty();
+        let sandbox = HomeSandbox::empty();
         let setting = Self { agent, server, sandbox, mark };
         setting.write();
         Some(setting)
@@ -91,10 +91,10 @@ impl Setting {
         command
     }
 
-    fn run(&self) -> Said {
-        let said = said(&self.command().output().unwrap());
+    fn run(&self) -> CommandOutput {
+        let output = command_output(&self.command().output().unwrap());
         assert_eq!(self.left(), Vec::<String>::new(), "processes are left");
-        said
+        output
     }
 
     /// The one execution that there is.
@@ -122,10 +122,10 @@ impl Setting {
     }
 
     #[track_caller]
-    fn failed(&self, said: &Said, category: &str) {
-        assert_eq!(said.code, 1, "{said:?}");
-        assert!(said.err.contains("agent_failed"), "{said:?}");
-        assert!(!said.err.contains(KEY) && !said.out.contains(KEY), "{said:?}");
+    fn failed(&self, output: &CommandOutput, category: &str) {
+        assert_eq!(output.code, 1, "{output:?}");
+        assert!(output.err.contains("agent_failed"), "{output:?}");
+        assert!(!output.err.contains(KEY) && !output.out.contains(KEY), "{output:?}");
         let execution = self.execution();
         assert_eq!(execution["error_category"], category, "{execution:#}");
         assert_eq!(execution["result"]["status"], "failure", "{execution:#}");
@@ -147,15 +147,15 @@ fn states(execution: &Value) -> Vec<&str> {
     moves.iter().map(|moved| moved["to"].as_str().unwrap()).collect()
 }
 
-fn answer_is_the_result(agent: &'static Agent) {
+fn answer_is_the_result(agent: &'static RealAgent) {
     let turn = || Turn::text(ANSWER).usage(INPUT_TOKENS, OUTPUT_TOKENS);
-    let Some(setting) = Setting::new(agent, move |_| turn()) else { return };
-    let said = setting.run();
-    assert_eq!(said.code, 0, "{said:?}");
+    let Some(setting) = RealAgentFixture::new(agent, move |_| turn()) else { return };
+    let output = setting.run();
+    assert_eq!(output.code, 0, "{output:?}");
     if agent.is_terse {
-        assert_eq!(said.out.trim_end(), ANSWER);
+        assert_eq!(output.out.trim_end(), ANSWER);
     } else {
-        assert!(said.out.contains(ANSWER), "{said:?}");
+        assert!(output.out.contains(ANSWER), "{output:?}");
     }
     let requests = setting.server.requests();
     assert!(requests.iter().all(|request| request.key() == Some(KEY)), "{requests:?}");
@@ -173,47 +173,50 @@ fn answer_is_the_result(agent: &'static Agent) {
 }
 
 /// Some exit with 0 then.
-fn rejected_key_is_a_permanent_failure(agent: &'static Agent) {
+fn rejected_key_is_a_permanent_failure(agent: &'static RealAgent) {
     let refuse = |_: &RecordedRequest| Turn::status(401, "invalid x-api-key");
-    let Some(setting) = Setting::new(agent, refuse) else { return };
-    let said = setting.run();
-    setting.failed(&said, "permanent");
-    assert!(said.err.contains("check its key"), "{said:?}");
+    let Some(setting) = RealAgentFixture::new(agent, refuse) else { return };
+    let output = setting.run();
+    setting.failed(&output, "permanent");
+    assert!(output.err.contains("check its key"), "{output:?}");
 }
 
 /// All of them try again by themselves; what is left in the end is ours to judge.
-fn lasting_rate_limit_is_a_transient_failure(agent: &'static Agent) {
+fn lasting_rate_limit_is_a_transient_failure(agent: &'static RealAgent) {
     if agent.is_patient && !is_long_run() {
         return;
     }
-    let Some(setting) = Setting::new(agent, |_| Turn::retry_after(429, "1")) else { return };
+    let Some(setting) = RealAgentFixture::new(agent, |_| Turn::retry_after(429, "1")) else {
+        return;
+    };
     setting.failed(&setting.run(), "transient");
 }
 
 /// Some lose what is beyond 64 KiB if no one reads it at once.
-fn rate_limit_is_retried_and_a_long_answer_is_complete(agent: &'static Agent) {
+fn rate_limit_is_retried_and_a_long_answer_is_complete(agent: &'static RealAgent) {
     let lines: Vec<_> = (0..8000).map(|n| format!("{n} squared is {}", n * n)).collect();
     let long = lines.join("\n");
     let (requests, answer) = (AtomicUsize::new(0), long.clone());
     let Some(setting) =
-        Setting::new(agent, move |_| match requests.fetch_add(1, Ordering::SeqCst) {
+        RealAgentFixture::new(agent, move |_| match requests.fetch_add(1, Ordering::SeqCst) {
             0 => Turn::retry_after(429, "1"),
             _ => Turn::text(&answer),
         })
     else {
         return;
     };
-    let said = setting.run();
-    assert_eq!(said.code, 0, "{}", said.err);
+    let output = setting.run();
+    assert_eq!(output.code, 0, "{}", output.err);
     assert!(long.len() > 2 * 65536);
-    let whole = if agent.is_terse { said.out.trim_end() == long } else { said.out.contains(&long) };
-    assert!(whole, "{} bytes of {}", said.out.len(), long.len());
+    let whole =
+        if agent.is_terse { output.out.trim_end() == long } else { output.out.contains(&long) };
+    assert!(whole, "{} bytes of {}", output.out.len(), long.len());
 }
 
 /// Tools leave processes behind also where all went well.
-fn processes_left_by_a_tool_are_killed(agent: &'static Agent) {
+fn processes_left_by_a_tool_are_killed(agent: &'static RealAgent) {
     let Some(shell) = &agent.shell else { return };
-    let Some(setting) = Setting::with_mark(agent, |mark| {
+    let Some(setting) = RealAgentFixture::with_mark(agent, |mark| {
         let command = format!("echo done > ran; setsid sleep {} > /dev/null 2>&1 &", nap(&mark));
         move |request: &RecordedRequest| {
             let is_answered = request.tool_answers() > 0;
@@ -222,14 +225,14 @@ fn processes_left_by_a_tool_are_killed(agent: &'static Agent) {
     }) else {
         return;
     };
-    let said = setting.run();
-    assert_eq!((said.code, said.out.trim_end()), (0, ANSWER), "{said:?}");
+    let output = setting.run();
+    assert_eq!((output.code, output.out.trim_end()), (0, ANSWER), "{output:?}");
     assert_eq!(fs::read_to_string(setting.sandbox.file("work/ran")).unwrap(), "done\n");
 }
 
 /// Agents start their tools in sessions of their own.
-fn cancel_leaves_no_process(agent: &'static Agent) {
-    let Some(setting) = Setting::with_mark(agent, |mark| {
+fn cancel_leaves_no_process(agent: &'static RealAgent) {
+    let Some(setting) = RealAgentFixture::with_mark(agent, |mark| {
         let command = format!("setsid sleep {0} & sleep {0}", nap(&mark));
         let minutes = Duration::from_mins(10);
         move |request: &RecordedRequest| {
@@ -251,8 +254,8 @@ fn cancel_leaves_no_process(agent: &'static Agent) {
     let task = setting.sandbox.wait_for_status("running");
     let cancelled = setting.sandbox.polity(&["task", "cancel", &task]);
     assert_eq!(cancelled.code, 0, "{cancelled:?}");
-    let said = said(&running.wait_with_output().unwrap());
-    assert_eq!(said.code, 4, "{said:?}");
+    let output = command_output(&running.wait_with_output().unwrap());
+    assert_eq!(output.code, 4, "{output:?}");
     assert_eq!(setting.left(), Vec::<String>::new());
     let execution = setting.execution();
     assert_eq!(states(&execution), ["starting", "running", "cancelled", "cleanup", "idle"]);
@@ -261,7 +264,7 @@ fn cancel_leaves_no_process(agent: &'static Agent) {
 macro_rules! agents {
     ($($name:ident: $agent:ident),+) => { $(
         mod $name {
-            use super::known::$agent;
+            use super::agent_table::$agent;
 
             #[test]
             fn answer_is_the_result() {

@@ -7,37 +7,37 @@ use std::process::Child;
 
 use serde_json::json;
 
-use self::servers::{Relay, Server, Stub, card};
-use crate::sandbox::{Said, Sandbox, said};
+use self::servers::{SdkServer, StubServer, TcpRelay, card};
+use crate::sandbox::{CommandOutput, HomeSandbox, command_output};
 
 /// A home with one agent, whose card is there.
-fn home(card: &str) -> Sandbox {
-    let sandbox = Sandbox::empty();
+fn home(card: &str) -> HomeSandbox {
+    let sandbox = HomeSandbox::empty();
     sandbox.write("polity.yaml", "limits: {remote_seconds: 60}");
     point(&sandbox, card, "");
     sandbox
 }
 
 /// Has the agent's card somewhere else.
-fn point(sandbox: &Sandbox, card: &str, more: &str) {
+fn point(sandbox: &HomeSandbox, card: &str, more: &str) {
     let agent = format!("name: painter\nkind: remote\nrole: paints\ncard_url: {card}\n{more}");
     sandbox.write("agents/painter.yaml", &agent);
 }
 
 /// A home and a server of the Python SDK with these arguments.
-fn python(args: &[&str]) -> (Sandbox, Server) {
+fn python(args: &[&str]) -> (HomeSandbox, SdkServer) {
     let sandbox = home("http://127.0.0.1:9/");
-    let server = Server::python(&sandbox, args);
+    let server = SdkServer::python(&sandbox, args);
     point(&sandbox, &server.card(), "");
     (sandbox, server)
 }
 
-fn run(sandbox: &Sandbox, input: &str) -> Said {
+fn run(sandbox: &HomeSandbox, input: &str) -> CommandOutput {
     sandbox.polity(&["-q", "run", "painter", input])
 }
 
 /// Starts work that waits for a file, and waits until the server has told its name.
-fn start_waiting(sandbox: &Sandbox) -> (Child, String) {
+fn start_waiting(sandbox: &HomeSandbox) -> (Child, String) {
     let input = format!("wait {}", sandbox.file("go").display());
     let child = sandbox.start(&["-q", "run", "painter", &input]);
     sandbox.wait_until("the server works", || {
@@ -48,7 +48,7 @@ fn start_waiting(sandbox: &Sandbox) -> (Child, String) {
     (child, id)
 }
 
-fn steps(sandbox: &Sandbox) -> Vec<String> {
+fn steps(sandbox: &HomeSandbox) -> Vec<String> {
     let (trace, _) = sandbox.json(&["task", "trace", "last"]);
     let steps = trace["steps"].as_array().unwrap().iter();
     steps.map(|step| step["step_name"].as_str().unwrap_or_default().to_owned()).collect()
@@ -57,8 +57,8 @@ fn steps(sandbox: &Sandbox) -> Vec<String> {
 #[test]
 fn both_sdks_work_over_every_binding() {
     let sandbox = home("http://127.0.0.1:9/");
-    let python = |args: &[&str]| Server::python(&sandbox, args);
-    let javascript = |offers| Server::javascript(&sandbox, offers);
+    let python = |args: &[&str]| SdkServer::python(&sandbox, args);
+    let javascript = |offers| SdkServer::javascript(&sandbox, offers);
     let servers = [
         (python(&["--offer", "JSONRPC/1.0", "--offer", "JSONRPC/0.3"]), "JSONRPC 1.0"),
         (python(&["--offer", "HTTP+JSON/1.0", "--no-streaming"]), "HTTP+JSON 1.0"),
@@ -74,17 +74,20 @@ fn both_sdks_work_over_every_binding() {
             ("message hello", 0, "heard hello\n"),
             ("fail", 1, "out of paint"),
         ] {
-            let said = run(&sandbox, input);
-            assert_eq!(said.code, code, "{protocol}: {said:?}");
-            assert!(format!("{}{}", said.out, said.err).contains(told), "{protocol}: {said:?}");
+            let output = run(&sandbox, input);
+            assert_eq!(output.code, code, "{protocol}: {output:?}");
+            assert!(
+                format!("{}{}", output.out, output.err).contains(told),
+                "{protocol}: {output:?}"
+            );
         }
-        let said = run(&sandbox, "ask");
-        assert_eq!(said.code, 3, "{protocol}: {said:?}");
-        let said = sandbox.polity(&["-q", "review", "approve", "last", "--message", "blue"]);
+        let output = run(&sandbox, "ask");
+        assert_eq!(output.code, 3, "{protocol}: {output:?}");
+        let output = sandbox.polity(&["-q", "review", "approve", "last", "--message", "blue"]);
         assert_eq!(
-            (said.code, said.out.as_str()),
+            (output.code, output.out.as_str()),
             (0, "painted it blue\n"),
-            "{protocol}: {said:?}"
+            "{protocol}: {output:?}"
         );
         let (executions, _) = sandbox.json(&["execution", "list"]);
         assert_eq!(executions[0]["result"]["remote"]["protocol"], protocol, "{executions}");
@@ -100,30 +103,30 @@ fn remote_outcomes_map_to_task_statuses() {
         ("data", "{\"colour\":\"blue\"}\n"),
         ("file", "painted\n[file a.png, image/png: https://h/a.png]\n"),
     ] {
-        let said = run(&sandbox, input);
-        assert_eq!((said.code, said.out.as_str()), (0, expected), "{said:?}");
+        let output = run(&sandbox, input);
+        assert_eq!((output.code, output.out.as_str()), (0, expected), "{output:?}");
     }
     for (input, told) in [
         ("reject", "does not take this work: not my work"),
         ("auth", "the museum wants a ticket; give the agent's file an auth"),
     ] {
-        let said = run(&sandbox, input);
-        assert_eq!(said.code, 1, "{said:?}");
-        assert!(said.err.contains("agent_failed") && said.err.contains(told), "{said:?}");
+        let output = run(&sandbox, input);
+        assert_eq!(output.code, 1, "{output:?}");
+        assert!(output.err.contains("agent_failed") && output.err.contains(told), "{output:?}");
     }
-    let said = sandbox.polity(&["-q", "run", "painter", "x", "--param", "size=3"]);
-    assert_eq!(said.code, 0, "{said:?}");
+    let output = sandbox.polity(&["-q", "run", "painter", "x", "--param", "size=3"]);
+    assert_eq!(output.code, 0, "{output:?}");
     assert_eq!(server.messages().last().unwrap()["metadata"], json!({"size": 3.0}));
     sandbox.write("polity.yaml", "limits: {output_bytes: 50000}");
-    let said = run(&sandbox, "flood");
-    assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.err.contains("limits.output_bytes allows, which is 50000"), "{said:?}");
+    let output = run(&sandbox, "flood");
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(output.err.contains("limits.output_bytes allows, which is 50000"), "{output:?}");
     // That was ended there, and so was the one that wanted more rights.
     assert_eq!(server.cancelled(), 2);
     sandbox.write("polity.yaml", "limits: {remote_seconds: 1}");
-    let said = run(&sandbox, "wait /nowhere/to/be/found");
-    assert_eq!(said.code, 5, "{said:?}");
-    assert!(said.err.contains("limits.remote_seconds"), "{said:?}");
+    let output = run(&sandbox, "wait /nowhere/to/be/found");
+    assert_eq!(output.code, 5, "{output:?}");
+    assert!(output.err.contains("limits.remote_seconds"), "{output:?}");
     assert_eq!(server.cancelled(), 3);
 }
 
@@ -134,39 +137,39 @@ fn killed_process_resends_no_message() {
     running.kill().unwrap();
     running.wait().unwrap();
     sandbox.write("go", "");
-    let said = sandbox.polity(&["-q", "task", "resume", &id]);
-    assert_eq!((said.code, said.out.as_str()), (0, "waited\n"), "{said:?}");
+    let output = sandbox.polity(&["-q", "task", "resume", &id]);
+    assert_eq!((output.code, output.out.as_str()), (0, "waited\n"), "{output:?}");
     assert_eq!(server.messages().len(), 1);
     assert!(steps(&sandbox).contains(&"remote_accepted".to_owned()), "{:?}", steps(&sandbox));
 }
 
 #[test]
 fn unreachable_server_is_retried() {
-    let relay = Relay::new();
+    let relay = TcpRelay::new();
     let sandbox = home(&card(relay.port));
     let address = format!("http://127.0.0.1:{}", relay.port);
-    let server = Server::python(&sandbox, &["--offer", "JSONRPC/1.0", "--address", &address]);
+    let server = SdkServer::python(&sandbox, &["--offer", "JSONRPC/1.0", "--address", &address]);
     relay.lead_to(server.port);
     let (running, _) = start_waiting(&sandbox);
     relay.cut();
     sandbox.write("go", "");
     std::thread::sleep(std::time::Duration::from_millis(300));
     relay.open();
-    let said = said(&running.wait_with_output().unwrap());
-    assert_eq!((said.code, said.out.as_str()), (0, "waited\n"), "{said:?}");
+    let output = command_output(&running.wait_with_output().unwrap());
+    assert_eq!((output.code, output.out.as_str()), (0, "waited\n"), "{output:?}");
     assert_eq!(server.messages().len(), 1);
 }
 
 #[test]
 fn cancel_reaches_the_server() {
     let sandbox = home("http://127.0.0.1:9/");
-    let javascript = Server::javascript(&sandbox, "JSONRPC/1.0");
-    let python = Server::python(&sandbox, &["--offer", "JSONRPC/0.3", "--card", "0.3"]);
+    let javascript = SdkServer::javascript(&sandbox, "JSONRPC/1.0");
+    let python = SdkServer::python(&sandbox, &["--offer", "JSONRPC/0.3", "--card", "0.3"]);
     for server in [javascript, python] {
         point(&sandbox, &server.card(), "");
         let (running, id) = start_waiting(&sandbox);
         assert_eq!(sandbox.polity(&["task", "cancel", &id]).code, 0);
-        assert_eq!(said(&running.wait_with_output().unwrap()).code, 4);
+        assert_eq!(command_output(&running.wait_with_output().unwrap()).code, 4);
         assert_eq!(server.cancelled(), 1);
         assert_eq!(steps(&sandbox).last().unwrap(), "remote_cancelled");
         // One that only waits for an answer is ended there, too.
@@ -182,7 +185,7 @@ fn cancel_reaches_the_server() {
     let files = sandbox.file("kept");
     let files = files.to_str().unwrap();
     assert_eq!(sandbox.polity(&["task", "export", "last", "--out", files]).code, 0);
-    let other = Sandbox::new();
+    let other = HomeSandbox::new();
     let imported = other.polity(&["task", "import", files]);
     assert_eq!(imported.code, 0, "{imported:?}");
     assert_eq!(steps(&other), steps(&sandbox));
@@ -192,26 +195,26 @@ fn cancel_reaches_the_server() {
 fn unconfirmed_message_needs_review() {
     let (sandbox, server) = python(&["--offer", "JSONRPC/1.0"]);
     // The server ends while it has the message.
-    let said = run(&sandbox, "die");
-    assert_eq!(said.code, 3, "{said:?}");
+    let output = run(&sandbox, "die");
+    assert_eq!(output.code, 3, "{output:?}");
     assert_eq!(server.messages().len(), 1);
     let (reviews, _) = sandbox.json(&["review", "list"]);
     assert_eq!(reviews[0]["about"], "run_doubt", "{reviews}");
-    let said =
+    let output =
         sandbox.polity(&["-q", "review", "approve", "last", "--skip-with", "it was painted"]);
-    assert_eq!((said.code, said.out.as_str()), (0, "it was painted\n"), "{said:?}");
+    assert_eq!((output.code, output.out.as_str()), (0, "it was painted\n"), "{output:?}");
     // The process ends before the server has answered.
     let offer = r#"{"supportedInterfaces": [{"url": "http://127.0.0.1:PORT/rpc",
         "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]}"#;
-    let stub = Stub::new("200 OK", offer);
+    let stub = StubServer::new("200 OK", offer);
     point(&sandbox, &stub.card(), "");
     let mut running = sandbox.start(&["run", "painter", "a house"]);
     sandbox.wait_until("it was sent", || (stub.posts() == 1).then_some(()));
     running.kill().unwrap();
     running.wait().unwrap();
-    let said = sandbox.polity(&["task", "resume", "last"]);
-    assert_eq!(said.code, 3, "{said:?}");
-    assert!(said.err.contains("no one knows whether it was taken"), "{said:?}");
+    let output = sandbox.polity(&["task", "resume", "last"]);
+    assert_eq!(output.code, 3, "{output:?}");
+    assert!(output.err.contains("no one knows whether it was taken"), "{output:?}");
     assert_eq!(stub.posts(), 1);
     let (execution, _) = sandbox.json(&["execution", "list"]);
     assert_eq!(execution[0]["result"]["status"], "failure", "{execution}");
@@ -227,11 +230,11 @@ fn token_is_sent_only_to_the_card_origin() {
     let sandbox = home("http://127.0.0.1:9/");
     let token = "tok-5f0c1c7d9e3b4a6f";
     let guard = format!("Authorization=Bearer {token}");
-    let server = Server::python(&sandbox, &["--offer", "JSONRPC/1.0", "--guard", &guard]);
+    let server = SdkServer::python(&sandbox, &["--offer", "JSONRPC/1.0", "--guard", &guard]);
     let auth = "auth: {type: bearer_token, token_env: PAINTER_TOKEN}";
     let paint = |token: &str, what: &str| {
         let mut command = sandbox.command(&["-q", "run", "painter", what]);
-        said(&command.env("PAINTER_TOKEN", token).output().unwrap())
+        command_output(&command.env("PAINTER_TOKEN", token).output().unwrap())
     };
     point(&sandbox, &server.card(), auth);
     let refused = paint("wrong", "a house");
@@ -244,7 +247,7 @@ fn token_is_sent_only_to_the_card_origin() {
     assert!(!kept.windows(token.len()).any(|window| window == token.as_bytes()));
     // What the server repeats of it is not told.
     assert_eq!(paint(token, &format!("{token} twice")).out, "painted *** twice\n");
-    let key = Server::python(
+    let key = SdkServer::python(
         &sandbox,
         &["--offer", "HTTP+JSON/1.0", "--guard", &format!("X-Painter={token}")],
     );
@@ -252,7 +255,7 @@ fn token_is_sent_only_to_the_card_origin() {
     point(&sandbox, &key.card(), auth);
     assert_eq!(paint(token, "a house").code, 0);
     let elsewhere = ["--offer", "JSONRPC/1.0", "--address", "http://localhost:9"];
-    let elsewhere = Server::python(&sandbox, &elsewhere);
+    let elsewhere = SdkServer::python(&sandbox, &elsewhere);
     point(&sandbox, &elsewhere.card(), auth);
     let refused = paint(token, "a house");
     assert_eq!(refused.code, 1, "{refused:?}");
@@ -277,12 +280,12 @@ fn unusable_cards_are_errors_with_hints() {
     ];
     let sandbox = home("http://127.0.0.1:9/");
     for (status, body, told) in cases {
-        let stub = Stub::new(status, body);
+        let stub = StubServer::new(status, body);
         point(&sandbox, &stub.card(), "");
-        let said = run(&sandbox, "a house");
-        assert_eq!(said.code, 1, "{said:?}");
-        assert!(said.err.contains(told), "{told}: {said:?}");
-        assert!(!told.contains("offers") || said.err.contains(spoken), "{said:?}");
+        let output = run(&sandbox, "a house");
+        assert_eq!(output.code, 1, "{output:?}");
+        assert!(output.err.contains(told), "{told}: {output:?}");
+        assert!(!told.contains("offers") || output.err.contains(spoken), "{output:?}");
     }
 }
 
@@ -306,8 +309,8 @@ rules:
   - {when: "(?s)(.*)", role: tool, reply: "it said: $1"}
 "#,
     );
-    let said = sandbox.polity(&["-q", "run", "boss", "CANARY-OF-THE-BOSS go"]);
-    assert_eq!((said.code, said.out.as_str()), (0, "it said: painted a tree\n"), "{said:?}");
+    let output = sandbox.polity(&["-q", "run", "boss", "CANARY-OF-THE-BOSS go"]);
+    assert_eq!((output.code, output.out.as_str()), (0, "it said: painted a tree\n"), "{output:?}");
     let mut texts = server.texts();
     texts.sort();
     assert_eq!(texts, ["secretly a house", "secretly a tree"]);
@@ -335,7 +338,7 @@ rules:
     });
     let top = sandbox.json(&["task", "list"]).0[0]["id"].as_str().unwrap().to_owned();
     assert_eq!(sandbox.polity(&["task", "cancel", &top]).code, 0);
-    assert_eq!(crate::sandbox::said(&running.wait_with_output().unwrap()).code, 4);
+    assert_eq!(crate::sandbox::command_output(&running.wait_with_output().unwrap()).code, 4);
     assert_eq!(server.cancelled(), 1);
 }
 
@@ -348,17 +351,17 @@ fn remote_workflow_node_can_ask_for_review() {
           frame: {type: agent, agent: painter, input: 'frame {{ last }}'}},
           edges: [{from: draw, to: frame}], entry_point: draw}",
     );
-    let said = sandbox.polity(&["-q", "run", "gallery", "a house"]);
-    assert_eq!(said.code, 3, "{said:?}");
+    let output = sandbox.polity(&["-q", "run", "gallery", "a house"]);
+    assert_eq!(output.code, 3, "{output:?}");
     let (reviews, _) = sandbox.json(&["review", "list"]);
     assert_eq!(reviews[0]["about"], "remote_question", "{reviews}");
     assert_eq!(reviews[0]["question"], "Which colour?");
-    let said = sandbox.polity(&["-q", "review", "approve", "last"]);
-    assert_eq!(said.code, 2, "{said:?}");
-    assert!(said.err.contains("--message TEXT"), "{said:?}");
-    let said = sandbox.polity(&["-q", "review", "modify", "last", "--message", "blue"]);
+    let output = sandbox.polity(&["-q", "review", "approve", "last"]);
+    assert_eq!(output.code, 2, "{output:?}");
+    assert!(output.err.contains("--message TEXT"), "{output:?}");
+    let output = sandbox.polity(&["-q", "review", "modify", "last", "--message", "blue"]);
     let expected = "painted frame painted it blue\n";
-    assert_eq!((said.code, said.out.as_str()), (0, expected), "{said:?}");
+    assert_eq!((output.code, output.out.as_str()), (0, expected), "{output:?}");
     let messages = server.messages();
     assert_eq!(messages[1]["context"], messages[0]["context"]);
     assert_ne!(messages[2]["context"], messages[0]["context"]);
@@ -372,9 +375,9 @@ fn remote_calls_are_recorded_and_replayed() {
         let waits = sandbox.polity(&["run", "painter", "ask a house", way, "tape.json"]);
         assert_eq!(waits.code, 3, "{waits:?}");
         let answer = ["review", "modify", "last", "--message", "blue", way, "tape.json"];
-        let said = sandbox.polity(&answer);
-        assert_eq!((said.code, said.out.as_str()), (0, "painted it blue\n"), "{said:?}");
-        said
+        let output = sandbox.polity(&answer);
+        assert_eq!((output.code, output.out.as_str()), (0, "painted it blue\n"), "{output:?}");
+        output
     };
     let recorded = tape("--record");
     assert!(recorded.err.contains("2 remote messages in tape.json"), "{recorded:?}");

@@ -4,10 +4,10 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::HomeSandbox;
 use crate::sub_agents::{DIGS, ONE, home};
 
-fn run(sandbox: &Sandbox, args: &[&str]) -> String {
+fn run(sandbox: &HomeSandbox, args: &[&str]) -> String {
     let (task, code) = sandbox.json(&[&["run", "greeter", "Ada"], args].concat());
     assert_eq!(code, 0, "{task}");
     task["id"].as_str().unwrap().to_owned()
@@ -20,7 +20,7 @@ fn decision<'a>(answer: &'a Value, id: &str) -> &'a Value {
 
 #[test]
 fn gc_dry_run_explains_and_gc_removes() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     sandbox.write(
         "config/retention_policy.yaml",
         "default_days: 5\nby_task: {critical: 30, fleeting: 0}\nby_status: {failed: 14}\n",
@@ -79,7 +79,7 @@ fn gc_dry_run_explains_and_gc_removes() {
 
 #[test]
 fn gc_keeps_running_tasks() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     run(&sandbox, &["--retention-days", "0"]);
     let mut slow = sandbox.start(&["run", "greeter", "slow", "--retention-days", "0"]);
     let running = sandbox.wait_for_status("running");
@@ -125,28 +125,28 @@ fn gc_removes_parts_and_their_output() {
 
 #[test]
 fn invalid_policy_removes_nothing() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     run(&sandbox, &["--retention-days", "0"]);
     sandbox.write("config/retention_policy.yaml", "by_status: {complete: 30}\n");
     for args in [["gc"].as_slice(), &["gc", "--dry-run"]] {
-        let said = sandbox.polity(args);
-        assert_eq!(said.code, 2, "{said:?}");
-        assert!(said.err.contains("did you mean \"completed\"?"), "{said:?}");
+        let output = sandbox.polity(args);
+        assert_eq!(output.code, 2, "{output:?}");
+        assert!(output.err.contains("did you mean \"completed\"?"), "{output:?}");
     }
     assert_eq!(sandbox.tasks().len(), 1);
 }
 
 #[test]
 fn gc_of_an_empty_home_creates_nothing() {
-    let sandbox = Sandbox::new();
-    let said = sandbox.polity(&["gc"]);
-    assert_eq!((said.code, said.out.as_str()), (0, "removed 0 tasks, kept 0 tasks\n"));
+    let sandbox = HomeSandbox::new();
+    let output = sandbox.polity(&["gc"]);
+    assert_eq!((output.code, output.out.as_str()), (0, "removed 0 tasks, kept 0 tasks\n"));
     assert!(!sandbox.file("data").exists());
 }
 
 #[test]
 fn gc_summarizes_many_kept_tasks() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let id = run(&sandbox, &[]);
     // Copies of a row are as good as so many runs.
     let connection = rusqlite::Connection::open(sandbox.file("data/polity.db")).unwrap();

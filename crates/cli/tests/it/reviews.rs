@@ -4,16 +4,16 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::HomeSandbox;
 use crate::tools::{calls, home};
 
 /// A home in which `count` needs approval, with a task that waits for it.
-pub(crate) fn asked() -> (Sandbox, String) {
+pub(crate) fn asked() -> (HomeSandbox, String) {
     let sandbox = home("approval: [kit/count]\n", "{}", &[]);
     calls(&sandbox, &json!([{"tool": "kit/count", "arguments": {"file": "a"}}]));
-    let said = sandbox.polity(&["run", "worker", "go"]);
-    assert_eq!(said.code, 3, "{said:?}");
-    assert!(said.err.contains("polity review show"), "{said:?}");
+    let output = sandbox.polity(&["run", "worker", "go"]);
+    assert_eq!(output.code, 3, "{output:?}");
+    assert!(output.err.contains("polity review show"), "{output:?}");
     let task = sandbox.tasks()[0].clone();
     assert_eq!(
         (task["status"].as_str(), &task["interrupted"]),
@@ -22,7 +22,7 @@ pub(crate) fn asked() -> (Sandbox, String) {
     (sandbox, task["id"].as_str().unwrap().to_owned())
 }
 
-pub(crate) fn counted(sandbox: &Sandbox, file: &str) -> usize {
+pub(crate) fn counted(sandbox: &HomeSandbox, file: &str) -> usize {
     fs::read_to_string(sandbox.file(file)).unwrap_or_default().lines().count()
 }
 
@@ -48,8 +48,8 @@ fn review_shows_agent_tool_and_arguments() {
 #[test]
 fn approved_call_runs_once() {
     let (sandbox, id) = asked();
-    let said = sandbox.polity(&["review", "approve", &id, "--message", "fine"]);
-    assert_eq!((said.code, said.out.as_str()), (0, "it said: counted\n"), "{said:?}");
+    let output = sandbox.polity(&["review", "approve", &id, "--message", "fine"]);
+    assert_eq!((output.code, output.out.as_str()), (0, "it said: counted\n"), "{output:?}");
     assert_eq!(counted(&sandbox, "a"), 1);
     let again = sandbox.polity(&["review", "reject", &id]);
     assert_eq!(again.code, 1, "{again:?}");
@@ -81,8 +81,8 @@ fn checkpoints_show_reviews_and_answers() {
 #[test]
 fn detached_answer_is_recorded_for_later() {
     let (sandbox, id) = asked();
-    let said = sandbox.polity(&["review", "approve", &id, "--detach"]);
-    assert_eq!(said.code, 0, "{said:?}");
+    let output = sandbox.polity(&["review", "approve", &id, "--detach"]);
+    assert_eq!(output.code, 0, "{output:?}");
     assert_eq!(counted(&sandbox, "a"), 0);
     assert_eq!(sandbox.tasks()[0]["interrupted"], true);
     let listed = sandbox.polity(&["task", "list"]).out;
@@ -98,10 +98,10 @@ fn detached_answer_is_recorded_for_later() {
 #[test]
 fn rejected_call_is_reported_to_the_model() {
     let (sandbox, id) = asked();
-    let said = sandbox.polity(&["review", "reject", &id, "--message", "not on a Sunday"]);
-    assert_eq!(said.code, 0, "{said:?}");
+    let output = sandbox.polity(&["review", "reject", &id, "--message", "not on a Sunday"]);
+    assert_eq!(output.code, 0, "{output:?}");
     let expected = "it said: a person decided against calling kit/count: not on a Sunday\n";
-    assert_eq!(said.out, expected);
+    assert_eq!(output.out, expected);
     assert_eq!(counted(&sandbox, "a"), 0);
 }
 
@@ -109,11 +109,11 @@ fn rejected_call_is_reported_to_the_model() {
 fn modified_arguments_reach_the_tool() {
     let (sandbox, id) = asked();
     for wrong in ["file", "=x"] {
-        let said = sandbox.polity(&["review", "modify", &id, "--set", wrong]);
-        assert_eq!(said.code, 2, "{said:?}");
+        let output = sandbox.polity(&["review", "modify", &id, "--set", wrong]);
+        assert_eq!(output.code, 2, "{output:?}");
     }
-    let said = sandbox.polity(&["review", "modify", &id, "--set", "file=b"]);
-    assert_eq!(said.code, 0, "{said:?}");
+    let output = sandbox.polity(&["review", "modify", &id, "--set", "file=b"]);
+    assert_eq!(output.code, 0, "{output:?}");
     assert_eq!((counted(&sandbox, "a"), counted(&sandbox, "b")), (0, 1));
     let (trace, _) = sandbox.json(&["task", "trace", &id]);
     let steps = trace["steps"].as_array().unwrap().clone();
@@ -126,21 +126,26 @@ fn review_resumes_with_pinned_definitions() {
     let (sandbox, id) = asked();
     fs::remove_file(sandbox.file("agents/worker.yaml")).unwrap();
     fs::remove_file(sandbox.file("scripts/worker.yaml")).unwrap();
-    let said = sandbox.polity(&["review", "approve", &id]);
-    assert_eq!((said.code, said.out.as_str()), (0, "it said: counted\n"), "{said:?}");
+    let output = sandbox.polity(&["review", "approve", &id]);
+    assert_eq!((output.code, output.out.as_str()), (0, "it said: counted\n"), "{output:?}");
 }
 
 #[test]
 fn waiting_task_can_be_cancelled() {
     let (sandbox, id) = asked();
-    let said = sandbox.polity(&["task", "cancel", &id]);
-    assert_eq!((said.code, said.out), (0, format!("task {id} is cancelled\n")), "{}", said.err);
+    let output = sandbox.polity(&["task", "cancel", &id]);
+    assert_eq!(
+        (output.code, output.out),
+        (0, format!("task {id} is cancelled\n")),
+        "{}",
+        output.err
+    );
     assert_eq!(sandbox.polity(&["review", "approve", &id]).code, 1);
     assert_eq!(counted(&sandbox, "a"), 0);
 }
 
 /// A task whose process was killed while a tool had done its work and not yet answered.
-fn in_doubt() -> (Sandbox, String) {
+fn in_doubt() -> (HomeSandbox, String) {
     let sandbox = home("", "{}", &["--log", "log"]);
     let arguments = json!({"file": "a", "seconds": 600});
     calls(&sandbox, &json!([{"tool": "kit/count_slowly", "arguments": arguments}]));
@@ -166,16 +171,16 @@ fn uncertain_call_can_be_skipped() {
     let vague = sandbox.polity(&["review", "approve", &id]);
     assert_eq!(vague.code, 2, "{vague:?}");
     assert!(vague.err.contains("--retry") && vague.err.contains("--skip-with"), "{vague:?}");
-    let said = sandbox.polity(&["review", "approve", &id, "--skip-with", "counted by hand"]);
-    assert_eq!((said.code, said.out.as_str()), (0, "it said: counted by hand\n"), "{said:?}");
+    let output = sandbox.polity(&["review", "approve", &id, "--skip-with", "counted by hand"]);
+    assert_eq!((output.code, output.out.as_str()), (0, "it said: counted by hand\n"), "{output:?}");
     assert_eq!(counted(&sandbox, "a"), 1);
 }
 
 #[test]
 fn uncertain_call_can_be_retried() {
     let (sandbox, id) = in_doubt();
-    let said = sandbox.polity(&["review", "approve", &id, "--retry", "--detach"]);
-    assert_eq!(said.code, 0, "{said:?}");
+    let output = sandbox.polity(&["review", "approve", &id, "--retry", "--detach"]);
+    assert_eq!(output.code, 0, "{output:?}");
     let mut running = sandbox.start(&["task", "resume", &id]);
     sandbox.wait_until("it is made again", || (counted(&sandbox, "a") == 2).then_some(()));
     assert_eq!(sandbox.polity(&["task", "cancel", &id]).code, 0);
@@ -185,9 +190,12 @@ fn uncertain_call_can_be_retried() {
 #[test]
 fn rejected_uncertain_call_fails_the_task() {
     let (sandbox, id) = in_doubt();
-    let said = sandbox.polity(&["review", "reject", &id, "--message", "I will look first"]);
-    assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.err.contains("rejected") && said.err.contains("I will look first"), "{said:?}");
+    let output = sandbox.polity(&["review", "reject", &id, "--message", "I will look first"]);
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(
+        output.err.contains("rejected") && output.err.contains("I will look first"),
+        "{output:?}"
+    );
     let (task, _) = sandbox.json(&["task", "show", &id]);
     assert_eq!((&task["status"], &task["error_code"]), (&json!("failed"), &json!("rejected")));
 }
@@ -204,9 +212,9 @@ fn answer_is_refused_if_the_task_cannot_resume() {
         sandbox.write("config/mcp_servers.yaml", broken);
         for args in [vec!["approve"], vec!["modify", "--set", "file=b"]] {
             let args = [vec!["review", args[0], id.as_str()], args[1..].to_vec()].concat();
-            let said = sandbox.polity(&args);
-            assert_eq!(said.code, 2, "{broken} {args:?} {said:?}");
-            assert!(said.err.contains(expected), "{broken} {args:?} {said:?}");
+            let output = sandbox.polity(&args);
+            assert_eq!(output.code, 2, "{broken} {args:?} {output:?}");
+            assert!(output.err.contains(expected), "{broken} {args:?} {output:?}");
         }
         assert_eq!(sandbox.tasks()[0]["status"], "awaiting_human");
         let listed = sandbox.polity(&["tool", "list"]);
@@ -225,10 +233,10 @@ fn reject_works_without_the_server() {
         let (sandbox, id) = asked();
         let servers = fs::read_to_string(sandbox.file("config/mcp_servers.yaml")).unwrap();
         sandbox.write("config/mcp_servers.yaml", broken);
-        let said = sandbox.polity(&["review", "reject", &id, "--message", "not today"]);
-        assert_eq!(said.code, 0, "{broken} {said:?}");
-        assert!(said.out.starts_with("recorded; the task cannot go on yet"), "{said:?}");
-        assert!(said.out.contains(&format!("polity task resume {id}")), "{said:?}");
+        let output = sandbox.polity(&["review", "reject", &id, "--message", "not today"]);
+        assert_eq!(output.code, 0, "{broken} {output:?}");
+        assert!(output.out.starts_with("recorded; the task cannot go on yet"), "{output:?}");
+        assert!(output.out.contains(&format!("polity task resume {id}")), "{output:?}");
         assert_eq!(sandbox.polity(&["review", "list"]).out, "nothing waits for a person\n");
         if broken == "servers: []" {
             let all = sandbox.polity(&["task", "resume", "--all"]);

@@ -1,10 +1,10 @@
 //! `polity run` and `polity init`: what a newcomer does first, and what goes wrong for them.
 
-use crate::sandbox::{Sandbox, said};
+use crate::sandbox::{HomeSandbox, command_output};
 
 #[test]
 fn new_home_runs_the_greeter() {
-    let sandbox = Sandbox::empty();
+    let sandbox = HomeSandbox::empty();
     let made = sandbox.polity(&["init", "hello"]);
     assert_eq!(made.code, 0, "{made:?}");
     let home = sandbox.file("hello");
@@ -19,12 +19,12 @@ fn new_home_runs_the_greeter() {
 
 #[test]
 fn init_overwrites_no_file() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let refused = sandbox.polity(&["init", "."]);
     assert_eq!(refused.code, 1);
     assert!(refused.err.contains("is a home already"), "{refused:?}");
 
-    let sandbox = Sandbox::empty();
+    let sandbox = HomeSandbox::empty();
     sandbox.write("agents/greeter.yaml", "mine");
     let refused = sandbox.polity(&["init"]);
     assert_eq!(refused.code, 1);
@@ -35,12 +35,12 @@ fn init_overwrites_no_file() {
 
 #[test]
 fn home_is_found_in_parent_folders() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     std::fs::create_dir_all(sandbox.file("deep/er")).unwrap();
     let output =
         sandbox.command(&["run", "greeter", "Ada"]).current_dir(sandbox.file("deep/er")).output();
     assert_eq!(String::from_utf8(output.unwrap().stdout).unwrap(), "Hello, Ada.\n");
-    let named = Sandbox::empty();
+    let named = HomeSandbox::empty();
     let output =
         named.command(&["run", "greeter", "Bo"]).env("POLITY_HOME", sandbox.path()).output();
     assert_eq!(String::from_utf8(output.unwrap().stdout).unwrap(), "Hello, Bo.\n");
@@ -48,7 +48,7 @@ fn home_is_found_in_parent_folders() {
 
 #[test]
 fn run_json_is_one_task_document() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let (task, code) = sandbox.json(&[
         "run",
         "greeter",
@@ -81,19 +81,19 @@ fn run_json_is_one_task_document() {
 
 #[test]
 fn input_is_read_from_stdin() {
-    let sandbox = Sandbox::new();
-    let said = sandbox.polity_with_input(&["run", "greeter", "-"], "Zoë".as_bytes());
-    assert_eq!(said.out, "Hello, Zoë.\n");
-    let said = sandbox.polity_with_input(&["run", "greeter", "-"], b"Bo\n");
-    assert_eq!(said.out, "Hello, Bo.\n");
-    let said = sandbox.polity_with_input(&["run", "greeter", "-"], b"\xff\xfe");
-    assert_eq!(said.code, 2);
-    assert!(said.err.contains("stdin is not UTF-8 text"), "{said:?}");
+    let sandbox = HomeSandbox::new();
+    let output = sandbox.polity_with_input(&["run", "greeter", "-"], "Zoë".as_bytes());
+    assert_eq!(output.out, "Hello, Zoë.\n");
+    let output = sandbox.polity_with_input(&["run", "greeter", "-"], b"Bo\n");
+    assert_eq!(output.out, "Hello, Bo.\n");
+    let output = sandbox.polity_with_input(&["run", "greeter", "-"], b"\xff\xfe");
+    assert_eq!(output.code, 2);
+    assert!(output.err.contains("stdin is not UTF-8 text"), "{output:?}");
 }
 
 #[test]
 fn quiet_and_verbose_control_the_output() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let quiet = sandbox.polity(&["run", "greeter", "Ada", "-q"]);
     assert_eq!((quiet.out.as_str(), quiet.err.as_str()), ("Hello, Ada.\n", ""));
     let verbose = sandbox.polity(&["run", "greeter", "Ada", "-v"]);
@@ -104,15 +104,15 @@ fn quiet_and_verbose_control_the_output() {
 
 #[test]
 fn retries_are_shown() {
-    let sandbox = Sandbox::new();
-    let said = sandbox.polity(&["run", "greeter", "overload"]);
-    assert_eq!((said.code, said.out.as_str()), (0, "Hello, overload.\n"), "{said:?}");
-    assert_eq!(said.err.matches("retry").count(), 2, "{said:?}");
+    let sandbox = HomeSandbox::new();
+    let output = sandbox.polity(&["run", "greeter", "overload"]);
+    assert_eq!((output.code, output.out.as_str()), (0, "Hello, overload.\n"), "{output:?}");
+    assert_eq!(output.err.matches("retry").count(), 2, "{output:?}");
 }
 
 #[test]
 fn failures_map_to_exit_and_error_codes() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     for (input, exit, error_code) in [
         ("always overloaded", 1, "model_unavailable"),
         ("forbidden", 1, "model_rejected"),
@@ -122,16 +122,19 @@ fn failures_map_to_exit_and_error_codes() {
         assert_eq!((code, task["error_code"].as_str()), (exit, Some(error_code)), "{task}");
         assert_eq!(task["status"], "failed");
     }
-    let said = sandbox.polity(&["run", "greeter", "forbidden"]);
-    assert!(said.err.contains("error: model_rejected: the scripted model answered"), "{said:?}");
-    assert!(said.err.contains("hint: see `polity task trace"), "{said:?}");
+    let output = sandbox.polity(&["run", "greeter", "forbidden"]);
+    assert!(
+        output.err.contains("error: model_rejected: the scripted model answered"),
+        "{output:?}"
+    );
+    assert!(output.err.contains("hint: see `polity task trace"), "{output:?}");
     let (task, _) = sandbox.json(&["run", "greeter", "tool"]);
     assert_eq!(task["result"], "again", "the partial result is kept: {task}");
 }
 
 #[test]
 fn slow_model_times_out() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     sandbox.write(
         "agents/hasty.yaml",
         "{name: hasty, kind: llm, role: r, system_prompt: p, max_retries: 0,
@@ -143,7 +146,7 @@ fn slow_model_times_out() {
 
 #[test]
 fn usage_errors_have_hints() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     for (args, code, message) in [
         (vec!["run", "greeter", "  "], "usage", "the input is empty"),
         (vec!["run", "greeter"], "usage", "there is no input"),
@@ -153,20 +156,20 @@ fn usage_errors_have_hints() {
         (vec!["fly"], "usage", "unrecognized subcommand 'fly'"),
         (vec!["schema", "agnet"], "usage", "invalid value 'agnet'"),
     ] {
-        let said = sandbox.polity(&[args.as_slice(), &["--json"]].concat());
-        assert_eq!((said.code, said.out.as_str()), (2, ""), "{said:?}");
-        let error = said.error();
+        let output = sandbox.polity(&[args.as_slice(), &["--json"]].concat());
+        assert_eq!((output.code, output.out.as_str()), (2, ""), "{output:?}");
+        let error = output.error();
         assert_eq!(error["code"], code, "{error}");
         assert!(error["message"].as_str().unwrap().contains(message), "{error}");
     }
-    let said = sandbox.polity(&["run", "greter", "x"]);
-    assert!(said.err.contains("hint: did you mean \"greeter\"?"), "{said:?}");
+    let output = sandbox.polity(&["run", "greter", "x"]);
+    assert!(output.err.contains("hint: did you mean \"greeter\"?"), "{output:?}");
     assert_eq!(sandbox.tasks().len(), 0);
 }
 
 #[test]
 fn unsupported_definitions_are_errors() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     sandbox.write(
         "agents/far.yaml",
         "{name: far, kind: remote, card_url: 'http://localhost/card',
@@ -195,33 +198,33 @@ fn unsupported_definitions_are_errors() {
         ("cloud", "the provider openai"),
         ("boss", "FAR_TOKEN is not set"),
     ] {
-        let said = sandbox.polity(&["run", agent, "x"]);
-        assert_eq!(said.code, 2, "{said:?}");
-        assert!(said.err.contains(told), "{said:?}");
+        let output = sandbox.polity(&["run", agent, "x"]);
+        assert_eq!(output.code, 2, "{output:?}");
+        assert!(output.err.contains(told), "{output:?}");
     }
     assert_eq!(sandbox.tasks().len(), 0);
 }
 
 #[test]
 fn input_limit_is_named() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let largest = vec![b'a'; 10 * 1024 * 1024];
-    let said = sandbox.polity_with_input(&["run", "greeter", "-", "--json"], &largest);
-    assert_eq!(said.code, 0, "{}", &said.err);
+    let output = sandbox.polity_with_input(&["run", "greeter", "-", "--json"], &largest);
+    assert_eq!(output.code, 0, "{}", &output.err);
     let too_large = vec![b'a'; 10 * 1024 * 1024 + 1];
-    let said = sandbox.polity_with_input(&["run", "greeter", "-"], &too_large);
-    assert_eq!(said.code, 6, "{}", &said.err);
-    assert!(said.err.contains("limits.input_bytes allows 10485760"), "{}", said.err);
+    let output = sandbox.polity_with_input(&["run", "greeter", "-"], &too_large);
+    assert_eq!(output.code, 6, "{}", &output.err);
+    assert!(output.err.contains("limits.input_bytes allows 10485760"), "{}", output.err);
     assert_eq!(sandbox.tasks().len(), 1);
 
     sandbox.write("polity.yaml", "limits: {input_bytes: 3}");
-    let said = sandbox.polity(&["run", "greeter", "four"]);
-    assert_eq!(said.code, 6, "{said:?}");
+    let output = sandbox.polity(&["run", "greeter", "four"]);
+    assert_eq!(output.code, 6, "{output:?}");
 }
 
 #[test]
 fn stdin_input_is_never_truncated() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     sandbox.write("polity.yaml", "limits: {input_bytes: 10}");
     let run = |input: &[u8]| sandbox.polity_with_input(&["run", "greeter", "-"], input);
     assert_eq!(run(b"0123456789\n").out, "Hello, 0123456789.\n");
@@ -231,7 +234,7 @@ fn stdin_input_is_never_truncated() {
 
 #[test]
 fn closed_output_does_not_stop_the_task() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let status = sandbox.command(&["run", "greeter", "Ada"]).stderr(full()).status().unwrap();
     assert_eq!(status.code(), Some(0));
@@ -239,42 +242,42 @@ fn closed_output_does_not_stop_the_task() {
     for args in
         [vec!["task", "list"], vec!["agent", "list"], vec!["check"], vec!["task", "show", "last"]]
     {
-        let said = said(&sandbox.command(&args).stdout(full()).output().unwrap());
-        assert_eq!(said.code, 1, "{said:?}");
-        assert!(said.err.contains("cannot write to stdout"), "{said:?}");
+        let output = command_output(&sandbox.command(&args).stdout(full()).output().unwrap());
+        assert_eq!(output.code, 1, "{output:?}");
+        assert!(output.err.contains("cannot write to stdout"), "{output:?}");
     }
 }
 
 #[test]
 fn control_characters_are_stripped_only_on_terminals() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     sandbox.write("scripts/greeter.yaml", "default: {reply: \"\\e[31mred\\r\"}");
-    let said = sandbox.polity(&["run", "greeter", "Ada"]);
-    assert_eq!(said.out, "\u{1b}[31mred\r\n");
-    assert!(!said.err.contains("\u{1b}[31mred"), "{said:?}");
+    let output = sandbox.polity(&["run", "greeter", "Ada"]);
+    assert_eq!(output.out, "\u{1b}[31mred\r\n");
+    assert!(!output.err.contains("\u{1b}[31mred"), "{output:?}");
     let shown = sandbox.polity(&["task", "show", "last"]).out;
     assert!(shown.contains("�[31mred�"), "{shown}");
 }
 
 #[test]
 fn sigterm_leaves_the_task_interrupted() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let running = sandbox.start(&["run", "greeter", "slow"]);
     let id = sandbox.wait_for_status("running");
     let sent = std::process::Command::new("kill").arg(running.id().to_string()).status();
     assert!(sent.unwrap().success());
-    let said = said(&running.wait_with_output().unwrap());
-    assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.err.contains(&format!("polity task resume {id}")), "{said:?}");
+    let output = command_output(&running.wait_with_output().unwrap());
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(output.err.contains(&format!("polity task resume {id}")), "{output:?}");
     assert_eq!(sandbox.tasks()[0]["interrupted"], true);
 }
 
 #[test]
 fn demo_runs_in_an_empty_folder() {
-    let sandbox = Sandbox::empty();
+    let sandbox = HomeSandbox::empty();
     let home = sandbox.file("demo");
-    let said = sandbox.polity(&["demo", "--home", home.to_str().unwrap()]);
-    assert_eq!(said.code, 0, "{said:?}");
+    let output = sandbox.polity(&["demo", "--home", home.to_str().unwrap()]);
+    assert_eq!(output.code, 0, "{output:?}");
     for told in [
         "It will be sunny in Oslo",
         "retry",
@@ -287,17 +290,17 @@ fn demo_runs_in_an_empty_folder() {
         "society: 20 turns, 25 agents",
         "Where to look next",
     ] {
-        assert!(said.out.contains(told), "{said:?}");
+        assert!(output.out.contains(told), "{output:?}");
     }
 }
 
 #[test]
 fn every_command_has_help_and_completions() {
-    let sandbox = Sandbox::empty();
+    let sandbox = HomeSandbox::empty();
     for shell in ["bash", "zsh", "fish"] {
-        let said = sandbox.polity(&["completions", shell]);
-        assert_eq!(said.code, 0);
-        assert!(said.out.contains("polity") && said.out.contains("resume"), "{shell}");
+        let output = sandbox.polity(&["completions", shell]);
+        assert_eq!(output.code, 0);
+        assert!(output.out.contains("polity") && output.out.contains("resume"), "{shell}");
     }
     let help = sandbox.polity(&["--help"]);
     assert_eq!(help.code, 0);

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// The timeout of a test, far longer than needed.
-const PATIENCE: Duration = Duration::from_mins(2);
+const TEST_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// A script whose model thinks for as long as the input says, in milliseconds, and then answers.
 const SCRIPT: &str = r#"
@@ -35,19 +35,19 @@ llm_config: {provider: scripted, script: greeter}
 ";
 
 /// A home folder that is gone after the test.
-pub(crate) struct Sandbox {
+pub(crate) struct HomeSandbox {
     folder: TempDir,
 }
 
 /// The output of a command.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct CommandOutput {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl Sandbox {
+impl HomeSandbox {
     /// A home with one agent, whose script covers what the tests need.
     pub(crate) fn new() -> Self {
         let sandbox = Self::empty();
@@ -86,18 +86,18 @@ impl Sandbox {
     }
 
     /// Runs the program to its end.
-    pub(crate) fn polity(&self, args: &[&str]) -> Said {
-        said(&self.command(args).output().unwrap())
+    pub(crate) fn polity(&self, args: &[&str]) -> CommandOutput {
+        command_output(&self.command(args).output().unwrap())
     }
 
     /// Runs the program with something on stdin.
-    pub(crate) fn polity_with_input(&self, args: &[&str], input: &[u8]) -> Said {
+    pub(crate) fn polity_with_input(&self, args: &[&str], input: &[u8]) -> CommandOutput {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         // A program that has read enough closes its end.
         let _ = stdin.write_all(input);
         drop(stdin);
-        said(&child.wait_with_output().unwrap())
+        command_output(&child.wait_with_output().unwrap())
     }
 
     /// Starts the program and leaves it running.
@@ -107,10 +107,10 @@ impl Sandbox {
 
     /// Runs the program with `--json` and reads what it prints.
     pub(crate) fn json(&self, args: &[&str]) -> (Value, i32) {
-        let said = self.polity(&[args, &["--json"]].concat());
-        let value =
-            serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {said:?}"));
-        (value, said.code)
+        let output = self.polity(&[args, &["--json"]].concat());
+        let value = serde_json::from_str(&output.out)
+            .unwrap_or_else(|error| panic!("{error}: {output:?}"));
+        (value, output.code)
     }
 
     /// The home's tasks and their parts, newest first.
@@ -134,21 +134,21 @@ impl Sandbox {
             if let Some(found) = look() {
                 return found;
             }
-            assert!(began.elapsed() < PATIENCE, "waited in vain until {what}");
+            assert!(began.elapsed() < TEST_TIMEOUT, "waited in vain until {what}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 }
 
-pub(crate) fn said(output: &Output) -> Said {
-    Said {
+pub(crate) fn command_output(output: &Output) -> CommandOutput {
+    CommandOutput {
         code: output.status.code().unwrap_or(-1),
         out: String::from_utf8(output.stdout.clone()).unwrap(),
         err: String::from_utf8(output.stderr.clone()).unwrap(),
     }
 }
 
-impl Said {
+impl CommandOutput {
     /// The error that `--json` prints.
     pub(crate) fn error(&self) -> Value {
         let value: Value =

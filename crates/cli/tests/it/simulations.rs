@@ -6,26 +6,26 @@ use std::process::Child;
 
 use serde_json::{Value, json};
 
-use crate::sandbox::{Said, Sandbox, said};
+use crate::sandbox::{CommandOutput, HomeSandbox, command_output};
 
 /// Turns that no test waits for.
 const FOREVER: &str = "10000000";
 
-fn society() -> Sandbox {
-    let sandbox = Sandbox::empty();
+fn society() -> HomeSandbox {
+    let sandbox = HomeSandbox::empty();
     let made = sandbox.polity(&["init", ".", "--example", "society"]);
     assert_eq!(made.code, 0, "{made:?}");
     sandbox
 }
 
-fn done(sandbox: &Sandbox, args: &[&str]) -> Value {
+fn done(sandbox: &HomeSandbox, args: &[&str]) -> Value {
     let (answer, code) = sandbox.json(args);
     assert_eq!(code, 0, "{answer}");
     answer
 }
 
 /// A run that goes on until it is ended, with its id.
-fn at_work(sandbox: &Sandbox) -> (Child, String) {
+fn at_work(sandbox: &HomeSandbox) -> (Child, String) {
     let every = "checkpoint_every=5";
     let child =
         sandbox.start(&["sim", "run", "society", "--turns", FOREVER, "--set", every, "--json"]);
@@ -37,9 +37,9 @@ fn at_work(sandbox: &Sandbox) -> (Child, String) {
     (child, id)
 }
 
-fn interrupt(child: Child) -> Said {
+fn interrupt(child: Child) -> CommandOutput {
     press_ctrl_c(&child);
-    said(&child.wait_with_output().unwrap())
+    command_output(&child.wait_with_output().unwrap())
 }
 
 fn press_ctrl_c(child: &Child) {
@@ -489,7 +489,7 @@ fn damaged_checkpoint_is_rejected_and_an_earlier_one_works() {
 
 #[test]
 fn failing_guard_is_false_with_a_warning() {
-    let sandbox = Sandbox::empty();
+    let sandbox = HomeSandbox::empty();
     sandbox.write("polity.yaml", "");
     let chart = "
 name: ratio
@@ -545,9 +545,9 @@ fn fork_keeps_the_behaviours() {
     let sandbox = society();
     done(&sandbox, &["sim", "run", "society", "--turns", "3"]);
     let more = "world.behaviours.slow=[]";
-    let said = sandbox.polity(&["sim", "fork", "last", "--at", "2", "--set", more, "--json"]);
-    let message = said.error()["message"].to_string();
-    assert_eq!(said.code, 2, "{said:?}");
+    let output = sandbox.polity(&["sim", "fork", "last", "--at", "2", "--set", more, "--json"]);
+    let message = output.error()["message"].to_string();
+    assert_eq!(output.code, 2, "{output:?}");
     assert!(message.contains("the names that they had: quick, and not: quick, slow"), "{message}");
 }
 
@@ -560,9 +560,9 @@ fn damaged_request_file_changes_nothing() {
     fs::write(&requests, "\n{\"request\": {\"req\n").unwrap();
     let before = done(&sandbox, &["sim", "status"]);
     for command in [["fork", "--at"], ["resume", "--from"]] {
-        let said = sandbox.polity(&["sim", command[0], "last", command[1], "5", "--json"]);
-        assert_eq!(said.code, 1, "{said:?}");
-        let message = said.error()["message"].to_string();
+        let output = sandbox.polity(&["sim", command[0], "last", command[1], "5", "--json"]);
+        assert_eq!(output.code, 1, "{output:?}");
+        let message = output.error()["message"].to_string();
         assert!(message.contains("line 2 is neither a request nor an answer"), "{message}");
         assert_eq!(done(&sandbox, &["sim", "status"]), before);
     }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use polity_testkit::model_server::{Call, ModelServer, Turn};
 use serde_json::{Value, json};
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::HomeSandbox;
 
 /// A home with a boss over a worker, whose scripts are given.
-pub(crate) fn home(boss_fields: &str, boss_script: &str, worker_script: &str) -> Sandbox {
-    let sandbox = Sandbox::empty();
+pub(crate) fn home(boss_fields: &str, boss_script: &str, worker_script: &str) -> HomeSandbox {
+    let sandbox = HomeSandbox::empty();
     sandbox.write("polity.yaml", "");
     agent(&sandbox, "boss", &format!("sub_agents: [worker]\n{boss_fields}"));
     agent(&sandbox, "worker", "");
@@ -18,7 +18,7 @@ pub(crate) fn home(boss_fields: &str, boss_script: &str, worker_script: &str) ->
     sandbox
 }
 
-fn agent(sandbox: &Sandbox, name: &str, fields: &str) {
+fn agent(sandbox: &HomeSandbox, name: &str, fields: &str) {
     let text = format!(
         "name: {name}\nkind: llm\nrole: {name}\nsystem_prompt: I am the {name}.\n{fields}\n\
          llm_config: {{provider: scripted, script: {name}}}\n"
@@ -67,8 +67,8 @@ fn session_is_shown_as_session_and_as_task() {
     fields.sort_unstable();
     assert_eq!(names, fields);
     assert_eq!((&session["parent_task_id"], &session["summary"]), (&task["id"], &json!("dug")));
-    let said: Vec<_> = session["message_history"].as_array().unwrap().iter().collect();
-    assert_eq!((&said[0]["content"], &said[1]["content"]), (&json!("dig"), &json!("dug")));
+    let output: Vec<_> = session["message_history"].as_array().unwrap().iter().collect();
+    assert_eq!((&output[0]["content"], &output[1]["content"]), (&json!("dig"), &json!("dug")));
     let (listed, _) = sandbox.json(&["session", "list", "--task", "last"]);
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["session_id"]), (1, &json!(id)));
     // The newest task that someone asked for is still the last one.
@@ -92,7 +92,7 @@ fn requests_contain_nothing_of_other_conversations() {
         Turn::text("CANARY-SUMMARY"),
         Turn::text("all done"),
     ]);
-    let sandbox = Sandbox::empty();
+    let sandbox = HomeSandbox::empty();
     sandbox.write("polity.yaml", "");
     for (name, fields) in [("boss", "sub_agents: [worker]"), ("worker", "")] {
         let text = format!(
@@ -103,8 +103,8 @@ fn requests_contain_nothing_of_other_conversations() {
         sandbox.write(&format!("agents/{name}.yaml"), &text);
     }
     let args = ["run", "boss", "CANARY-INPUT", "--param", "k=CANARY-PARAM"];
-    let said = sandbox.polity(&args);
-    assert_eq!((said.code, said.out.as_str()), (0, "all done\n"), "{said:?}");
+    let output = sandbox.polity(&args);
+    assert_eq!((output.code, output.out.as_str()), (0, "all done\n"), "{output:?}");
     let bodies: Vec<String> =
         server.requests().iter().map(|request| request.body.to_string()).collect();
     assert_eq!(bodies.len(), 3);
@@ -123,8 +123,8 @@ fn cancel_of_a_parent_cancels_its_sub_agents() {
     let mut run = sandbox.start(&["run", "boss", "go"]);
     let running = || sandbox.tasks().iter().filter(|task| task["status"] == "running").count();
     sandbox.wait_until("both are at work", || (running() == 2).then_some(()));
-    let said = sandbox.polity(&["task", "cancel", "last"]);
-    assert_eq!(said.code, 0, "{said:?}");
+    let output = sandbox.polity(&["task", "cancel", "last"]);
+    assert_eq!(output.code, 0, "{output:?}");
     assert_eq!(run.wait().unwrap().code(), Some(4));
     for task in sandbox.tasks() {
         assert_eq!(task["status"], "cancelled", "{task}");
@@ -162,8 +162,8 @@ fn sub_agent_review_is_answered_by_either_id() {
             "scripts/top.yaml",
             &ONE.replace("agent/worker", "agent/boss").replace("dig", "go"),
         );
-        let said = sandbox.polity(&["run", "top", "go"]);
-        assert_eq!(said.code, 3, "{said:?}");
+        let output = sandbox.polity(&["run", "top", "go"]);
+        assert_eq!(output.code, 3, "{output:?}");
         let tasks = sandbox.tasks();
         assert!(tasks.iter().all(|task| task["status"] == "awaiting_human"), "{tasks:?}");
         assert_eq!(sandbox.polity(&["task", "resume", "--all"]).out, "nothing to resume\n");
@@ -175,9 +175,9 @@ fn sub_agent_review_is_answered_by_either_id() {
         let id = if by_parent { "last" } else { &child };
         let shown = sandbox.polity(&["review", "show", id]);
         assert!(shown.out.contains("agent/worker"), "{shown:?}");
-        let said = sandbox.polity(&["review", "approve", id]);
+        let output = sandbox.polity(&["review", "approve", id]);
         let expected = (0, "it said: it said: dug\n");
-        assert_eq!((said.code, said.out.as_str()), expected, "{said:?}");
+        assert_eq!((output.code, output.out.as_str()), expected, "{output:?}");
         let tasks = sandbox.tasks();
         assert_eq!(tasks.len(), 3);
         assert!(tasks.iter().all(|task| task["status"] == "completed"), "{tasks:?}");
@@ -213,8 +213,9 @@ fn ambiguous_review_lists_every_question() {
     // Each is answered by itself, and the whole is done when both are.
     for expected in [3, 0] {
         let (reviews, _) = sandbox.json(&["review", "list"]);
-        let said = sandbox.polity(&["review", "approve", reviews[0]["task_id"].as_str().unwrap()]);
-        assert_eq!(said.code, expected, "{said:?}");
+        let output =
+            sandbox.polity(&["review", "approve", reviews[0]["task_id"].as_str().unwrap()]);
+        assert_eq!(output.code, expected, "{output:?}");
     }
 }
 
@@ -222,10 +223,10 @@ fn ambiguous_review_lists_every_question() {
 fn endless_sub_agent_is_stopped_at_its_limit() {
     let again = "default: {reply: again, tool_calls: [{tool: agent/nobody, arguments: {}}]}";
     let sandbox = home("", ONE, again);
-    let said = sandbox.polity(&["run", "boss", "go"]);
-    assert_eq!(said.code, 0, "{said:?}");
-    assert!(said.out.starts_with("it said: error: worker failed (limit_"), "{said:?}");
-    assert!(said.out.ends_with("; its last words: again\n"), "{said:?}");
+    let output = sandbox.polity(&["run", "boss", "go"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(output.out.starts_with("it said: error: worker failed (limit_"), "{output:?}");
+    assert!(output.out.ends_with("; its last words: again\n"), "{output:?}");
 }
 
 #[test]
@@ -322,20 +323,21 @@ fn excess_sub_agent_calls_are_reported_to_the_model() {
     );
     let sandbox = home("", &boss, DIGS);
     sandbox.write("polity.yaml", "limits: {sub_agent_fan_out: 2}");
-    let said = sandbox.polity(&["run", "boss", "go"]);
-    assert_eq!(said.code, 0, "{said:?}");
-    assert!(said.out.contains("at most 2 sub-agents are called at once"), "{said:?}");
+    let output = sandbox.polity(&["run", "boss", "go"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(output.out.contains("at most 2 sub-agents are called at once"), "{output:?}");
     assert_eq!(sandbox.json(&["session", "list"]).0.as_array().unwrap().len(), 2);
 }
 
 #[test]
 fn init_supervisor_example_works() {
-    let sandbox = Sandbox::empty();
+    let sandbox = HomeSandbox::empty();
     let made = sandbox.polity(&["init", "reports", "--example", "supervisor"]);
     assert_eq!(made.code, 0, "{made:?}");
     let home = sandbox.file("reports");
     let home = home.to_str().unwrap();
-    let said = sandbox.polity(&["--home", home, "run", "supervisor", "A report on rain and snow"]);
-    assert_eq!(said.code, 0, "{said:?}");
-    assert!(said.out.contains("snow is water."), "{said:?}");
+    let output =
+        sandbox.polity(&["--home", home, "run", "supervisor", "A report on rain and snow"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(output.out.contains("snow is water."), "{output:?}");
 }

@@ -1,10 +1,10 @@
 //! `polity task`: lists, details, traces, watching and waiting.
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::HomeSandbox;
 
 #[test]
 fn task_list_is_sorted_and_filtered() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     assert_eq!(sandbox.polity(&["task", "list"]).out, "no tasks\n");
     assert!(!sandbox.file("data").exists(), "reading makes nothing");
     for input in ["one", "two", "forbidden"] {
@@ -27,7 +27,7 @@ fn task_list_is_sorted_and_filtered() {
 
 #[test]
 fn task_is_found_by_id_prefix() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     sandbox.polity(&["run", "greeter", "Ada"]);
     let id = sandbox.tasks()[0]["id"].as_str().unwrap().to_owned();
     for part in [&id[..], &id[..8], &id.to_uppercase()] {
@@ -36,15 +36,15 @@ fn task_is_found_by_id_prefix() {
     }
     assert_eq!(sandbox.polity(&["task", "show", ""]).code, 2);
     for unknown in ["ffffffff-0000-4000-8000-000000000000", "zzz"] {
-        let said = sandbox.polity(&["task", "show", unknown, "--json"]);
-        assert_eq!(said.code, 1, "{said:?}");
-        assert_eq!(said.error()["code"], "not_found");
+        let output = sandbox.polity(&["task", "show", unknown, "--json"]);
+        assert_eq!(output.code, 1, "{output:?}");
+        assert_eq!(output.error()["code"], "not_found");
     }
 }
 
 #[test]
 fn trace_has_every_step_and_field() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     sandbox.polity(&["run", "greeter", "overload"]);
     let id = sandbox.tasks()[0]["id"].as_str().unwrap().to_owned();
     let (trace, _) = sandbox.json(&["task", "trace", &id]);
@@ -82,7 +82,7 @@ fn trace_has_every_step_and_field() {
 
 #[test]
 fn checkpoints_contain_the_whole_state() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     sandbox.polity(&["run", "greeter", "Ada", "--param", "topic=rain"]);
     let (checkpoints, _) = sandbox.json(&["task", "checkpoints", "last"]);
     let checkpoint = &checkpoints[0];
@@ -92,13 +92,13 @@ fn checkpoints_contain_the_whole_state() {
     let state = &checkpoint["state"];
     assert_eq!(state["current_agent"], "greeter");
     assert_eq!(state["metadata"], serde_json::json!({"topic": "rain"}));
-    let said: Vec<_> = state["messages"]
+    let output: Vec<_> = state["messages"]
         .as_array()
         .unwrap()
         .iter()
         .map(|message| (message["role"].as_str().unwrap(), message["content"].as_str().unwrap()))
         .collect();
-    assert_eq!(said, [("user", "Ada"), ("assistant", "Hello, Ada.")]);
+    assert_eq!(output, [("user", "Ada"), ("assistant", "Hello, Ada.")]);
     let table = sandbox.polity(&["task", "checkpoints", "last"]).out;
     assert!(table.starts_with("SEQUENCE  POSITION"), "{table}");
     sandbox.polity(&["run", "greeter", "forbidden"]);
@@ -107,7 +107,7 @@ fn checkpoints_contain_the_whole_state() {
 
 #[test]
 fn unknown_tool_appears_in_the_trace() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     sandbox.polity(&["run", "greeter", "tool"]);
     let (trace, _) = sandbox.json(&["task", "trace", "last"]);
     let call = &trace["steps"][3]["tool_calls"][0];
@@ -118,7 +118,7 @@ fn unknown_tool_appears_in_the_trace() {
 
 #[test]
 fn task_show_prints_details() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     sandbox.polity(&["run", "greeter", "forbidden"]);
     let id = sandbox.tasks()[0]["id"].as_str().unwrap().to_owned();
     let shown = sandbox.polity(&["task", "show", &id]).out;
@@ -129,7 +129,7 @@ fn task_show_prints_details() {
 
 #[test]
 fn watch_and_wait_follow_another_process() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let mut running = sandbox.start(&["run", "greeter", "think"]);
     let id = sandbox.wait_for_status("running");
     let watched = sandbox.polity(&["task", "watch", &id]);
@@ -144,20 +144,20 @@ fn watch_and_wait_follow_another_process() {
 
 #[test]
 fn detached_task_runs_in_the_background() {
-    let sandbox = Sandbox::new();
-    let said = sandbox.polity(&["run", "greeter", "think", "--detach"]);
-    assert_eq!(said.code, 0, "{said:?}");
-    let id = said.out.trim();
-    assert_eq!(id.len(), 36, "{said:?}");
+    let sandbox = HomeSandbox::new();
+    let output = sandbox.polity(&["run", "greeter", "think", "--detach"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    let id = output.out.trim();
+    assert_eq!(id.len(), 36, "{output:?}");
     let waited = sandbox.polity(&["task", "wait", "last"]);
     assert_eq!((waited.code, waited.out.as_str()), (0, "thought\n"), "{waited:?}");
 }
 
 #[test]
 fn detached_task_has_one_owner() {
-    let sandbox = Sandbox::new();
-    let said = sandbox.polity_with_input(&["run", "greeter", "-", "--detach"], b"think");
-    let id = said.out.trim();
+    let sandbox = HomeSandbox::new();
+    let output = sandbox.polity_with_input(&["run", "greeter", "-", "--detach"], b"think");
+    let id = output.out.trim();
     sandbox.polity(&["task", "wait", id]);
     let (trace, _) = sandbox.json(&["task", "trace", id]);
     let names: Vec<_> = trace["steps"]
@@ -171,14 +171,14 @@ fn detached_task_has_one_owner() {
 
 #[test]
 fn detached_task_keeps_its_input() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     for args in [
         vec!["run", "greeter", "--detach", "--", "--detach"],
         vec!["run", "--detach", "greeter", "--", "-5 degrees"],
     ] {
-        let said = sandbox.polity(&[&["--json"], args.as_slice()].concat());
-        assert_eq!(said.code, 0, "{said:?}");
-        let task: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+        let output = sandbox.polity(&[&["--json"], args.as_slice()].concat());
+        assert_eq!(output.code, 0, "{output:?}");
+        let task: serde_json::Value = serde_json::from_str(&output.out).unwrap();
         assert_eq!(task["description"], *args.last().unwrap());
         let waited = sandbox.polity(&["task", "wait", task["id"].as_str().unwrap()]);
         assert_eq!(waited.out, format!("Hello, {}.\n", args.last().unwrap()));
@@ -187,24 +187,24 @@ fn detached_task_keeps_its_input() {
 
 #[test]
 fn detach_reports_errors_like_a_run() {
-    let sandbox = Sandbox::new();
-    let said = sandbox.polity(&["run", "nobody", "x", "--detach", "--json"]);
-    assert_eq!((said.code, said.error()["code"].as_str()), (2, Some("unknown_agent")));
-    let said = sandbox.polity(&["run", "greeter", " ", "--detach"]);
-    assert_eq!(said.code, 2, "{said:?}");
-    assert!(said.err.contains("the input is empty"), "{said:?}");
+    let sandbox = HomeSandbox::new();
+    let output = sandbox.polity(&["run", "nobody", "x", "--detach", "--json"]);
+    assert_eq!((output.code, output.error()["code"].as_str()), (2, Some("unknown_agent")));
+    let output = sandbox.polity(&["run", "greeter", " ", "--detach"]);
+    assert_eq!(output.code, 2, "{output:?}");
+    assert!(output.err.contains("the input is empty"), "{output:?}");
 }
 
 #[test]
 fn finished_task_rejects_cancel_and_resume() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     sandbox.polity(&["run", "greeter", "Ada"]);
     let id = sandbox.tasks()[0]["id"].as_str().unwrap().to_owned();
     for command in ["cancel", "resume"] {
-        let said = sandbox.polity(&["task", command, &id, "--json"]);
-        assert_eq!(said.code, 1, "{said:?}");
-        assert_eq!(said.error()["code"], "conflict");
-        assert!(said.error()["message"].as_str().unwrap().ends_with("is already completed"));
+        let output = sandbox.polity(&["task", command, &id, "--json"]);
+        assert_eq!(output.code, 1, "{output:?}");
+        assert_eq!(output.error()["code"], "conflict");
+        assert!(output.error()["message"].as_str().unwrap().ends_with("is already completed"));
     }
     assert_eq!(sandbox.polity(&["task", "resume", "--all"]).out, "nothing to resume\n");
     assert_eq!(sandbox.polity(&["task", "resume"]).code, 2);

@@ -11,13 +11,13 @@ use std::time::Duration;
 use polity_testkit::peers::collector;
 use serde_json::json;
 
-use crate::sandbox::{Said, Sandbox, said};
+use crate::sandbox::{CommandOutput, HomeSandbox, command_output};
 use crate::tools::{calls, home};
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
 /// The collector Rotel, which writes down what it receives.
-struct Collector {
+struct OtlpCollector {
     process: Child,
     port: u16,
     log: PathBuf,
@@ -25,13 +25,13 @@ struct Collector {
 
 /// A span as the collector tells of it.
 #[derive(Debug, Default)]
-struct Span {
+struct ReceivedSpan {
     fields: BTreeMap<String, String>,
     attributes: BTreeMap<String, String>,
 }
 
-impl Collector {
-    fn start(sandbox: &Sandbox) -> Self {
+impl OtlpCollector {
+    fn start(sandbox: &HomeSandbox) -> Self {
         let port = free_port();
         let log = sandbox.file("collector.log");
         let process = Command::new(collector())
@@ -56,12 +56,12 @@ impl Collector {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    fn polity(&self, sandbox: &Sandbox, args: &[&str]) -> Said {
-        said(&sandbox.command(args).env(ENDPOINT, self.url()).output().unwrap())
+    fn polity(&self, sandbox: &HomeSandbox, args: &[&str]) -> CommandOutput {
+        command_output(&sandbox.command(args).env(ENDPOINT, self.url()).output().unwrap())
     }
 
     /// The received spans, once there are as many as expected.
-    fn spans(&self, sandbox: &Sandbox, count: usize) -> Vec<Span> {
+    fn spans(&self, sandbox: &HomeSandbox, count: usize) -> Vec<ReceivedSpan> {
         let mut written = 0;
         sandbox.wait_until(&format!("the collector has {count} spans"), || {
             let before = std::mem::replace(&mut written, fs::metadata(&self.log).unwrap().len());
@@ -70,12 +70,12 @@ impl Collector {
         })
     }
 
-    fn received(&self) -> Vec<Span> {
+    fn received(&self) -> Vec<ReceivedSpan> {
         let log = fs::read_to_string(&self.log).unwrap();
         let mut spans = Vec::new();
         for line in log.lines() {
             if line.starts_with("Span #") {
-                spans.push(Span::default());
+                spans.push(ReceivedSpan::default());
             }
             let Some(span) = spans.last_mut() else { continue };
             if let Some((key, value)) = attribute(line) {
@@ -95,19 +95,19 @@ impl Collector {
     }
 }
 
-impl Drop for Collector {
+impl Drop for OtlpCollector {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-impl Span {
+impl ReceivedSpan {
     fn name(&self) -> &str {
         &self.fields["Name"]
     }
 
-    fn is_below(&self, parent: &Span) -> bool {
+    fn is_below(&self, parent: &ReceivedSpan) -> bool {
         self.fields["Parent ID"] == parent.fields["ID"]
             && self.fields["Trace ID"] == parent.fields["Trace ID"]
     }
@@ -117,7 +117,7 @@ impl Span {
     }
 
     #[track_caller]
-    fn says(&self, attributes: &[(&str, &str)]) {
+    fn has_attributes(&self, attributes: &[(&str, &str)]) {
         for (name, value) in attributes {
             assert_eq!(self.attributes.get(*name).map(String::as_str), Some(*value), "{self:?}");
         }
@@ -134,8 +134,8 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-fn names(spans: &[Span]) -> Vec<&str> {
-    spans.iter().map(Span::name).collect()
+fn names(spans: &[ReceivedSpan]) -> Vec<&str> {
+    spans.iter().map(ReceivedSpan::name).collect()
 }
 
 #[test]
@@ -145,13 +145,13 @@ fn run_exports_model_and_tool_spans() {
         &sandbox,
         &json!([{"tool": "kit/echo", "arguments": {"text": "whisper"}}, {"tool": "kit/fail"}]),
     );
-    let collector = Collector::start(&sandbox);
+    let collector = OtlpCollector::start(&sandbox);
     let mut run = sandbox.command(&["run", "worker", "go"]);
     run.env(ENDPOINT, collector.url());
     run.env("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test");
-    let said = said(&run.output().unwrap());
-    assert_eq!(said.code, 0, "{said:?}");
-    assert!(!said.err.contains("telemetry"), "{said:?}");
+    let output = command_output(&run.output().unwrap());
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(!output.err.contains("telemetry"), "{output:?}");
     let spans = collector.spans(&sandbox, 5);
     let mut sorted = names(&spans);
     sorted.sort_unstable();
@@ -163,7 +163,7 @@ fn run_exports_model_and_tool_spans() {
     assert_eq!(root.fields["Trace ID"], id.replace('-', ""));
     assert_eq!((root.fields["Parent ID"].as_str(), root.status()), ("", "UNSET"));
     assert_eq!(root.fields["Kind"], "SPAN_KIND_INTERNAL");
-    root.says(&[
+    root.has_attributes(&[
         ("gen_ai.operation.name", "Str(invoke_agent)"),
         ("gen_ai.agent.name", "Str(worker)"),
         ("gen_ai.conversation.id", &format!("Str({id})")),
@@ -172,7 +172,7 @@ fn run_exports_model_and_tool_spans() {
     assert!(spans.iter().all(|span| span.name() == root.name() || span.is_below(root)));
     let chat = named("chat worker");
     assert_eq!((chat.fields["Kind"].as_str(), chat.status()), ("SPAN_KIND_CLIENT", "UNSET"));
-    chat.says(&[
+    chat.has_attributes(&[
         ("gen_ai.operation.name", "Str(chat)"),
         ("gen_ai.provider.name", "Str(scripted)"),
         ("gen_ai.request.model", "Str(worker)"),
@@ -182,10 +182,13 @@ fn run_exports_model_and_tool_spans() {
     assert!(chat.attributes.contains_key("gen_ai.usage.input_tokens"), "{chat:?}");
     let echo = named(tool);
     assert_eq!((echo.fields["Kind"].as_str(), echo.status()), ("SPAN_KIND_INTERNAL", "UNSET"));
-    echo.says(&[("gen_ai.tool.name", "Str(kit/echo)"), ("gen_ai.tool.type", "Str(function)")]);
+    echo.has_attributes(&[
+        ("gen_ai.tool.name", "Str(kit/echo)"),
+        ("gen_ai.tool.type", "Str(function)"),
+    ]);
     assert!(echo.attributes.contains_key("gen_ai.tool.call.id"), "{echo:?}");
     assert_eq!(named(failing).status(), "ERROR");
-    named(failing).says(&[("error.type", "Str(tool_error)")]);
+    named(failing).has_attributes(&[("error.type", "Str(tool_error)")]);
     let resource = collector.resource();
     assert_eq!(resource["service.name"], "Str(polity)");
     assert_eq!(resource["deployment.environment.name"], "Str(test)");
@@ -195,29 +198,32 @@ fn run_exports_model_and_tool_spans() {
 
 #[test]
 fn failed_run_exports_error_spans() {
-    let sandbox = Sandbox::new();
-    let collector = Collector::start(&sandbox);
-    let said = collector.polity(&sandbox, &["run", "greeter", "forbidden"]);
-    assert_eq!(said.code, 1, "{said:?}");
+    let sandbox = HomeSandbox::new();
+    let collector = OtlpCollector::start(&sandbox);
+    let output = collector.polity(&sandbox, &["run", "greeter", "forbidden"]);
+    assert_eq!(output.code, 1, "{output:?}");
     let spans = collector.spans(&sandbox, 2);
     assert_eq!(names(&spans), ["chat greeter", "invoke_agent greeter"]);
     assert_eq!((spans[0].status(), spans[1].status()), ("ERROR", "ERROR"));
-    spans[0].says(&[("error.type", "Str(permanent)")]);
-    spans[1].says(&[("error.type", "Str(model_rejected)"), ("polity.task.status", "Str(failed)")]);
+    spans[0].has_attributes(&[("error.type", "Str(permanent)")]);
+    spans[1].has_attributes(&[
+        ("error.type", "Str(model_rejected)"),
+        ("polity.task.status", "Str(failed)"),
+    ]);
 }
 
 #[test]
 fn reviewed_task_stays_one_trace() {
     let sandbox = home("approval: [kit/echo]\n", "{}", &[]);
     calls(&sandbox, &json!([{"tool": "kit/echo", "arguments": {"text": "x"}}]));
-    let collector = Collector::start(&sandbox);
+    let collector = OtlpCollector::start(&sandbox);
     assert_eq!(collector.polity(&sandbox, &["run", "worker", "go"]).code, 3);
     assert_eq!(collector.polity(&sandbox, &["review", "approve", "last"]).code, 0);
     let spans = collector.spans(&sandbox, 5);
     let (agent, chat) = ("invoke_agent worker", "chat worker");
     assert_eq!(names(&spans), [chat, agent, "execute_tool kit/echo", chat, agent]);
-    spans[1].says(&[("polity.task.status", "Str(awaiting_human)")]);
-    spans[4].says(&[("polity.task.status", "Str(completed)")]);
+    spans[1].has_attributes(&[("polity.task.status", "Str(awaiting_human)")]);
+    spans[4].has_attributes(&[("polity.task.status", "Str(completed)")]);
     assert!(spans[0].is_below(&spans[1]));
     assert!(spans[2].is_below(&spans[4]) && spans[3].is_below(&spans[4]));
     assert_eq!(spans[1].fields["Trace ID"], spans[4].fields["Trace ID"]);
@@ -226,8 +232,8 @@ fn reviewed_task_stays_one_trace() {
 
 #[test]
 fn resumed_task_is_one_span() {
-    let sandbox = Sandbox::new();
-    let collector = Collector::start(&sandbox);
+    let sandbox = HomeSandbox::new();
+    let collector = OtlpCollector::start(&sandbox);
     let slow = "default: {reply: done, delay_ms: 2000}";
     sandbox.write("scripts/greeter.yaml", slow);
     let mut run = sandbox.command(&["run", "greeter", "Ada"]);
@@ -240,33 +246,33 @@ fn resumed_task_is_one_span() {
     assert_eq!(resumed.code, 0, "{resumed:?}");
     let spans = collector.spans(&sandbox, 3);
     assert_eq!(names(&spans), ["chat greeter", "chat greeter", "invoke_agent greeter"]);
-    spans[0].says(&[("error.type", "Str(interrupted)")]);
+    spans[0].has_attributes(&[("error.type", "Str(interrupted)")]);
     assert_eq!((spans[1].status(), spans[2].status()), ("UNSET", "UNSET"));
     assert!(spans[0].is_below(&spans[2]) && spans[1].is_below(&spans[2]));
     assert_eq!(spans[0].fields["Parent ID"], spans[1].fields["Parent ID"]);
-    let nanoseconds = |span: &Span, field| span.fields[field].parse::<u64>().unwrap();
+    let nanoseconds = |span: &ReceivedSpan, field| span.fields[field].parse::<u64>().unwrap();
     assert!(nanoseconds(&spans[2], "Start time") <= nanoseconds(&spans[0], "Start time"));
 }
 
 #[test]
 fn unreachable_receiver_is_only_a_warning() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let down = format!("http://user:secret@127.0.0.1:{}", free_port());
     for (input, code, out) in [("Ada", 0, "Hello, Ada.\n"), ("forbidden", 1, "")] {
         let mut run = sandbox.command(&["run", "greeter", input]);
-        let said = said(&run.env(ENDPOINT, &down).output().unwrap());
-        assert_eq!((said.code, said.out.as_str()), (code, out), "{said:?}");
+        let output = command_output(&run.env(ENDPOINT, &down).output().unwrap());
+        assert_eq!((output.code, output.out.as_str()), (code, out), "{output:?}");
         let warning = "warning: telemetry: 2 spans were not sent to http://127.0.0.1:";
-        assert!(said.err.contains(warning) && !said.err.contains("secret"), "{said:?}");
+        assert!(output.err.contains(warning) && !output.err.contains("secret"), "{output:?}");
     }
     let mut run = sandbox.command(&["run", "greeter", "Ada", "--json"]);
-    let said = said(&run.env(ENDPOINT, &down).output().unwrap());
-    assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+    let output = command_output(&run.env(ENDPOINT, &down).output().unwrap());
+    assert_eq!((output.code, output.err.as_str()), (0, ""), "{output:?}");
 }
 
 #[test]
 fn invalid_endpoint_is_reported_at_start() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     for (variables, warning) in [
         (vec![(ENDPOINT, "localhost:4318")], "OTEL_EXPORTER_OTLP_ENDPOINT is not an address"),
         (
@@ -275,17 +281,17 @@ fn invalid_endpoint_is_reported_at_start() {
         ),
     ] {
         let mut run = sandbox.command(&["run", "greeter", "Ada"]);
-        let said = said(&run.envs(variables).output().unwrap());
-        assert_eq!((said.code, said.out.as_str()), (0, "Hello, Ada.\n"), "{said:?}");
-        assert!(said.err.starts_with("warning: telemetry: no spans are sent"), "{said:?}");
-        assert!(said.err.contains(warning), "{said:?}");
+        let output = command_output(&run.envs(variables).output().unwrap());
+        assert_eq!((output.code, output.out.as_str()), (0, "Hello, Ada.\n"), "{output:?}");
+        assert!(output.err.starts_with("warning: telemetry: no spans are sent"), "{output:?}");
+        assert!(output.err.contains(warning), "{output:?}");
     }
 }
 
-/// A receiver that takes the request and then says nothing any more.
+/// A receiver that takes the request and then has_attributes nothing any more.
 #[test]
 fn hanging_receiver_does_not_delay_the_exit() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/otlp", listener.local_addr().unwrap());
     let receiver = std::thread::spawn(move || {
@@ -296,9 +302,9 @@ fn hanging_receiver_does_not_delay_the_exit() {
     });
     let mut run = sandbox.command(&["run", "greeter", "Ada"]);
     run.env(ENDPOINT, &url).env("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20token");
-    let said = said(&run.output().unwrap());
-    assert_eq!((said.code, said.out.as_str()), (0, "Hello, Ada.\n"), "{said:?}");
-    assert!(said.err.contains("did not take the last spans within 2 seconds"), "{said:?}");
+    let output = command_output(&run.output().unwrap());
+    assert_eq!((output.code, output.out.as_str()), (0, "Hello, Ada.\n"), "{output:?}");
+    assert!(output.err.contains("did not take the last spans within 2 seconds"), "{output:?}");
     let (head, _stream) = receiver.join().unwrap();
     assert_eq!(head[0], "POST /otlp/v1/traces HTTP/1.1");
     for header in ["authorization: Bearer token", "content-type: application/x-protobuf"] {

@@ -6,14 +6,14 @@ use polity_testkit::mcp::fixture;
 use polity_testkit::peers::npm_server;
 use serde_json::{Value, json};
 
-use crate::sandbox::{Said, Sandbox, said};
+use crate::sandbox::{CommandOutput, HomeSandbox, command_output};
 
 /// A home whose agent `worker` has the tools of the server with faults, here called `kit`.
 ///
 /// The scripted model makes the calls that the task's input lists as JSON: `[["kit/echo", {...}]]`
 /// would be one call. A second line of calls follows on the first one's answers.
-pub(crate) fn home(agent: &str, tools: &str, args: &[&str]) -> Sandbox {
-    let sandbox = Sandbox::empty();
+pub(crate) fn home(agent: &str, tools: &str, args: &[&str]) -> HomeSandbox {
+    let sandbox = HomeSandbox::empty();
     sandbox.write("polity.yaml", "");
     let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
     let args = [vec![fixture().to_str().unwrap().to_owned()], args].concat();
@@ -38,7 +38,7 @@ pub(crate) fn home(agent: &str, tools: &str, args: &[&str]) -> Sandbox {
 }
 
 /// Has the model make these calls in its first answer, and say what the last tool said.
-pub(crate) fn calls(sandbox: &Sandbox, calls: &Value) {
+pub(crate) fn calls(sandbox: &HomeSandbox, calls: &Value) {
     let script = json!({
         "rules": [
             {"when": "^go$", "role": "user", "tool_calls": calls},
@@ -48,13 +48,13 @@ pub(crate) fn calls(sandbox: &Sandbox, calls: &Value) {
     sandbox.write("scripts/worker.yaml", &script.to_string());
 }
 
-fn run(sandbox: &Sandbox, what: &Value) -> Said {
+fn run(sandbox: &HomeSandbox, what: &Value) -> CommandOutput {
     calls(sandbox, what);
     sandbox.polity(&["run", "worker", "go"])
 }
 
 /// The calls of the newest task's trace: the tool, and what went wrong with it.
-fn traced(sandbox: &Sandbox) -> Vec<(String, Option<String>)> {
+fn traced(sandbox: &HomeSandbox) -> Vec<(String, Option<String>)> {
     let (trace, _) = sandbox.json(&["task", "trace", "last"]);
     let steps = trace["steps"].as_array().unwrap().clone();
     steps
@@ -75,7 +75,7 @@ fn is_alive(pid: &str) -> bool {
 
 #[test]
 fn agent_uses_a_third_party_server() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     sandbox.write("docs/hello.txt", "Greetings from the file.");
     let server = npm_server("server-filesystem");
     sandbox.write(
@@ -97,8 +97,8 @@ fn agent_uses_a_third_party_server() {
             {"when": "(?s)(.+)", "role": "tool", "reply": "I saw: $1"}]})
         .to_string(),
     );
-    let said = sandbox.polity(&["run", "greeter", "go"]);
-    assert_eq!((said.code, said.out.as_str()), (0, "I saw: [FILE] hello.txt\n"), "{said:?}");
+    let output = sandbox.polity(&["run", "greeter", "go"]);
+    assert_eq!((output.code, output.out.as_str()), (0, "I saw: [FILE] hello.txt\n"), "{output:?}");
     let (trace, _) = sandbox.json(&["task", "trace", "last"]);
     let steps = trace["steps"].as_array().unwrap().clone();
     let mut results = steps.iter().map(|step| &step["tool_calls"][0]["result"]["content"]);
@@ -112,7 +112,7 @@ fn agent_uses_a_third_party_server() {
 #[test]
 fn parallel_calls_are_answered_in_order_and_servers_shut_down() {
     let sandbox = home("", "{}", &["--log", "log"]);
-    let said = run(
+    let output = run(
         &sandbox,
         &json!([
             {"tool": "kit/sleep", "arguments": {"seconds": 0.3}},
@@ -120,7 +120,7 @@ fn parallel_calls_are_answered_in_order_and_servers_shut_down() {
             {"tool": "kit/echo", "arguments": {"text": "last"}},
         ]),
     );
-    assert_eq!((said.code, said.out.as_str()), (0, "it said: last\n"), "{said:?}");
+    assert_eq!((output.code, output.out.as_str()), (0, "it said: last\n"), "{output:?}");
     let (checkpoints, _) = sandbox.json(&["task", "checkpoints", "last"]);
     let messages = checkpoints[0]["state"]["messages"].as_array().unwrap().clone();
     assert_eq!(
@@ -147,9 +147,9 @@ fn invalid_call_is_reported_to_the_model() {
         // The wrong server, and the only one that has it.
         (json!({"tool": "elsewhere/echo", "arguments": {"text": "found"}}), "it said: found"),
     ] {
-        let said = run(&sandbox, &json!([call]));
-        assert_eq!(said.code, 0, "{call} {said:?}");
-        assert!(said.out.contains(expected), "{call} {said:?}");
+        let output = run(&sandbox, &json!([call]));
+        assert_eq!(output.code, 0, "{call} {output:?}");
+        assert!(output.out.contains(expected), "{call} {output:?}");
     }
 }
 
@@ -158,11 +158,11 @@ fn failing_tool_uses_its_fallback() {
     let tools = r#"{"sleep": {"timeout_seconds": 1, "fallback_tools": ["kit/fail", "kit/echo"]},
         "fail": {"fallback_tools": ["kit/echo"]}}"#;
     let sandbox = home("", tools, &[]);
-    let said = run(
+    let output = run(
         &sandbox,
         &json!([{"tool": "kit/sleep", "arguments": {"seconds": 60, "text": "instead"}}]),
     );
-    assert_eq!((said.code, said.out.as_str()), (0, "it said: instead\n"), "{said:?}");
+    assert_eq!((output.code, output.out.as_str()), (0, "it said: instead\n"), "{output:?}");
     let traced = traced(&sandbox);
     let names: Vec<_> = traced.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["kit/sleep", "kit/fail", "kit/echo"]);
@@ -174,10 +174,14 @@ fn failing_tool_uses_its_fallback() {
 #[test]
 fn huge_result_is_truncated() {
     let sandbox = home("", "{}", &[]);
-    let said = run(&sandbox, &json!([{"tool": "kit/big", "arguments": {"bytes": 52_428_800}}]));
-    assert_eq!(said.code, 0, "{}", said.err);
-    let end = &said.out[said.out.len() - 120..];
-    assert!(said.out.len() < 11_000_000 && end.contains("truncated"), "{} {end}", said.out.len());
+    let output = run(&sandbox, &json!([{"tool": "kit/big", "arguments": {"bytes": 52_428_800}}]));
+    assert_eq!(output.code, 0, "{}", output.err);
+    let end = &output.out[output.out.len() - 120..];
+    assert!(
+        output.out.len() < 11_000_000 && end.contains("truncated"),
+        "{} {end}",
+        output.out.len()
+    );
     assert!(end.contains("52428800"), "{end}");
 }
 
@@ -186,30 +190,30 @@ fn misbehaving_servers_are_reported() {
     for (args, expected) in [(vec!["--exit-at-once"], "no configuration"), (vec!["--garbage"], "")]
     {
         let sandbox = home("max_retries: 0\n", "{}", &args);
-        let said = run(&sandbox, &json!([{"tool": "kit/echo", "arguments": {"text": "x"}}]));
+        let output = run(&sandbox, &json!([{"tool": "kit/echo", "arguments": {"text": "x"}}]));
         if expected.is_empty() {
-            assert_eq!((said.code, said.out.as_str()), (0, "it said: x\n"), "{said:?}");
+            assert_eq!((output.code, output.out.as_str()), (0, "it said: x\n"), "{output:?}");
         } else {
-            assert_eq!(said.code, 1, "{said:?}");
+            assert_eq!(output.code, 1, "{output:?}");
             assert!(
-                said.err.contains("tools_unavailable") && said.err.contains(expected),
-                "{said:?}"
+                output.err.contains("tools_unavailable") && output.err.contains(expected),
+                "{output:?}"
             );
         }
     }
     let sandbox = home("", "{}", &[]);
     sandbox.write("config/mcp_servers.yaml", "servers: []");
     calls(&sandbox, &json!([{"tool": "kit/echo"}]));
-    let said = sandbox.polity(&["run", "worker", "go"]);
-    assert_eq!(said.code, 2, "{said:?}");
-    assert!(said.err.contains("agents/worker.yaml") && said.err.contains("kit"), "{said:?}");
+    let output = sandbox.polity(&["run", "worker", "go"]);
+    assert_eq!(output.code, 2, "{output:?}");
+    assert!(output.err.contains("agents/worker.yaml") && output.err.contains("kit"), "{output:?}");
 }
 
 #[test]
 fn tool_call_prints_the_result() {
     let sandbox = home("", "{}", &[]);
-    let said = sandbox.polity(&["tool", "call", "kit/echo", "--arg", "text=hello"]);
-    assert_eq!((said.code, said.out.as_str()), (0, "hello\n"), "{said:?}");
+    let output = sandbox.polity(&["tool", "call", "kit/echo", "--arg", "text=hello"]);
+    assert_eq!((output.code, output.out.as_str()), (0, "hello\n"), "{output:?}");
     let (sum, code) = sandbox.json(&["tool", "call", "kit/add", "--arg", "a=1", "--arg", "b=2"]);
     assert_eq!((code, &sum["structured"]["sum"]), (0, &json!(3)), "{sum}");
     for (args, code, expected) in [
@@ -219,9 +223,9 @@ fn tool_call_prints_the_result() {
         (vec!["echo"], 2, "write it as SERVER/TOOL"),
         (vec!["kit/echo", "--arg", "text"], 2, "NAME=VALUE"),
     ] {
-        let said = sandbox.polity(&[vec!["tool", "call"], args.clone()].concat());
-        assert_eq!(said.code, code, "{args:?} {said:?}");
-        assert!(said.err.contains(expected), "{args:?} {said:?}");
+        let output = sandbox.polity(&[vec!["tool", "call"], args.clone()].concat());
+        assert_eq!(output.code, code, "{args:?} {output:?}");
+        assert!(output.err.contains(expected), "{args:?} {output:?}");
     }
     let failed = sandbox.polity(&["tool", "call", "kit/fail"]);
     assert_eq!((failed.code, failed.out.as_str()), (1, "it cannot be done\n"), "{failed:?}");
@@ -229,7 +233,7 @@ fn tool_call_prints_the_result() {
 
 #[test]
 fn cost_is_summed_by_agent_and_day() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     assert_eq!(sandbox.polity(&["cost"]).out, "no model has been called yet\n");
     let agent = fs::read_to_string(sandbox.file("agents/greeter.yaml")).unwrap();
     let price = "price: {input_per_million_usd: 1000, output_per_million_usd: 500}";
@@ -249,7 +253,7 @@ fn cost_is_summed_by_agent_and_day() {
     assert!(by_day[0]["agent"].is_null() && by_day[0]["day"].is_string(), "{by_day}");
     let table = sandbox.polity(&["cost", "--by", "agent"]).out;
     assert!(table.starts_with("AGENT    CALLS") && table.contains("$0.0280"), "{table}");
-    let wrong = said(&sandbox.command(&["cost", "--by", "month"]).output().unwrap());
+    let wrong = command_output(&sandbox.command(&["cost", "--by", "month"]).output().unwrap());
     assert_eq!(wrong.code, 2);
 }
 
@@ -276,13 +280,13 @@ fn dead_server_does_not_affect_others() {
         {"when": "(.+)", "role": "tool", "reply": "it said: $1"},
     ]});
     sandbox.write("scripts/worker.yaml", &script.to_string());
-    let said = sandbox.polity(&["run", "worker", "go"]);
-    assert_eq!((said.code, said.out.as_str()), (0, "it said: still here\n"), "{said:?}");
+    let output = sandbox.polity(&["run", "worker", "go"]);
+    assert_eq!((output.code, output.out.as_str()), (0, "it said: still here\n"), "{output:?}");
 }
 
 #[test]
 fn server_secrets_are_masked() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let server = npm_server("server-everything");
     sandbox.write(
         "config/mcp_servers.yaml",
@@ -291,9 +295,9 @@ fn server_secrets_are_masked() {
         .to_string(),
     );
     let mut call = sandbox.command(&["tool", "call", "every/get-env"]);
-    let said = said(&call.env("POLITY_TEST_TOKEN", "tok-VERYSECRET").output().unwrap());
-    assert_eq!(said.code, 0, "{said:?}");
-    assert!(said.out.contains("TOKEN") && !said.out.contains("VERYSECRET"), "{said:?}");
+    let output = command_output(&call.env("POLITY_TEST_TOKEN", "tok-VERYSECRET").output().unwrap());
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(output.out.contains("TOKEN") && !output.out.contains("VERYSECRET"), "{output:?}");
 }
 
 #[test]
@@ -313,10 +317,10 @@ fn timed_out_call_names_the_limit() {
         let entry = &expected[5..];
         sandbox
             .write("workflows/flow.yaml", &format!("name: flow\nentry_point: {entry}\n{nodes}\n"));
-        let said = sandbox.polity(&["run", "flow", "go"]);
-        assert_eq!(said.code, 5, "{said:?}");
+        let output = sandbox.polity(&["run", "flow", "go"]);
+        assert_eq!(output.code, 5, "{output:?}");
         let why = format!("no answer within 1 seconds, the timeout_seconds of {expected}");
-        assert!(said.err.contains(&why), "{said:?}");
+        assert!(output.err.contains(&why), "{output:?}");
     }
 }
 
@@ -343,12 +347,12 @@ edges:
   - {from: first, to: other, condition: \"last != 'second'\"}
 ",
     );
-    let said = sandbox.polity(&["run", "flow", "go", "--record", "tape.yaml"]);
-    assert_eq!((said.code, said.out.as_str()), (0, "not go\n"), "{said:?}");
+    let output = sandbox.polity(&["run", "flow", "go", "--record", "tape.yaml"]);
+    assert_eq!((output.code, output.out.as_str()), (0, "not go\n"), "{output:?}");
     let again = sandbox.polity(&["run", "flow", "go", "--replay", "tape.yaml"]);
     assert_eq!((again.code, again.out.as_str()), (0, "not go\n"), "{again:?}");
-    let said = sandbox.polity(&["run", "flow", "second"]);
-    assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.err.contains("tools_unavailable: second: "), "{said:?}");
-    assert!(said.err.contains("no-such-program"), "{said:?}");
+    let output = sandbox.polity(&["run", "flow", "second"]);
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(output.err.contains("tools_unavailable: second: "), "{output:?}");
+    assert!(output.err.contains("no-such-program"), "{output:?}");
 }

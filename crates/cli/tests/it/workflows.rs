@@ -1,6 +1,6 @@
 //! `polity workflow`: lists, shows and draws workflows.
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::HomeSandbox;
 
 const WORKFLOW: &str = "
 name: welcome
@@ -15,8 +15,8 @@ edges:
   - {from: review, to: {reject: greet, default: again}, max_loops: 2}
 ";
 
-fn sandbox() -> Sandbox {
-    let sandbox = Sandbox::new();
+fn sandbox() -> HomeSandbox {
+    let sandbox = HomeSandbox::new();
     sandbox.write("workflows/welcome.yaml", WORKFLOW);
     sandbox.write(
         "workflows/polite.yaml",
@@ -27,11 +27,11 @@ fn sandbox() -> Sandbox {
 
 #[test]
 fn workflow_list_works() {
-    assert!(Sandbox::new().polity(&["workflow", "list"]).out.starts_with("no workflows in "));
+    assert!(HomeSandbox::new().polity(&["workflow", "list"]).out.starts_with("no workflows in "));
     let sandbox = sandbox();
-    let said = sandbox.polity(&["workflow", "list"]);
+    let output = sandbox.polity(&["workflow", "list"]);
     let lines: Vec<Vec<&str>> =
-        said.out.lines().map(|line| line.split_whitespace().collect()).collect();
+        output.out.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines[0], ["NAME", "NODES", "ENTRY", "USES"]);
     assert_eq!(lines[1], ["polite", "8", "generate", "greeter"]);
     assert_eq!(lines[2], ["welcome", "3", "greet", "greeter,", "polite"]);
@@ -51,10 +51,10 @@ fn workflow_show_keeps_node_order() {
     assert_eq!(shown["nodes"]["review"]["question"], "Is it kind?");
     assert!(shown["digest"].is_string());
     for flags in [&["--json"][..], &[]] {
-        let said = sandbox.polity(&[&["workflow", "show", "welcome"], flags].concat());
-        let nodes = said.out.find("nodes").unwrap();
-        let place = |node: &str| said.out[nodes..].find(node).unwrap();
-        assert!(place("review") < place("greet") && place("greet") < place("again"), "{said:?}");
+        let output = sandbox.polity(&[&["workflow", "show", "welcome"], flags].concat());
+        let nodes = output.out.find("nodes").unwrap();
+        let place = |node: &str| output.out[nodes..].find(node).unwrap();
+        assert!(place("review") < place("greet") && place("greet") < place("again"), "{output:?}");
     }
 }
 
@@ -62,9 +62,9 @@ fn workflow_show_keeps_node_order() {
 fn workflow_graph_supports_every_format() {
     let sandbox = sandbox();
     let draw = |format: &str| {
-        let said = sandbox.polity(&["workflow", "graph", "welcome", "--format", format]);
-        assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
-        said.out
+        let output = sandbox.polity(&["workflow", "graph", "welcome", "--format", format]);
+        assert_eq!((output.code, output.err.as_str()), (0, ""), "{output:?}");
+        output.out
     };
     assert!(draw("svg").starts_with("<svg "));
     assert!(draw("mermaid").contains("n_review -.->|\"reject<br/>at most 2 times\"| n_greet"));
@@ -73,8 +73,8 @@ fn workflow_graph_supports_every_format() {
     let (json, _) = sandbox.json(&["workflow", "graph", "welcome", "--format", "dot"]);
     assert_eq!(json["graph"], draw("dot"));
     assert_eq!(json["format"], "dot");
-    let said = sandbox.polity(&["workflow", "graph", "polite"]);
-    assert!(said.out.contains("n_critique_1") && said.out.contains("n_refine_3"), "{said:?}");
+    let output = sandbox.polity(&["workflow", "graph", "polite"]);
+    assert!(output.out.contains("n_critique_1") && output.out.contains("n_refine_3"), "{output:?}");
 }
 
 #[test]
@@ -83,9 +83,9 @@ fn unknown_workflows_are_errors() {
     sandbox.write("workflows/torn.yaml", "name: torn\nnodes: {}\n");
     for command in ["show", "graph"] {
         let fails = |name: &str, words: &str| {
-            let said = sandbox.polity(&["workflow", command, name]);
-            assert_eq!((said.code, said.out.as_str()), (2, ""), "{said:?}");
-            assert!(said.err.contains(words), "{said:?}");
+            let output = sandbox.polity(&["workflow", command, name]);
+            assert_eq!((output.code, output.out.as_str()), (2, ""), "{output:?}");
+            assert!(output.err.contains(words), "{output:?}");
         };
         fails("welcom", "did you mean \"welcome\"?");
         fails("nothing_like_it", "there is no workflow \"nothing_like_it\"");
@@ -126,10 +126,10 @@ fn task_graph_uses_the_pinned_workflow() {
     assert_eq!(drawn["nodes"], nodes);
     for format in ["svg", "mermaid", "dot"] {
         let args = ["workflow", "graph", "--task", id, "--format", format];
-        let said = sandbox.polity(&args);
-        assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
-        assert!(said.out.contains("human · waiting"), "{said:?}");
-        assert!(said.out.contains("agent · skipped"), "{said:?}");
+        let output = sandbox.polity(&args);
+        assert_eq!((output.code, output.err.as_str()), (0, ""), "{output:?}");
+        assert!(output.out.contains("human · waiting"), "{output:?}");
+        assert!(output.out.contains("agent · skipped"), "{output:?}");
     }
     sandbox.polity(&["task", "cancel", id]);
     let (drawn, _) = sandbox.json(&["workflow", "graph", "--task", id]);
@@ -160,13 +160,13 @@ edges: [{from: inner, to: after}]
     let session = &sessions[0];
     assert_eq!(session["agent_name"], "signed");
     let (shown, _) = sandbox.json(&["session", "show", session["session_id"].as_str().unwrap()]);
-    let said: Vec<_> = shown["message_history"]
+    let output: Vec<_> = shown["message_history"]
         .as_array()
         .unwrap()
         .iter()
         .map(|message| message["content"].as_str().unwrap())
         .collect();
-    assert_eq!(said, ["Ada", "Hello, Ada."]);
+    assert_eq!(output, ["Ada", "Hello, Ada."]);
     assert_eq!(session["message_count"], 2);
     let text = sandbox.polity(&["session", "show", session["session_id"].as_str().unwrap()]);
     assert!(text.out.contains("assistant  Hello, Ada."), "{text:?}");
@@ -179,9 +179,9 @@ fn task_graph_rejects_another_workflow() {
     let (agent, _) = sandbox.json(&["run", "greeter", "Ada"]);
     let (flow, _) = sandbox.json(&["run", "signed", "Ada"]);
     let fails = |args: &[&str], code: i32, words: &str| {
-        let said = sandbox.polity(&[&["workflow", "graph"], args].concat());
-        assert_eq!((said.code, said.out.as_str()), (code, ""), "{said:?}");
-        assert!(said.err.contains(words), "{words}: {said:?}");
+        let output = sandbox.polity(&[&["workflow", "graph"], args].concat());
+        assert_eq!((output.code, output.out.as_str()), (code, ""), "{output:?}");
+        assert!(output.err.contains(words), "{words}: {output:?}");
     };
     let (agent, flow) = (agent["id"].as_str().unwrap(), flow["id"].as_str().unwrap());
     fails(&["--task", agent], 2, "is of the agent \"greeter\", not of a workflow");

@@ -8,9 +8,9 @@ use polity_store::Store;
 use crate::context::HostContext;
 
 /// No telemetry.
-pub(crate) struct Telemetry;
+pub(crate) struct TelemetryExport;
 
-impl Telemetry {
+impl TelemetryExport {
     /// Starts nothing.
     pub(crate) fn start(_: &HostContext, _: &Runtime, _: &Arc<dyn Store>) -> Self {
         Self

@@ -28,7 +28,7 @@ const SERVICE_NAME: &str = "polity";
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Builds and sends spans until it is closed, if the environment names a receiver.
-pub(crate) struct Telemetry {
+pub(crate) struct TelemetryExport {
     context: HostContext,
     sender: Option<SpanSender>,
 }
@@ -55,7 +55,7 @@ enum TelemetryStartError {
     Thread(#[from] std::io::Error),
 }
 
-impl Telemetry {
+impl TelemetryExport {
     /// Starts the export. An error becomes a warning.
     pub(crate) fn start(context: &HostContext, runtime: &Runtime, store: &Arc<dyn Store>) -> Self {
         let started = SpanSender::start(runtime, store, context.environment());

@@ -18,12 +18,12 @@ const AGENT: &str = r#"{"kind": "llm", "name": "writer", "role": "r", "system_pr
     "endpoint": "http://models.example:8080/v1"}}"#;
 
 /// A journal in which every event comes a second after the one before.
-struct Journal {
+struct JournalFixture {
     store: Arc<dyn Store>,
     events: i64,
 }
 
-impl Journal {
+impl JournalFixture {
     fn new() -> Self {
         Self { store: Arc::new(MemoryStore::new()), events: 0 }
     }
@@ -179,7 +179,7 @@ fn errors(spans: &[SpanData]) -> Vec<(String, Option<String>)> {
 
 #[test]
 fn a_task_is_a_trace_of_its_model_and_tool_calls() {
-    let mut journal = Journal::new();
+    let mut journal = JournalFixture::new();
     let id = task_id(1);
     let work = [called(), answered(), call(1), replied(1, false), called(), answered()];
     let events = journal.write(id, [begun(), work.to_vec(), vec![completed()]].concat());
@@ -230,7 +230,7 @@ fn a_task_is_a_trace_of_its_model_and_tool_calls() {
 
 #[test]
 fn failed_spans_have_an_error_type() {
-    let mut journal = Journal::new();
+    let mut journal = JournalFixture::new();
     let model_failed = |of_tools| {
         let failure = failure(ErrorCategory::Transient);
         Event::ModelFailed { failure, of_tools, duration_ms: 1, mark: None }
@@ -277,7 +277,7 @@ fn failed_spans_have_an_error_type() {
 
 #[test]
 fn resumed_task_keeps_its_trace_and_span() {
-    let mut journal = Journal::new();
+    let mut journal = JournalFixture::new();
     let id = task_id(1);
     let first = [called(), answered(), call(1), replied(1, false), call(2)];
     let first = journal.write(id, [begun(), first.to_vec()].concat());
@@ -313,7 +313,7 @@ fn resumed_task_keeps_its_trace_and_span() {
 
 #[test]
 fn a_task_that_waits_for_a_person_has_a_span_for_each_time_it_is_worked_on() {
-    let mut journal = Journal::new();
+    let mut journal = JournalFixture::new();
     let id = task_id(1);
     let mut span_builder = journal.span_builder();
     let asked = journal.write(id, [begun(), vec![called(), answered(), review()]].concat());
@@ -341,7 +341,7 @@ fn a_task_that_waits_for_a_person_has_a_span_for_each_time_it_is_worked_on() {
 
 #[test]
 fn a_task_that_a_call_has_opened_is_told_below_that_call() {
-    let mut journal = Journal::new();
+    let mut journal = JournalFixture::new();
     let (root, child) = (task_id(1), TaskId::from_bytes(*call_id(1).as_bytes()));
     let grandchild = TaskId::from_bytes(*call_id(2).as_bytes());
     let opened = journal.write(root, [begun(), vec![called(), answered(), call(1)]].concat());
@@ -369,7 +369,7 @@ fn a_task_that_a_call_has_opened_is_told_below_that_call() {
 
 #[test]
 fn missed_events_are_recovered_once() {
-    let mut journal = Journal::new();
+    let mut journal = JournalFixture::new();
     let work = [called(), answered(), called(), answered(), completed()];
     let events = journal.write(task_id(1), [begun(), work.to_vec()].concat());
     let whole = all(&mut journal.span_builder(), &events);
@@ -383,7 +383,7 @@ fn missed_events_are_recovered_once() {
 
 #[test]
 fn a_task_that_began_and_ended_unseen_is_made_up_for_and_that_of_another_process_is_not() {
-    let mut journal = Journal::new();
+    let mut journal = JournalFixture::new();
     let work = [called(), answered(), completed()];
     let seen = journal.write(task_id(1), [begun(), work.to_vec()].concat());
     let mut span_builder = journal.span_builder();
@@ -400,7 +400,7 @@ fn a_task_that_began_and_ended_unseen_is_made_up_for_and_that_of_another_process
 
 #[test]
 fn open_spans_end_with_their_task() {
-    let mut journal = Journal::new();
+    let mut journal = JournalFixture::new();
     let work = vec![called(), answered(), call(1), Event::CancelRequested, Event::TaskCancelled];
     let events = journal.write(task_id(1), [begun(), work].concat());
     let spans = all(&mut journal.span_builder(), &events);

@@ -8,18 +8,18 @@ use polity_model::name::Name;
 use serde_json::{Map, Value, json};
 
 use super::yaml;
-use crate::app::App;
+use crate::app::AppContext;
 use crate::args::{AgentAddArgs, KindArg};
-use crate::commands::set::change;
+use crate::commands::set_option::change;
 use crate::error::{CliError, CliResult};
-use crate::exit::Exit;
+use crate::exit::ExitStatus;
 use crate::view::{print_json, say};
 
 /// The fields of a definition, in file order.
 #[derive(Default)]
-struct Fields(Vec<(String, Value)>);
+struct AgentFields(Vec<(String, Value)>);
 
-impl Fields {
+impl AgentFields {
     fn put(&mut self, name: &str, value: Option<impl Into<Value>>) {
         self.0.extend(value.map(|value| (name.to_owned(), value.into())));
     }
@@ -57,8 +57,8 @@ impl Fields {
 }
 
 /// The definition that the flags describe.
-fn fields(args: &AgentAddArgs, name: &Name) -> Result<Fields, CliError> {
-    let mut fields = Fields::default();
+fn fields(args: &AgentAddArgs, name: &Name) -> Result<AgentFields, CliError> {
+    let mut fields = AgentFields::default();
     fields.put("name", Some(name.as_str()));
     let kind = match args.kind {
         KindArg::Llm => "llm",
@@ -114,7 +114,7 @@ fn variables(envs: &[String]) -> Result<Map<String, Value>, CliError> {
     envs.iter().map(pair).collect()
 }
 
-pub(super) fn add(app: &App, args: &AgentAddArgs) -> CliResult {
+pub(super) fn add(app: &AppContext, args: &AgentAddArgs) -> CliResult {
     let name: Name = args.name.parse().map_err(|error| CliError::usage(&error))?;
     match app.folder().read()?.find(name.as_str()) {
         NameLookup::Unknown { .. } => {}
@@ -137,11 +137,11 @@ pub(super) fn add(app: &App, args: &AgentAddArgs) -> CliResult {
     } else {
         say!("wrote {path}; give it something to do with `polity run {name} INPUT`")?;
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// Writes the file, unless there is one.
-fn write(app: &App, name: &Name, path: &str, text: &str) -> Result<(), CliError> {
+fn write(app: &AppContext, name: &Name, path: &str, text: &str) -> Result<(), CliError> {
     let path = app.folder().root().join(path);
     let made = path.parent().map_or(Ok(()), fs::create_dir_all);
     match made.and_then(|()| File::create_new(&path)) {

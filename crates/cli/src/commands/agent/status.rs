@@ -2,13 +2,13 @@
 
 use polity_host::find_agent;
 
-use crate::app::App;
+use crate::app::AppContext;
 use crate::args::AgentStatusArgs;
 use crate::error::CliResult;
-use crate::exit::Exit;
+use crate::exit::ExitStatus;
 use crate::view::{print_json, say, table};
 
-pub(super) async fn status(app: &App, args: &AgentStatusArgs) -> CliResult {
+pub(super) async fn status(app: &AppContext, args: &AgentStatusArgs) -> CliResult {
     let home = app.valid_definitions()?;
     let agents: Vec<_> = match &args.name {
         Some(name) => vec![find_agent(&app.context, &home, name)?],
@@ -25,7 +25,7 @@ pub(super) async fn status(app: &App, args: &AgentStatusArgs) -> CliResult {
             (Some(_), [one]) => print_json(one)?,
             (Some(_) | None, _) => print_json(&statuses)?,
         }
-        return Ok(Exit::Done);
+        return Ok(ExitStatus::Done);
     }
     let rows = statuses.iter().map(|agent| {
         let slots = match agent.pool.capacity {
@@ -41,5 +41,5 @@ pub(super) async fn status(app: &App, args: &AgentStatusArgs) -> CliResult {
         ]
     });
     say!("{}", table(["NAME", "ENABLED", "RUNNING", "QUEUED", "PLACES"], rows))?;
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }

@@ -8,14 +8,14 @@ use polity_statechart::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::app::App;
+use crate::app::AppContext;
 use crate::args::ChartFireArgs;
-use crate::commands::set;
+use crate::commands::set_option;
 use crate::error::{CliError, CliResult};
-use crate::exit::Exit;
-use crate::view::{harmless, note, print_json, say, style};
+use crate::exit::ExitStatus;
+use crate::view::{note, print_json, say, strip_control, style};
 
-pub(super) fn fire(app: &App, args: &ChartFireArgs) -> CliResult {
+pub(super) fn fire(app: &AppContext, args: &ChartFireArgs) -> CliResult {
     let simulations = app.folder().simulations()?;
     let chart = Arc::clone(&simulations.chart(&args.name)?.chart);
     let from = match &args.state {
@@ -38,7 +38,7 @@ pub(super) fn fire(app: &App, args: &ChartFireArgs) -> CliResult {
     refuse_no_values(&chart, &record)?;
     let mut agent = ChartInstance::new(Arc::clone(&chart)).in_state(from);
     for change in &args.set {
-        let (name, value) = set::change(change, "FIELD=0.5")?;
+        let (name, value) = set_option::change(change, "FIELD=0.5")?;
         let (field, value) = field_of(&chart, name, &value)?;
         agent.set_field(field, value).map_err(CliError::usage)?;
     }
@@ -89,24 +89,24 @@ pub(super) fn fire(app: &App, args: &ChartFireArgs) -> CliResult {
             }
         }
         print_json(&outcome)?;
-        return Ok(Exit::Done);
+        return Ok(ExitStatus::Done);
     }
     match to {
         Some(to) => say!("{from} -> {to}")?,
         None => say!("{from}: nothing follows on {}", args.trigger)?,
     }
     for (name, value) in fields {
-        say!("  agent.{name} = {}", harmless(&value.to_string()))?;
+        say!("  agent.{name} = {}", strip_control(&value.to_string()))?;
     }
     for change in &world {
         let (name, verb, value) = change_in_parts(&chart, change);
         let sign = if verb == "add" { "+=" } else { "=" };
-        say!("  world.{name} {sign} {}", harmless(&value.to_string()))?;
+        say!("  world.{name} {sign} {}", strip_control(&value.to_string()))?;
     }
     for request in &requests {
-        say!("  asks: {}", harmless(&request_in_words(request)))?;
+        say!("  asks: {}", strip_control(&request_in_words(request)))?;
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// Rejects a context in which a name that the chart reads is not a scalar.

@@ -4,19 +4,19 @@ use polity_diagram::state_actions;
 use polity_statechart::{AgentField, Chart, ScalarValue, StateNode};
 use serde_json::{Value, json};
 
-use crate::app::App;
+use crate::app::AppContext;
 use crate::args::ChartArgs;
 use crate::error::{CliError, CliResult};
-use crate::exit::Exit;
-use crate::view::{harmless, print_json, say, style, table};
+use crate::exit::ExitStatus;
+use crate::view::{print_json, say, strip_control, style, table};
 
-pub(super) fn show(app: &App, args: &ChartArgs) -> CliResult {
+pub(super) fn show(app: &AppContext, args: &ChartArgs) -> CliResult {
     let simulations = app.folder().simulations()?;
     let read = simulations.chart(&args.name)?;
     let chart = &*read.chart;
     if app.json() {
         print_json(&with_defaults(chart, &read.document))?;
-        return Ok(Exit::Done);
+        return Ok(ExitStatus::Done);
     }
     say!("{} {}", style::label("name:"), chart.name())?;
     say!("{} {}", style::label("initial:"), chart.state_name(chart.initial()))?;
@@ -37,8 +37,8 @@ pub(super) fn show(app: &App, args: &ChartArgs) -> CliResult {
         let label = style::label(&format!("world {}:", world.name));
         say!("{label} {}", in_words(world.default.as_ref()))?;
     }
-    say!("\n{}", harmless(&transitions(chart)))?;
-    Ok(Exit::Done)
+    say!("\n{}", strip_control(&transitions(chart)))?;
+    Ok(ExitStatus::Done)
 }
 
 /// The chart as it is written, with what is so because it says nothing else.
@@ -67,13 +67,13 @@ fn state(chart: &Chart, node: &StateNode, depth: usize) -> Result<(), CliError> 
     let indent = "  ".repeat(depth);
     say!("{indent}{}{}", node.name, begins.unwrap_or_default())?;
     for happening in state_actions(node) {
-        say!("{indent}  {}", harmless(&happening))?;
+        say!("{indent}  {}", strip_control(&happening))?;
     }
     node.children.iter().try_for_each(|child| state(chart, &tree[*child], depth + 1))
 }
 
 fn in_words(default: Option<&ScalarValue>) -> String {
-    default.map_or("nothing".to_owned(), |default| harmless(&default.to_string()))
+    default.map_or("nothing".to_owned(), |default| strip_control(&default.to_string()))
 }
 
 fn range(field: &AgentField) -> String {

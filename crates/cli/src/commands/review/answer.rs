@@ -5,7 +5,7 @@ use polity_engine::decide::CommandRejection;
 use polity_engine::driver::RunOverrides;
 use polity_engine::runtime::EngineError;
 use polity_host::recording::{
-    CassetteFile, RecordedRun, Recording, RecordingScope, resumable_task,
+    CassetteFile, Recording, RecordingScope, RecordingSubject, resumable_task,
 };
 use polity_host::{DriverSet, Host};
 use polity_model::ids::TaskId;
@@ -13,15 +13,15 @@ use polity_model::review::ReviewVerdict;
 use polity_model::state::StateUpdates;
 use serde_json::{Map, Value};
 
-use crate::app::{App, close};
+use crate::app::{AppContext, close};
 use crate::args::{ApproveArgs, DecideArgs};
 use crate::commands::run::{finish, follow, present};
-use crate::commands::set;
+use crate::commands::set_option;
 use crate::error::{CliError, CliResult};
-use crate::exit::Exit;
+use crate::exit::ExitStatus;
 use crate::view::{print_json, say};
 
-pub(super) async fn approve(app: &App, args: ApproveArgs) -> CliResult {
+pub(super) async fn approve(app: &AppContext, args: ApproveArgs) -> CliResult {
     let verdict = match (args.retry, args.skip_with) {
         (true, None) => ReviewVerdict::Retry,
         (false, Some(result)) => ReviewVerdict::SkipWith { result },
@@ -30,17 +30,20 @@ pub(super) async fn approve(app: &App, args: ApproveArgs) -> CliResult {
             return Err(CliError::usage("--retry and --skip-with exclude each other"));
         }
     };
-    answer(app, args.decide, |_, set| Ok((verdict, set::updates(set)?))).await
+    answer(app, args.decide, |_, set| Ok((verdict, set_option::updates(set)?))).await
 }
 
-pub(super) async fn reject(app: &App, args: DecideArgs) -> CliResult {
-    answer(app, args, |_, set| Ok((ReviewVerdict::Reject, set::updates(set)?))).await
+pub(super) async fn reject(app: &AppContext, args: DecideArgs) -> CliResult {
+    answer(app, args, |_, set| Ok((ReviewVerdict::Reject, set_option::updates(set)?))).await
 }
 
-pub(super) async fn modify(app: &App, args: DecideArgs) -> CliResult {
+pub(super) async fn modify(app: &AppContext, args: DecideArgs) -> CliResult {
     answer(app, args, |arguments, changes| {
         let Some(mut arguments) = arguments.cloned() else {
-            return Ok((ReviewVerdict::Modify { arguments: Map::new() }, set::updates(changes)?));
+            return Ok((
+                ReviewVerdict::Modify { arguments: Map::new() },
+                set_option::updates(changes)?,
+            ));
         };
         if changes.is_empty() {
             return Err(CliError::usage("nothing is changed").hint(
@@ -60,7 +63,7 @@ type ReviewDecision = Result<(ReviewVerdict, StateUpdates), CliError>;
 
 /// Records the answer, and continues the task unless `--detach` is given.
 async fn answer(
-    app: &App,
+    app: &AppContext,
     args: DecideArgs,
     decide: impl FnOnce(Option<&Map<String, Value>>, &[String]) -> ReviewDecision,
 ) -> CliResult {
@@ -79,7 +82,7 @@ async fn answer(
     let open = |request| CassetteFile::open(request, agent, RecordingScope::Remainder);
     let file = request.map(open).transpose()?;
     let input = queries.task_of(&row).await?.description;
-    let run = RecordedRun { agent, input: &input, overrides: &RunOverrides::default() };
+    let run = RecordingSubject { agent, input: &input, overrides: &RunOverrides::default() };
     let (verdict, state_updates) = decide(review.arguments.as_ref(), &set)?;
     let checkpoint_id = checkpoint.unwrap_or(review.checkpoint_id);
     // A rejection must be possible even if the MCP servers are not valid.
@@ -105,7 +108,7 @@ async fn answer(
 }
 
 /// Reports that the answer is recorded, and which process continues the task.
-async fn report_recorded(app: &App, host: &Host, top: TaskId, resumed: TaskId) -> CliResult {
+async fn report_recorded(app: &AppContext, host: &Host, top: TaskId, resumed: TaskId) -> CliResult {
     let task = host.queries().load_task(top).await?;
     if task.status.is_final() {
         return present(app, &task);
@@ -117,12 +120,12 @@ async fn report_recorded(app: &App, host: &Host, top: TaskId, resumed: TaskId) -
     } else {
         say!("recorded; the task goes on with `polity task resume {resumed}`")?;
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// Adopts the task that the answer unblocks, and presents the result of the task at the top.
 async fn resume(
-    app: &App,
+    app: &AppContext,
     host: &Host,
     recording: &Recording,
     top: TaskId,
@@ -158,16 +161,16 @@ async fn resume(
             EngineError::Rejected(CommandRejection::OwnerAlive { .. }) | EngineError::NotReady(_),
         ) if app.json() => {
             print_json(&queries.load_task(top).await?)?;
-            Ok(Exit::Done)
+            Ok(ExitStatus::Done)
         }
         Err(EngineError::Rejected(CommandRejection::OwnerAlive { .. })) => {
             say!("recorded; another process goes on with the task: `polity task watch {resumed}`")?;
-            Ok(Exit::Done)
+            Ok(ExitStatus::Done)
         }
         Err(EngineError::NotReady(missing)) => {
             say!("recorded; the task cannot go on yet: {missing}")?;
             say!("{}; then `polity task resume {resumed}`", missing.hint)?;
-            Ok(Exit::Done)
+            Ok(ExitStatus::Done)
         }
         Err(error) => Err(error.into()),
     }
@@ -185,7 +188,7 @@ fn reviewer_name() -> String {
 /// Puts a value where the path says: `path=notes.txt`, `options.depth=3`. A path may begin with
 /// `arguments.`, where no argument is called that.
 fn set(arguments: &mut Map<String, Value>, change: &str) -> Result<(), CliError> {
-    let (path, value) = set::change(change, "path=notes.txt")?;
+    let (path, value) = set_option::change(change, "path=notes.txt")?;
     let path = match path.strip_prefix("arguments.") {
         Some(rest) if !arguments.contains_key("arguments") => rest,
         Some(_) | None => path,

@@ -12,9 +12,9 @@ use polity_model::ids::TaskId;
 use polity_model::task::Task;
 use tokio::sync::broadcast;
 
-use crate::app::App;
+use crate::app::AppContext;
 use crate::error::CliError;
-use crate::signals::{Signals, Stop};
+use crate::signals::{StopRequest, StopSignals};
 use crate::view::live::LiveView;
 use crate::view::{note, style};
 
@@ -24,13 +24,13 @@ const TICK: Duration = Duration::from_millis(100);
 /// Shows a task's steps until it ends or waits for a person. Ctrl-C cancels it; a second one, or a
 /// request to terminate, quits at once and leaves it interrupted.
 pub(crate) async fn follow(
-    app: &App,
+    app: &AppContext,
     host: &Host,
     mut handle: TaskHandle,
     mut live: broadcast::Receiver<Live>,
 ) -> Result<Task, CliError> {
     let id = handle.id;
-    let mut signals = Signals::listen()?;
+    let mut signals = StopSignals::listen()?;
     let mut views = TaskViews::new(app, host, id);
     if app.shows_progress() {
         note!("{} {id}", style::label("task"));
@@ -43,7 +43,7 @@ pub(crate) async fn follow(
             biased;
             signal = signals.next() => {
                 views.top.clear();
-                if asked_to_stop || signal == Stop::Terminate {
+                if asked_to_stop || signal == StopRequest::Terminate {
                     quit(app, id);
                 }
                 asked_to_stop = true;
@@ -56,7 +56,7 @@ pub(crate) async fn follow(
             }
             event = live.recv() => match event {
                 Ok(Live::Event(event)) => views.see(&event).await?,
-                Ok(Live::Text { task, piece }) if task == id => views.top.hear(&piece),
+                Ok(Live::Text { task, piece }) if task == id => views.top.append_output(&piece),
                 Ok(Live::Text { .. }) => {}
                 Err(broadcast::error::RecvError::Lagged(_)) => {
                     views.catch_up().await?;
@@ -75,7 +75,7 @@ pub(crate) async fn follow(
 
 /// Ends the program at once, and waits for nothing: not for a disk that hangs, nor for a model. The
 /// journal is whole at every moment, and the system lets go of what this process holds.
-fn quit(app: &App, id: TaskId) -> ! {
+fn quit(app: &AppContext, id: TaskId) -> ! {
     let left = CliError::conflict(format!("left task {id} interrupted"))
         .hint(format!("go on with `polity task resume {id}`"));
     left.print(app.json());
@@ -84,7 +84,7 @@ fn quit(app: &App, id: TaskId) -> ! {
 
 /// The live views of a task and of its parts.
 struct TaskViews<'a> {
-    app: &'a App,
+    app: &'a AppContext,
     queries: &'a HomeQueries,
     id: TaskId,
     top: LiveView,
@@ -95,7 +95,7 @@ struct TaskViews<'a> {
 }
 
 impl<'a> TaskViews<'a> {
-    fn new(app: &'a App, host: &'a Host, id: TaskId) -> Self {
+    fn new(app: &'a AppContext, host: &'a Host, id: TaskId) -> Self {
         let (top, queries) = (LiveView::new(app), host.queries());
         Self { app, queries, id, top, nested: HashMap::new(), others: HashSet::new() }
     }

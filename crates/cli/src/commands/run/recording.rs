@@ -4,15 +4,15 @@ use polity_drivers::cassette::CassetteSize;
 use polity_host::recording::{Recording, RecordingOutcome};
 use polity_model::task::Task;
 
-use crate::app::App;
+use crate::app::AppContext;
 use crate::error::CliError;
-use crate::view::{count, harmless, note};
+use crate::view::{count, note, strip_control};
 
 /// The most unused answers that are listed.
 const UNUSED_LISTED_MAX: usize = 5;
 
 /// Writes the cassette of a run and reports on stderr.
-pub(crate) fn finish(app: &App, recording: &Recording, task: &Task) -> Result<(), CliError> {
+pub(crate) fn finish(app: &AppContext, recording: &Recording, task: &Task) -> Result<(), CliError> {
     match recording.finish(task)? {
         RecordingOutcome::Discarded { file } if !app.json() => {
             let status = task.status;
@@ -50,7 +50,7 @@ fn list_unused(answers: &[String]) {
     }
     note!("the cassette has {} that no one asked for:", count(answers.len(), "answer"));
     for answer in answers.iter().take(UNUSED_LISTED_MAX) {
-        note!("  {}", harmless(answer));
+        note!("  {}", strip_control(answer));
     }
     if answers.len() > UNUSED_LISTED_MAX {
         note!("  and {} more", answers.len() - UNUSED_LISTED_MAX);

@@ -8,13 +8,13 @@ use polity_host::simulations::runs::{pinned_scenario, run_name};
 use polity_simulator::simulation::Simulation;
 
 use super::{find, run_error};
-use crate::app::App;
+use crate::app::AppContext;
 use crate::args::SimExportArgs;
 use crate::error::{CliError, CliResult};
-use crate::exit::Exit;
+use crate::exit::ExitStatus;
 use crate::view::print_json;
 
-pub(super) fn export(app: &App, args: &SimExportArgs) -> CliResult {
+pub(super) fn export(app: &AppContext, args: &SimExportArgs) -> CliResult {
     let (folder, record) = find(app, &args.run)?;
     let run = run_name(app.folder(), &folder, &record);
     let scenario = Arc::new(pinned_scenario(&folder)?.scenario);
@@ -22,7 +22,7 @@ pub(super) fn export(app: &App, args: &SimExportArgs) -> CliResult {
     let simulation = simulation.map_err(|error| run_error(error, &run))?;
     if let Some(agent) = simulation.export(&args.agent) {
         print_json(&agent)?;
-        return Ok(Exit::Done);
+        return Ok(ExitStatus::Done);
     }
     let (turn, agent) = (simulation.turn(), &args.agent);
     let missing = format!("there is no agent \"{agent}\" at the end of turn {turn}");

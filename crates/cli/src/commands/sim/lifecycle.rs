@@ -12,10 +12,10 @@ use polity_simulator::lifecycle::{LifecycleAction, Operation, Opinion};
 use polity_simulator::simulation::Simulation;
 
 use super::find;
-use crate::app::App;
+use crate::app::AppContext;
 use crate::args::{LifecycleCommand, SimLifecycleArgs};
 use crate::error::{CliError, CliResult};
-use crate::exit::Exit;
+use crate::exit::ExitStatus;
 use crate::view::{note, print_json, say, style};
 
 /// The interval between two reads of the answer.
@@ -24,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The time after which a note says that the turn has not ended yet.
 const WAIT_NOTED_AFTER: Duration = Duration::from_secs(2);
 
-pub(super) fn lifecycle(app: &App, args: SimLifecycleArgs) -> CliResult {
+pub(super) fn lifecycle(app: &AppContext, args: SimLifecycleArgs) -> CliResult {
     let (folder, record) = find(app, &args.run)?;
     let action = action_of(args.operation)?;
     if record.status == RunStatus::Ended {
@@ -70,7 +70,7 @@ pub(super) fn lifecycle(app: &App, args: SimLifecycleArgs) -> CliResult {
 const WHEN_RESUMED: &str = "when the run is resumed";
 
 /// Queues a valid request for the process that resumes the run.
-fn later(app: &App, folder: &RunFolder, action: &LifecycleAction) -> CliResult {
+fn later(app: &AppContext, folder: &RunFolder, action: &LifecycleAction) -> CliResult {
     let opinion = opinion(folder, action)?;
     if opinion.result.valid {
         let request_id = RunId::from_random_bytes(SystemEntropy.seed()).to_string();
@@ -86,7 +86,7 @@ fn opinion(folder: &RunFolder, action: &LifecycleAction) -> Result<Opinion, CliE
     Ok(simulation.consider(folder, action)?)
 }
 
-fn ended(app: &App, folder: &RunFolder, record: &RunRecord) -> CliError {
+fn ended(app: &AppContext, folder: &RunFolder, record: &RunRecord) -> CliError {
     let run = run_name(app.folder(), folder, record);
     CliError::conflict(format!("the run {run} has ended, nothing can be asked of it"))
         .hint(format!("begin another future of it: `polity sim fork {run} --at TURN`"))
@@ -112,10 +112,10 @@ fn action_of(command: LifecycleCommand) -> Result<LifecycleAction, CliError> {
     })
 }
 
-fn tell(app: &App, action: &LifecycleAction, opinion: &Opinion, when: &str) -> CliResult {
+fn tell(app: &AppContext, action: &LifecycleAction, opinion: &Opinion, when: &str) -> CliResult {
     if app.json() {
         print_json(opinion)?;
-        return Ok(if opinion.result.valid { Exit::Done } else { Exit::Failed });
+        return Ok(if opinion.result.valid { ExitStatus::Done } else { ExitStatus::Failed });
     }
     let operation = action.operation.as_str();
     if !opinion.result.valid {
@@ -127,5 +127,5 @@ fn tell(app: &App, action: &LifecycleAction, opinion: &Opinion, when: &str) -> C
     }
     let name = opinion.name.as_deref().unwrap_or(&action.target_agent_name);
     say!("{operation} \"{name}\": done {when}")?;
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }

@@ -16,22 +16,24 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
-use super::changes::{Changes, Fixed, changed, refuse_fixed, text_of, values_set};
+use super::scenario_changes::{
+    FixedFields, ScenarioChanges, apply_changes, reject_fixed_fields, text_of, values_set,
+};
 use super::{find, run_error};
-use crate::app::App;
+use crate::app::AppContext;
 use crate::args::{SimForkArgs, SimResumeArgs, SimRunArgs, ThreadArgs};
 use crate::error::{CliError, CliResult};
-use crate::exit::Exit;
+use crate::exit::ExitStatus;
 use crate::view::live::CLEAR_LINE;
-use crate::view::simulation::{Bar, print_done, print_summary};
+use crate::view::simulation::{ProgressBar, print_done, print_summary};
 use crate::view::{note, print_json, style};
 
-pub(super) fn run(app: &App, args: &SimRunArgs) -> CliResult {
+pub(super) fn run(app: &AppContext, args: &SimRunArgs) -> CliResult {
     let simulations = app.folder().simulations()?;
     let SimRunArgs { turns, agents, seed, set, .. } = args;
-    refuse_fixed(set, Fixed::InRun)?;
-    let changes = Changes { turns: *turns, agents: *agents, seed: *seed, after: 0, set };
-    let read = changed(simulations.scenario(&args.scenario)?, changes)?;
+    reject_fixed_fields(set, FixedFields::InRun)?;
+    let changes = ScenarioChanges { turns: *turns, agents: *agents, seed: *seed, after: 0, set };
+    let read = apply_changes(simulations.scenario(&args.scenario)?, changes)?;
     let record = record(&read, args.strict, None);
     let path = place(app, args.out.as_deref(), &record)?;
     let texts = texts(&read)?;
@@ -39,7 +41,7 @@ pub(super) fn run(app: &App, args: &SimRunArgs) -> CliResult {
     perform(app, || Ok(Run::begin(&path, record, &beginning)?))
 }
 
-pub(super) fn resume(app: &App, args: &SimResumeArgs) -> CliResult {
+pub(super) fn resume(app: &AppContext, args: &SimResumeArgs) -> CliResult {
     let (folder, record) = find(app, &args.run)?;
     let run = run_name(app.folder(), &folder, &record);
     let scenario = Arc::new(pinned_scenario(&folder)?.scenario);
@@ -50,16 +52,20 @@ pub(super) fn resume(app: &App, args: &SimResumeArgs) -> CliResult {
     })
 }
 
-pub(super) fn fork(app: &App, args: &SimForkArgs) -> CliResult {
+pub(super) fn fork(app: &AppContext, args: &SimForkArgs) -> CliResult {
     let (other, before) = find(app, &args.run)?;
     let run = run_name(app.folder(), &other, &before);
-    refuse_fixed(&args.set, Fixed::InFork)?;
-    let changes =
-        Changes { turns: args.turns, after: args.at, set: &args.set, ..Changes::default() };
+    reject_fixed_fields(&args.set, FixedFields::InFork)?;
+    let changes = ScenarioChanges {
+        turns: args.turns,
+        after: args.at,
+        set: &args.set,
+        ..ScenarioChanges::default()
+    };
     let mut pinned = pinned_scenario(&other)?;
     // It has as many turns as the other one, which may have been given more than its scenario has.
     pinned.file.turns = Some(before.turns);
-    let read = changed(&pinned, changes)?;
+    let read = apply_changes(&pinned, changes)?;
     let values = values_set(&args.set, &read.file);
     let scenario = Arc::new(pinned.scenario);
     let past = Past { folder: &other, scenario: &scenario, turn: args.at, values: &values };
@@ -87,7 +93,7 @@ fn record(read: &LoadedScenario, strict: bool, forked_from: Option<Fork>) -> Run
     }
 }
 
-fn place(app: &App, out: Option<&Path>, record: &RunRecord) -> Result<PathBuf, CliError> {
+fn place(app: &AppContext, out: Option<&Path>, record: &RunRecord) -> Result<PathBuf, CliError> {
     if let Some(out) = out {
         return Ok(out.to_owned());
     }
@@ -109,20 +115,20 @@ fn beginning(read: LoadedScenario, texts: &(String, String), threads: ThreadArgs
 }
 
 /// Runs to the last turn, or to the end of the turn in which a signal arrives.
-fn perform(app: &App, begin: impl FnOnce() -> Result<Run, CliError>) -> CliResult {
+fn perform(app: &AppContext, begin: impl FnOnce() -> Result<Run, CliError>) -> CliResult {
     let stop = listen(app)?;
     let mut run = begin()?;
-    let mut bar = Bar::new(app);
+    let mut bar = ProgressBar::new(app);
     if app.shows_events() {
         run.note_done();
     }
-    let mut kept = Kept::new(&run);
+    let mut checkpoint_timer = CheckpointTimer::new(&run);
     let summary = run.go(|progress| {
         print_done(app, progress);
         bar.show(progress);
         if stop.load(Ordering::Relaxed) {
             GoOn::Stop
-        } else if kept.is_long_ago(progress.agents) {
+        } else if checkpoint_timer.is_due(progress.agents) {
             GoOn::Keep
         } else {
             GoOn::Yes
@@ -138,38 +144,38 @@ fn perform(app: &App, begin: impl FnOnce() -> Result<Run, CliError>) -> CliResul
     }
     let RunRecord { status, turns, .. } = run.record();
     match status {
-        RunStatus::Running | RunStatus::Ended => Ok(Exit::Done),
+        RunStatus::Running | RunStatus::Ended => Ok(ExitStatus::Done),
         RunStatus::Stopped => {
             if app.shows_progress() {
                 let stopped = format!("stopped after turn {} of {turns}", summary.turns);
                 note!("{}: go on with `polity sim resume {name}`", style::warning(&stopped));
             }
-            Ok(Exit::Cancelled)
+            Ok(ExitStatus::Cancelled)
         }
     }
 }
 
 /// When a checkpoint was last asked for because of the time that had passed. Turns may take long, and
 /// whoever looks at a run, or has it killed, should not find it far behind.
-struct Kept {
+struct CheckpointTimer {
     last: Instant,
     /// Whether it is left to time at all: who says after how many turns means it.
-    is_left_to_time: bool,
+    is_automatic: bool,
 }
 
-impl Kept {
+impl CheckpointTimer {
     /// Chosen so that checkpoints take a small part of the time, also for large populations.
     const AFTER: Duration = Duration::from_secs(2);
     const AFTER_FOR_EACH_AGENT: Duration = Duration::from_micros(30);
 
     fn new(run: &Run) -> Self {
-        Self { last: Instant::now(), is_left_to_time: run.scenario().checkpoint_every.is_none() }
+        Self { last: Instant::now(), is_automatic: run.scenario().checkpoint_every.is_none() }
     }
 
-    fn is_long_ago(&mut self, agents: u64) -> bool {
+    fn is_due(&mut self, agents: u64) -> bool {
         let agents = u32::try_from(agents).unwrap_or(u32::MAX);
         let after = Self::AFTER + Self::AFTER_FOR_EACH_AGENT * agents;
-        let is_so = self.is_left_to_time && self.last.elapsed() > after;
+        let is_so = self.is_automatic && self.last.elapsed() > after;
         if is_so {
             self.last = Instant::now();
         }
@@ -178,12 +184,12 @@ impl Kept {
 }
 
 /// Whether someone has asked to stop. Whoever asks twice does not want to wait for the turn's end.
-fn listen(app: &App) -> Result<Arc<AtomicBool>, CliError> {
+fn listen(app: &AppContext) -> Result<Arc<AtomicBool>, CliError> {
     const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
     let stop = Arc::new(AtomicBool::new(false));
     let io = |error| CliError::io("listen to", Path::new("signals"), &error);
     for signal in SIGNALS {
-        let code = i32::from(Exit::Cancelled.code());
+        let code = i32::from(ExitStatus::Cancelled.code());
         flag::register_conditional_shutdown(signal, code, Arc::clone(&stop)).map_err(io)?;
         flag::register(signal, Arc::clone(&stop)).map_err(io)?;
     }

@@ -4,14 +4,14 @@ use polity_host::simulations::runs::{RunOverview, run_name};
 use polity_simulator::folder::RunStatus;
 
 use super::{find, runs};
-use crate::app::App;
+use crate::app::AppContext;
 use crate::args::SimStatusArgs;
 use crate::error::CliResult;
-use crate::exit::Exit;
+use crate::exit::ExitStatus;
 use crate::view::simulation::print_summary;
 use crate::view::{print_json, say, style, table};
 
-pub(super) fn status(app: &App, args: &SimStatusArgs) -> CliResult {
+pub(super) fn status(app: &AppContext, args: &SimStatusArgs) -> CliResult {
     if let Some(run) = &args.run {
         let (folder, record) = find(app, run)?;
         return one(app, &RunOverview::read(folder, record)?);
@@ -34,13 +34,13 @@ pub(super) fn status(app: &App, args: &SimStatusArgs) -> CliResult {
         });
         say!("{}", table(["RUN", "STATUS", "SCENARIO", "TURNS", "BEGUN"], rows))?;
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
-fn one(app: &App, overview: &RunOverview) -> CliResult {
+fn one(app: &AppContext, overview: &RunOverview) -> CliResult {
     if app.json() {
         print_json(&overview.to_json())?;
-        return Ok(Exit::Done);
+        return Ok(ExitStatus::Done);
     }
     let record = &overview.record;
     say!("{} {}", style::label("run:"), record.run_id)?;
@@ -65,5 +65,5 @@ fn one(app: &App, overview: &RunOverview) -> CliResult {
         let run = run_name(app.folder(), &overview.folder, record);
         say!("go on with `polity sim resume {run}`")?;
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }

@@ -2,13 +2,13 @@
 
 use polity_host::cancel_task;
 
-use crate::app::App;
+use crate::app::AppContext;
 use crate::args::TaskArgs;
 use crate::error::CliResult;
-use crate::exit::Exit;
+use crate::exit::ExitStatus;
 use crate::view::{note, print_json, say, task as view};
 
-pub(crate) async fn cancel(app: &App, args: &TaskArgs) -> CliResult {
+pub(crate) async fn cancel(app: &AppContext, args: &TaskArgs) -> CliResult {
     let queries = app.queries()?;
     let id = queries.find_task(&args.id).await?.id;
     let home = app.definitions()?;
@@ -23,5 +23,5 @@ pub(crate) async fn cancel(app: &App, args: &TaskArgs) -> CliResult {
             note!("task {} goes on with `polity task resume {}`", top.id, top.id);
         }
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }

@@ -8,12 +8,12 @@ use polity_model::review::HumanFeedback;
 use polity_model::trace::shorten;
 use polity_store::TaskRow;
 
-use crate::app::App;
+use crate::app::AppContext;
 use crate::args::TaskArgs;
 use crate::error::{CliError, CliResult};
-use crate::exit::Exit;
-use crate::view::message::spoken;
-use crate::view::{columns, harmless, print_json, say, style, task as view};
+use crate::exit::ExitStatus;
+use crate::view::message::message_text;
+use crate::view::{columns, print_json, say, strip_control, style, task as view};
 
 /// The most checkpoints that an error lists.
 const NAMED_MAX: usize = 20;
@@ -24,7 +24,7 @@ const MESSAGE_CHARACTERS_MAX: usize = 200;
 /// The length of an answer in a list.
 const ANSWER_CHARACTERS_MAX: usize = 60;
 
-pub(crate) async fn checkpoints(app: &App, args: &TaskArgs) -> CliResult {
+pub(crate) async fn checkpoints(app: &AppContext, args: &TaskArgs) -> CliResult {
     let queries = app.queries()?;
     let row = queries.find_task(&args.id).await?;
     let checkpoints = queries.checkpoints(row.id).await?;
@@ -49,13 +49,13 @@ pub(crate) async fn checkpoints(app: &App, args: &TaskArgs) -> CliResult {
         });
         say!("{}", columns(&heading, rows))?;
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// The state of the review at a checkpoint, with its answer.
 fn person(checkpoint: &Checkpoint, status: TaskStatus) -> String {
     match &checkpoint.human_feedback {
-        Some(feedback) => shorten(&harmless(&answered(feedback)), ANSWER_CHARACTERS_MAX),
+        Some(feedback) => shorten(&strip_control(&answered(feedback)), ANSWER_CHARACTERS_MAX),
         None if !checkpoint.awaiting_human => String::new(),
         None if status == TaskStatus::AwaitingHuman => "is waited for".to_owned(),
         None => "did not answer".to_owned(),
@@ -70,7 +70,7 @@ fn answered(feedback: &HumanFeedback) -> String {
 
 /// Shows one checkpoint of a task.
 pub(super) async fn show(
-    app: &App,
+    app: &AppContext,
     queries: &HomeQueries,
     row: &TaskRow,
     number: u32,
@@ -86,7 +86,7 @@ pub(super) async fn show(
     } else {
         say!("{}", details(&checkpoint))?;
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// Fails with a list of the checkpoints if this one does not exist.
@@ -128,26 +128,27 @@ fn details(checkpoint: &Checkpoint) -> String {
         lines.push(field("waits", if answered { "no more: answered" } else { "for a person" }));
     }
     if let Some(feedback) = &checkpoint.human_feedback {
-        lines.push(field("feedback", &harmless(&answered(feedback))));
+        lines.push(field("feedback", &strip_control(&answered(feedback))));
         for (path, value) in &feedback.state_updates {
-            lines.push(field("", &harmless(&format!("{path} = {value}"))));
+            lines.push(field("", &strip_control(&format!("{path} = {value}"))));
         }
     }
     lines.push(field("agent", state.current_agent.as_str()));
     if let Some(key) = &state.routing_key {
-        lines.push(field("routing_key", &harmless(key)));
+        lines.push(field("routing_key", &strip_control(key)));
     }
     if let Some(action) = &state.next_action {
-        lines.push(field("next_action", &harmless(action)));
+        lines.push(field("next_action", &strip_control(action)));
     }
     for (index, (name, value)) in state.metadata.iter().enumerate() {
         let label = if index == 0 { "metadata" } else { "" };
         let value = shorten(&format!("{name} = {value}"), MESSAGE_CHARACTERS_MAX);
-        lines.push(field(label, &harmless(&value)));
+        lines.push(field(label, &strip_control(&value)));
     }
     let messages = state.messages.messages();
     lines.push(field("messages", &messages.len().to_string()));
-    let short = |message: &Message| format!("  {}", spoken(message, Some(MESSAGE_CHARACTERS_MAX)));
+    let short =
+        |message: &Message| format!("  {}", message_text(message, Some(MESSAGE_CHARACTERS_MAX)));
     lines.extend(messages.iter().map(short));
     lines.join("\n")
 }

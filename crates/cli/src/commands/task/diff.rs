@@ -5,10 +5,10 @@ use polity_model::task::ForkedFrom;
 use polity_model::trace::shorten;
 use serde::Serialize;
 
-use crate::app::App;
+use crate::app::AppContext;
 use crate::args::DiffArgs;
 use crate::error::CliResult;
-use crate::exit::Exit;
+use crate::exit::ExitStatus;
 use crate::view::comparison::told;
 use crate::view::{print_json, say};
 
@@ -17,7 +17,7 @@ const INPUT_CHARACTERS_MAX: usize = 48;
 
 /// One of the two tasks.
 #[derive(Serialize)]
-struct Side<'a> {
+struct DiffSide<'a> {
     task_id: String,
     assigned_agent: &'a str,
     description: String,
@@ -29,29 +29,29 @@ struct Side<'a> {
 
 /// The JSON output.
 #[derive(Serialize)]
-struct Answer<'a> {
-    a: Side<'a>,
-    b: Side<'a>,
+struct TaskDiff<'a> {
+    a: DiffSide<'a>,
+    b: DiffSide<'a>,
     #[serde(flatten)]
     comparison: &'a RunComparison,
 }
 
-pub(crate) async fn diff(app: &App, args: &DiffArgs) -> CliResult {
+pub(crate) async fn diff(app: &AppContext, args: &DiffArgs) -> CliResult {
     let queries = app.queries()?;
     let (a, b) = (queries.find_task(&args.a).await?, queries.find_task(&args.b).await?);
     let (a, b) = (queries.comparison_run(a.id).await?, queries.comparison_run(b.id).await?);
     let comparison = RunComparison::of(&a, &b);
     if app.json() {
-        print_json(&Answer { a: side(&a), b: side(&b), comparison: &comparison })?;
+        print_json(&TaskDiff { a: side(&a), b: side(&b), comparison: &comparison })?;
     } else {
         say!("{}", told(&a, &b, &comparison))?;
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
-fn side(run: &ComparedRun) -> Side<'_> {
+fn side(run: &ComparedRun) -> DiffSide<'_> {
     let task = &run.task;
-    Side {
+    DiffSide {
         task_id: task.id.to_string(),
         assigned_agent: task.assigned_agent.as_str(),
         description: shorten(&task.description, INPUT_CHARACTERS_MAX),

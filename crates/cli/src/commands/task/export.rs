@@ -6,20 +6,20 @@ use polity_host::archive::{FolderOutcome, ImportReport, export_task, import_task
 use polity_model::ids::TaskId;
 use serde_json::json;
 
-use crate::app::App;
+use crate::app::AppContext;
 use crate::args::{ExportArgs, ImportArgs};
 use crate::error::CliResult;
-use crate::exit::Exit;
+use crate::exit::ExitStatus;
 use crate::view::{count, print_json, say, task as view};
 
-pub(super) async fn export(app: &App, args: &ExportArgs) -> CliResult {
+pub(super) async fn export(app: &AppContext, args: &ExportArgs) -> CliResult {
     let queries = app.queries()?;
     let row = queries.find_task(&args.id).await?;
     let exported = export_task(&queries, &row, &args.out, args.force).await?;
     if app.json() {
         let ids: Vec<TaskId> = exported.iter().map(|exported| exported.task).collect();
         print_json(&json!({"task_id": row.id, "out": args.out, "tasks": ids}))?;
-        return Ok(Exit::Done);
+        return Ok(ExitStatus::Done);
     }
     for exported in exported {
         let folder = args.out.join("tasks").join(exported.task.to_string());
@@ -29,16 +29,16 @@ pub(super) async fn export(app: &App, args: &ExportArgs) -> CliResult {
             FolderOutcome::Unchanged => say!("{folder} is there already")?,
         }
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
-pub(super) async fn import(app: &App, args: &ImportArgs) -> CliResult {
+pub(super) async fn import(app: &AppContext, args: &ImportArgs) -> CliResult {
     let home = app.definitions()?;
     let ImportReport { imported, present, store } =
         import_tasks(&app.context, &home, &args.dir).await?;
     if app.json() {
         print_json(&json!({"imported": imported, "present": present}))?;
-        return Ok(Exit::Done);
+        return Ok(ExitStatus::Done);
     }
     for task in present {
         say!("task {task} is here already, as it is there")?;
@@ -48,5 +48,5 @@ pub(super) async fn import(app: &App, args: &ImportArgs) -> CliResult {
         let status = view::status_text(&queries.load_task(task).await?);
         say!("imported task {task} ({status})")?;
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }

@@ -2,26 +2,26 @@
 
 use polity_engine::driver::RunOverrides;
 use polity_host::Host;
-use polity_host::recording::{CassetteFile, RecordedRun, Recording, RecordingScope};
+use polity_host::recording::{CassetteFile, Recording, RecordingScope, RecordingSubject};
 
-use crate::app::{App, close};
+use crate::app::{AppContext, close};
 use crate::args::ForkArgs;
-use crate::commands::run::{detach, perform};
-use crate::commands::set;
+use crate::commands::run::{background, perform};
+use crate::commands::set_option;
 use crate::error::CliResult;
 
-pub(crate) async fn fork(app: &App, args: &ForkArgs) -> CliResult {
-    let background = detach::is_background();
+pub(crate) async fn fork(app: &AppContext, args: &ForkArgs) -> CliResult {
+    let background = background::is_background();
     if args.detach && !background {
-        return detach::detach(app).await;
+        return background::detach(app).await;
     }
     if background {
-        detach::leave_terminal();
+        background::leave_terminal();
     }
     let queries = app.queries()?;
     let row = queries.find_task(&args.task.id).await?;
     super::checkpoints::must_exist(&queries, &row, args.from).await?;
-    let updates = set::updates(&args.set)?;
+    let updates = set_option::updates(&args.set)?;
     let home = app.definitions()?;
     let agent = row.assigned_agent.as_str();
     // The cassette of a fork holds only the fork's own calls; that of the first task holds more.
@@ -32,7 +32,7 @@ pub(crate) async fn fork(app: &App, args: &ForkArgs) -> CliResult {
     let file = args.recording.request();
     let file = file.map(|request| CassetteFile::open(request, agent, scope)).transpose()?;
     let input = queries.task_of(&row).await?.description;
-    let run = RecordedRun { agent, input: &input, overrides: &RunOverrides::default() };
+    let run = RecordingSubject { agent, input: &input, overrides: &RunOverrides::default() };
     let (drivers, recording) = Recording::open(file, &app.context, &home, run)?;
     let host = Host::open_with(&app.context, &home, drivers)?;
     let fork = host.runtime().fork(row.id, args.from, updates);

@@ -2,14 +2,14 @@
 
 use polity_store::TaskFilter;
 
-use crate::app::App;
+use crate::app::AppContext;
 use crate::args::TaskListArgs;
 use crate::error::{CliError, CliResult};
-use crate::exit::Exit;
-use crate::view::task::{Column, list as listed};
+use crate::exit::ExitStatus;
+use crate::view::task::{TaskListColumn, list as listed};
 use crate::view::{print_json, say};
 
-pub(crate) async fn list(app: &App, args: TaskListArgs) -> CliResult {
+pub(crate) async fn list(app: &AppContext, args: TaskListArgs) -> CliResult {
     let queries = app.queries()?;
     let parent = match &args.parent {
         Some(id) => Some(queries.find_task(id).await?),
@@ -26,7 +26,7 @@ pub(crate) async fn list(app: &App, args: TaskListArgs) -> CliResult {
         ..TaskFilter::default()
     };
     let (mut tasks, mut parts) = (Vec::new(), Vec::new());
-    let mut exit = Exit::Done;
+    let mut exit = ExitStatus::Done;
     for row in queries.task_rows(&filter).await? {
         match queries.task_of(&row).await {
             Ok(task) => {
@@ -36,14 +36,15 @@ pub(crate) async fn list(app: &App, args: TaskListArgs) -> CliResult {
             // An unreadable task must not hide the others.
             Err(error) => {
                 CliError::from(error).print(app.json());
-                exit = Exit::Failed;
+                exit = ExitStatus::Failed;
             }
         }
     }
     if app.json() {
         print_json(&tasks)?;
     } else if !tasks.is_empty() {
-        let column = if with_parts { Column::Parent } else { Column::Parts(&parts) };
+        let column =
+            if with_parts { TaskListColumn::Parent } else { TaskListColumn::Parts(&parts) };
         say!("{}", listed(&tasks, &column))?;
     } else if is_narrowed && !with_parts {
         say!("no tasks; --parts looks at the parts of tasks too")?;

@@ -5,28 +5,28 @@ use polity_engine::driver::RunOverrides;
 use polity_engine::runtime::EngineError;
 use polity_host::Host;
 use polity_host::recording::{
-    CassetteFile, RecordedRun, Recording, RecordingScope, resumable_task,
+    CassetteFile, Recording, RecordingScope, RecordingSubject, resumable_task,
 };
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 use polity_model::task::Task;
 use polity_store::TaskRow;
 
-use crate::app::{App, close};
+use crate::app::{AppContext, close};
 use crate::args::{RecordingArgs, ResumeArgs};
 use crate::commands::run::{finish, follow, present};
 use crate::error::{CliError, CliResult};
-use crate::exit::Exit;
+use crate::exit::ExitStatus;
 use crate::view::{count, note, print_json, say, task as view};
 
-pub(crate) async fn resume(app: &App, args: &ResumeArgs) -> CliResult {
+pub(crate) async fn resume(app: &AppContext, args: &ResumeArgs) -> CliResult {
     match &args.which.id {
         Some(id) => one(app, id, &args.recording).await,
         None => all(app).await,
     }
 }
 
-async fn one(app: &App, id: &str, recording: &RecordingArgs) -> CliResult {
+async fn one(app: &AppContext, id: &str, recording: &RecordingArgs) -> CliResult {
     let queries = app.queries()?;
     let request = recording.request();
     // A part is resumed with the task that it is a part of.
@@ -37,7 +37,7 @@ async fn one(app: &App, id: &str, recording: &RecordingArgs) -> CliResult {
     let open = |request| CassetteFile::open(request, agent, RecordingScope::Remainder);
     let file = request.map(open).transpose()?;
     let input = queries.task_of(&row).await?.description;
-    let run = RecordedRun { agent, input: &input, overrides: &RunOverrides::default() };
+    let run = RecordingSubject { agent, input: &input, overrides: &RunOverrides::default() };
     let (drivers, recording) = Recording::open(file, &app.context, &home, run)?;
     let host = Host::open_with(&app.context, &home, drivers)?;
     let outcome = adopt(app, &host, &recording, &row).await;
@@ -46,7 +46,7 @@ async fn one(app: &App, id: &str, recording: &RecordingArgs) -> CliResult {
 }
 
 /// Adopts a task and follows it to its end.
-async fn adopt(app: &App, host: &Host, recording: &Recording, row: &TaskRow) -> CliResult {
+async fn adopt(app: &AppContext, host: &Host, recording: &Recording, row: &TaskRow) -> CliResult {
     let live = host.runtime().subscribe();
     let task = match host.runtime().adopt(row.id).await {
         Ok(handle) => follow(app, host, handle, live).await?,
@@ -110,14 +110,14 @@ impl ResumeOutcome {
     }
 }
 
-async fn all(app: &App) -> CliResult {
+async fn all(app: &AppContext) -> CliResult {
     if app.queries()?.orphans().await?.is_empty() {
         if app.json() {
             print_json(&Vec::<Task>::new())?;
         } else {
             say!("nothing to resume")?;
         }
-        return Ok(Exit::Done);
+        return Ok(ExitStatus::Done);
     }
     let home = app.definitions()?;
     let host = Host::open(&app.context, &home)?;
@@ -129,7 +129,7 @@ async fn all(app: &App) -> CliResult {
         print_json(&tasks)?;
     } else {
         if !tasks.is_empty() {
-            say!("{}\n", view::list(&tasks, &view::Column::Parent))?;
+            say!("{}\n", view::list(&tasks, &view::TaskListColumn::Parent))?;
         }
         say!("{}", summary(&outcomes))?;
     }
@@ -138,15 +138,15 @@ async fn all(app: &App) -> CliResult {
             outcomes.iter().all(ResumeOutcome::is_well),
             outcomes.iter().any(ResumeOutcome::waits),
         ) {
-            (false, _) => Exit::Failed,
-            (true, true) => Exit::AwaitingHuman,
-            (true, false) => Exit::Done,
+            (false, _) => ExitStatus::Failed,
+            (true, true) => ExitStatus::AwaitingHuman,
+            (true, false) => ExitStatus::Done,
         },
     )
 }
 
 /// Adopts all interrupted tasks, oldest first, and waits until they end or await a review.
-async fn resume_all(app: &App, host: &Host) -> Result<Vec<ResumeOutcome>, CliError> {
+async fn resume_all(app: &AppContext, host: &Host) -> Result<Vec<ResumeOutcome>, CliError> {
     let told = |id: TaskId, error: EngineError| CliError::from(error).of_task(id).print(app.json());
     let mut adopted = Vec::new();
     for row in host.queries().orphans().await? {

@@ -8,11 +8,11 @@ use polity_model::event::StreamSequence;
 use polity_model::machine::task::TaskStatus;
 use polity_store::TaskRow;
 
-use crate::app::App;
+use crate::app::AppContext;
 use crate::args::TaskArgs;
 use crate::commands::run::present;
 use crate::error::{CliError, CliResult};
-use crate::exit::Exit;
+use crate::exit::ExitStatus;
 use crate::view::live::LiveView;
 use crate::view::print_json;
 
@@ -23,19 +23,19 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// it.
 const ORPHAN_GRACE: Duration = Duration::from_millis(500);
 
-pub(crate) async fn watch(app: &App, args: &TaskArgs) -> CliResult {
+pub(crate) async fn watch(app: &AppContext, args: &TaskArgs) -> CliResult {
     let queries = app.queries()?;
     let row = queries.find_task(&args.id).await?;
     let row = follow(&queries, row, &mut LiveView::new(app)).await?;
     let task = queries.task_of(&row).await?;
     if app.json() {
         print_json(&queries.trace(&row).await?)?;
-        return Ok(Exit::of_task(&task));
+        return Ok(ExitStatus::of_task(&task));
     }
     present(app, &task)
 }
 
-pub(crate) async fn wait(app: &App, args: &TaskArgs) -> CliResult {
+pub(crate) async fn wait(app: &AppContext, args: &TaskArgs) -> CliResult {
     let queries = app.queries()?;
     let mut row = queries.find_task(&args.id).await?;
     let mut orphan_check = OrphanCheck::default();

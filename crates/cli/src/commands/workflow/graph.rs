@@ -7,10 +7,10 @@ use polity_diagram::{GraphFormat, NodeMarks, draw_workflow};
 use polity_host::find_workflow;
 use serde_json::json;
 
-use crate::app::App;
+use crate::app::AppContext;
 use crate::args::{PictureFormat, WorkflowGraphArgs};
 use crate::error::{CliError, CliResult};
-use crate::exit::Exit;
+use crate::exit::ExitStatus;
 use crate::view::{print_bytes, print_json};
 
 /// A workflow with the progress of its nodes.
@@ -19,7 +19,7 @@ struct WorkflowPicture {
     marks: NodeMarks,
 }
 
-pub(super) async fn graph(app: &App, args: &WorkflowGraphArgs) -> CliResult {
+pub(super) async fn graph(app: &AppContext, args: &WorkflowGraphArgs) -> CliResult {
     let WorkflowPicture { workflow, marks } = match (&args.task, &args.name) {
         (Some(task), name) => of_task(app, task, name.as_deref()).await?,
         (None, Some(name)) => {
@@ -48,11 +48,15 @@ pub(super) async fn graph(app: &App, args: &WorkflowGraphArgs) -> CliResult {
     } else {
         print_bytes(picture.as_bytes())?;
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// A task on the workflow that it pinned.
-async fn of_task(app: &App, task: &str, name: Option<&str>) -> Result<WorkflowPicture, CliError> {
+async fn of_task(
+    app: &AppContext,
+    task: &str,
+    name: Option<&str>,
+) -> Result<WorkflowPicture, CliError> {
     let queries = app.queries()?;
     let row = queries.find_task(task).await?;
     let assigned = &row.assigned_agent;

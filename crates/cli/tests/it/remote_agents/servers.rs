@@ -12,21 +12,21 @@ use std::sync::{Arc, Mutex};
 use polity_testkit::peers;
 use serde_json::Value;
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::HomeSandbox;
 
 /// The path of a card.
 const CARD: &str = ".well-known/agent-card.json";
 
 /// A server that an SDK runs.
-pub(super) struct Server {
+pub(super) struct SdkServer {
     child: Child,
     pub(super) port: u16,
     log: PathBuf,
 }
 
-impl Server {
+impl SdkServer {
     /// The Python SDK, with these arguments.
-    pub(super) fn python(sandbox: &Sandbox, args: &[&str]) -> Self {
+    pub(super) fn python(sandbox: &HomeSandbox, args: &[&str]) -> Self {
         let log = sandbox.file("python.log");
         let mut command = Command::new(peers::a2a_python());
         command.arg(peers::script("python-a2a/agent.py")).arg("--log").arg(&log).args(args);
@@ -34,7 +34,7 @@ impl Server {
     }
 
     /// The JavaScript SDK, which offers itself like this.
-    pub(super) fn javascript(sandbox: &Sandbox, offers: &str) -> Self {
+    pub(super) fn javascript(sandbox: &HomeSandbox, offers: &str) -> Self {
         let log = sandbox.file("javascript.log");
         let mut command = Command::new("node");
         command.current_dir(peers::a2a_javascript());
@@ -77,7 +77,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for SdkServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -89,12 +89,12 @@ pub(super) fn card(port: u16) -> String {
 }
 
 /// A server that answers every GET with the same, and keeps whoever posts waiting.
-pub(super) struct Stub {
+pub(super) struct StubServer {
     pub(super) port: u16,
     posts: Arc<AtomicUsize>,
 }
 
-impl Stub {
+impl StubServer {
     /// Answers with this status line and body; `PORT` in the body is the server's own.
     pub(super) fn new(status: &'static str, body: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -136,14 +136,14 @@ impl Stub {
 }
 
 /// A way to a server, which can be cut and opened again.
-pub(super) struct Relay {
+pub(super) struct TcpRelay {
     pub(super) port: u16,
     to: Arc<Mutex<u16>>,
     is_open: Arc<AtomicBool>,
     streams: Arc<Mutex<Vec<TcpStream>>>,
 }
 
-impl Relay {
+impl TcpRelay {
     pub(super) fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();

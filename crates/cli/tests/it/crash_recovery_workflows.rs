@@ -1,4 +1,4 @@
-//! `kill -9` at random moments of a workflow of ten steps: no step is lost, none gives another
+//! `kill -9` at random times in a workflow of ten steps: no step is lost, none gives another
 //! result, and none that may not be repeated happens twice.
 
 use std::fs;
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::kills::{Moments, rounds};
-use crate::sandbox::Sandbox;
+use crate::crash_recovery::{KillTimes, rounds};
+use crate::sandbox::HomeSandbox;
 use crate::tools::home;
 
 /// Steps that may be made once, steps that may be repeated, agents and conditions.
@@ -43,7 +43,7 @@ const RESULT: &str =
 /// The steps that may be made only once, with what their tools say.
 const ONCE: [(&str, &str); 3] = [("s1", "counted"), ("s5", "counted slowly"), ("s7", "counted")];
 
-fn steps() -> Sandbox {
+fn steps() -> HomeSandbox {
     let sandbox = home("", "{}", &[]);
     sandbox.write("workflows/steps.yaml", STEPS);
     sandbox.write("scripts/worker.yaml", "default: {reply: nothing}");
@@ -56,15 +56,15 @@ fn steps() -> Sandbox {
     sandbox
 }
 
-fn lines(sandbox: &Sandbox, task: &str, step: &str) -> usize {
+fn lines(sandbox: &HomeSandbox, task: &str, step: &str) -> usize {
     let path = sandbox.file(&format!("{task}-{step}"));
     fs::read_to_string(path).unwrap_or_default().lines().count()
 }
 
 /// Starts a command and kills it at some moment. Says whether it was still at work.
-fn kill_within(sandbox: &Sandbox, args: &[&str], moments: &mut Moments) -> bool {
+fn kill_within(sandbox: &HomeSandbox, args: &[&str], kill_times: &mut KillTimes) -> bool {
     let mut child = sandbox.start(args);
-    std::thread::sleep(Duration::from_millis(20 + moments.next_ms(500)));
+    std::thread::sleep(Duration::from_millis(20 + kill_times.next_ms(500)));
     let is_at_work = child.try_wait().unwrap().is_none();
     child.kill().unwrap();
     child.wait().unwrap();
@@ -72,25 +72,25 @@ fn kill_within(sandbox: &Sandbox, args: &[&str], moments: &mut Moments) -> bool 
 }
 
 /// The newest task, if there is one with this input.
-fn task(sandbox: &Sandbox, input: &str) -> Option<Value> {
+fn task(sandbox: &HomeSandbox, input: &str) -> Option<Value> {
     let tasks = sandbox.tasks().into_iter();
     tasks.filter(|task| task["assigned_agent"] == "steps").find(|task| task["description"] == input)
 }
 
 /// A person looks at what is in doubt, and says what the file says.
-fn settle_doubts(sandbox: &Sandbox, input: &str) {
+fn settle_doubts(sandbox: &HomeSandbox, input: &str) {
     for review in sandbox.json(&["review", "list"]).0.as_array().unwrap() {
         let (id, step) =
             (review["task_id"].as_str().unwrap(), review["position"].as_str().unwrap());
-        let (_, said) = ONCE.iter().find(|(name, _)| *name == step).unwrap();
+        let (_, output) = ONCE.iter().find(|(name, _)| *name == step).unwrap();
         let choice = match lines(sandbox, input, step) {
             0 => vec!["--retry"],
-            1 => vec!["--skip-with", said],
+            1 => vec!["--skip-with", output],
             more => panic!("{step} of {input} happened {more} times"),
         };
         let args = [vec!["review", "approve", id, "--detach"], choice].concat();
-        let said = sandbox.polity(&args);
-        assert_eq!(said.code, 0, "{said:?}");
+        let output = sandbox.polity(&args);
+        assert_eq!(output.code, 0, "{output:?}");
     }
 }
 
@@ -98,12 +98,12 @@ fn settle_doubts(sandbox: &Sandbox, input: &str) {
 fn kill_keeps_every_workflow_step_exactly_once() {
     let kills = rounds(10, 200);
     let sandbox = steps();
-    let mut moments = Moments(17);
+    let mut kill_times = KillTimes(17);
     let (mut killed, mut number, mut doubts) = (0, 0, 0);
     while killed < kills {
         let input = format!("t{number}");
         number += 1;
-        killed += u32::from(kill_within(&sandbox, &["run", "steps", &input], &mut moments));
+        killed += u32::from(kill_within(&sandbox, &["run", "steps", &input], &mut kill_times));
         // The process may have died before there was a task.
         let Some(first) = task(&sandbox, &input) else { continue };
         let id = first["id"].as_str().unwrap();
@@ -116,7 +116,7 @@ fn kill_keeps_every_workflow_step_exactly_once() {
                 }
                 "pending" | "running" if killed < kills => {
                     killed +=
-                        u32::from(kill_within(&sandbox, &["task", "resume", id], &mut moments));
+                        u32::from(kill_within(&sandbox, &["task", "resume", id], &mut kill_times));
                 }
                 "pending" | "running" => {
                     let resumed = sandbox.polity(&["task", "resume", id]);
@@ -130,7 +130,7 @@ fn kill_keeps_every_workflow_step_exactly_once() {
     println!("{killed} kills of {number} tasks, {doubts} doubts");
 }
 
-fn check(sandbox: &Sandbox, input: &str, id: &str) {
+fn check(sandbox: &HomeSandbox, input: &str, id: &str) {
     let (found, _) = sandbox.json(&["task", "show", id]);
     assert_eq!(
         (&found["status"], &found["result"]),

@@ -1,4 +1,4 @@
-//! `notify.on_review`: someone is told when a task begins to wait for a person.
+//! `notify.on_review`: someone is notified when a task begins to wait for a person.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,43 +8,43 @@ use std::sync::mpsc;
 
 use serde_json::{Value, json};
 
-use crate::sandbox::{Said, Sandbox, said};
+use crate::sandbox::{CommandOutput, HomeSandbox, command_output};
 use crate::tools::{calls, home};
 
-/// A command that writes what it is told to files, one for each task.
-const TELLS: &str = "#!/bin/sh\nset -eu\ncat > \"told-$POLITY_TASK_ID.json\"\n\
-    echo \"$PWD|$POLITY_HOME|$POLITY_REVIEW_POSITION|$POLITY_REVIEW_QUESTION|$*\" >> told.txt\n\
+/// A command that writes each notification to a file of its task.
+const TELLS: &str = "#!/bin/sh\nset -eu\ncat > \"notifications-$POLITY_TASK_ID.json\"\n\
+    echo \"$PWD|$POLITY_HOME|$POLITY_REVIEW_POSITION|$POLITY_REVIEW_QUESTION|$*\" >> notifications.txt\n\
     env > env.txt\n";
 
-/// A home in which `count` needs approval, and someone is told of it.
-fn asks(notify: &Value) -> Sandbox {
+/// A home in which `count` needs approval, and someone is notified of it.
+fn asks(notify: &Value) -> HomeSandbox {
     let sandbox = home("approval: [kit/count]\n", "{}", &[]);
     calls(&sandbox, &json!([{"tool": "kit/count", "arguments": {"file": "a"}}]));
     sandbox.write("polity.yaml", &json!({"notify": {"on_review": notify}}).to_string());
     sandbox
 }
 
-fn script(sandbox: &Sandbox, name: &str, text: &str) {
+fn script(sandbox: &HomeSandbox, name: &str, text: &str) {
     sandbox.write(name, text);
     fs::set_permissions(sandbox.file(name), fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-fn run(sandbox: &Sandbox) -> Said {
+fn run(sandbox: &HomeSandbox) -> CommandOutput {
     sandbox.polity(&["run", "worker", "go"])
 }
 
-fn told(sandbox: &Sandbox) -> Vec<String> {
-    let lines = fs::read_to_string(sandbox.file("told.txt")).unwrap_or_default();
+fn notifications(sandbox: &HomeSandbox) -> Vec<String> {
+    let lines = fs::read_to_string(sandbox.file("notifications.txt")).unwrap_or_default();
     lines.lines().map(str::to_owned).collect()
 }
 
 /// A local HTTP server that keeps the head and body of each request.
-struct Hook {
+struct FakeWebhook {
     url: String,
     requests: mpsc::Receiver<(String, Value)>,
 }
 
-impl Hook {
+impl FakeWebhook {
     /// A server that answers with each status in turn, and then is gone.
     fn answering(statuses: &[u16]) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
@@ -67,10 +67,10 @@ impl Hook {
                 // A test that looks only at what is said has no use for it.
                 let _ = send.send((head.clone(), serde_json::from_slice(&body).unwrap()));
                 // What it was called by comes back, as with many servers.
-                let said = head.lines().next().unwrap();
-                let length = said.len();
+                let output = head.lines().next().unwrap();
+                let length = output.len();
                 let answer = format!(
-                    "HTTP/1.1 {status} x\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{said}"
+                    "HTTP/1.1 {status} x\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{output}"
                 );
                 stream.write_all(answer.as_bytes()).unwrap();
             }
@@ -88,23 +88,25 @@ fn command_runs_once_per_review() {
     let sandbox =
         asks(&json!({"command": ["./tell.sh", "two words", "${POLITY_REVIEW_POSITION}"]}));
     script(&sandbox, "tell.sh", TELLS);
-    let said = said(&sandbox.command(&["run", "worker", "go"]).env("OTHER", "x").output().unwrap());
-    assert_eq!(said.code, 3, "{said:?}");
-    assert!(!said.err.contains("warning"), "{said:?}");
+    let output = command_output(
+        &sandbox.command(&["run", "worker", "go"]).env("OTHER", "x").output().unwrap(),
+    );
+    assert_eq!(output.code, 3, "{output:?}");
+    assert!(!output.err.contains("warning"), "{output:?}");
     let id = sandbox.tasks()[0]["id"].as_str().unwrap().to_owned();
     let (review, _) = sandbox.json(&["review", "show", &id]);
-    let json = fs::read_to_string(sandbox.file(&format!("told-{id}.json"))).unwrap();
+    let json = fs::read_to_string(sandbox.file(&format!("notifications-{id}.json"))).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&json).unwrap(), review);
     let folder = sandbox.path().canonicalize().unwrap();
     let (folder, question) = (folder.display(), review["question"].as_str().unwrap());
     let expected = format!("{folder}|{folder}|worker|{question}|two words worker");
-    assert_eq!(told(&sandbox), [expected]);
+    assert_eq!(notifications(&sandbox), [expected]);
     let env = fs::read_to_string(sandbox.file("env.txt")).unwrap();
     assert!(env.contains("PATH=") && !env.contains("OTHER="), "{env}");
     // What is looked at, or goes on without a question, tells no one again.
     assert_eq!(sandbox.polity(&["task", "resume", &id]).code, 3);
     assert_eq!(sandbox.polity(&["review", "approve", &id]).code, 0);
-    assert_eq!(told(&sandbox).len(), 1);
+    assert_eq!(notifications(&sandbox).len(), 1);
 }
 
 #[test]
@@ -119,13 +121,13 @@ fn resuming_process_notifies_of_the_next_review() {
     calls(&sandbox, &both);
     assert_eq!(run(&sandbox).code, 3);
     assert_eq!(sandbox.polity(&["review", "approve", "last"]).code, 3);
-    assert_eq!(told(&sandbox).len(), 2);
+    assert_eq!(notifications(&sandbox).len(), 2);
     assert_eq!(sandbox.polity(&["review", "approve", "last", "--detach"]).code, 0);
-    assert_eq!(told(&sandbox).len(), 2);
+    assert_eq!(notifications(&sandbox).len(), 2);
     assert_eq!(sandbox.polity(&["task", "resume", "--all"]).code, 3);
-    let told = told(&sandbox);
-    assert_eq!(told.len(), 3);
-    for (line, file) in told.iter().zip(["a", "b", "c"]) {
+    let notifications = notifications(&sandbox);
+    assert_eq!(notifications.len(), 3);
+    for (line, file) in notifications.iter().zip(["a", "b", "c"]) {
         assert!(line.contains(&format!("{{\"file\":\"{file}\"}}")), "{line}");
         assert!(line.ends_with("|two words"), "{line}");
     }
@@ -136,7 +138,8 @@ fn detached_task_notifies() {
     let sandbox = asks(&json!({"command": "./tell.sh"}));
     script(&sandbox, "tell.sh", TELLS);
     assert_eq!(sandbox.polity(&["run", "worker", "go", "--detach"]).code, 0);
-    sandbox.wait_until("someone is told", || (told(&sandbox).len() == 1).then_some(()));
+    sandbox
+        .wait_until("someone is notified", || (notifications(&sandbox).len() == 1).then_some(()));
 }
 
 #[test]
@@ -157,9 +160,9 @@ fn sub_agent_review_names_its_own_task() {
     assert_eq!(sandbox.polity(&["run", "boss", "start"]).code, 3);
     let (reviews, _) = sandbox.json(&["review", "list"]);
     let reviews = reviews.as_array().unwrap();
-    assert_eq!((reviews.len(), told(&sandbox).len()), (2, 2));
+    assert_eq!((reviews.len(), notifications(&sandbox).len()), (2, 2));
     for review in reviews {
-        let file = format!("told-{}.json", review["task_id"].as_str().unwrap());
+        let file = format!("notifications-{}.json", review["task_id"].as_str().unwrap());
         let json = fs::read_to_string(sandbox.file(&file)).unwrap();
         assert_eq!(&serde_json::from_str::<Value>(&json).unwrap(), review);
     }
@@ -167,11 +170,11 @@ fn sub_agent_review_names_its_own_task() {
 
 #[test]
 fn webhook_is_retried() {
-    let hook = Hook::answering(&[500, 200]);
+    let hook = FakeWebhook::answering(&[500, 200]);
     let sandbox = asks(&json!({"webhook": format!("{}/hook", hook.url)}));
-    let said = run(&sandbox);
-    assert_eq!(said.code, 3, "{said:?}");
-    assert!(!said.err.contains("warning"), "{said:?}");
+    let output = run(&sandbox);
+    assert_eq!(output.code, 3, "{output:?}");
+    assert!(!output.err.contains("warning"), "{output:?}");
     let (review, _) = sandbox.json(&["review", "show", "last"]);
     let received = hook.received();
     assert_eq!(received.len(), 2);
@@ -184,7 +187,7 @@ fn webhook_is_retried() {
 
 #[test]
 fn failed_notification_is_only_a_warning() {
-    let gone = Hook::answering(&[]).url;
+    let gone = FakeWebhook::answering(&[]).url;
     let cases = [
         (
             json!({"command": "no-such-program"}),
@@ -194,16 +197,19 @@ fn failed_notification_is_only_a_warning() {
         (json!({"command": ["./fails.sh", "${NOT_SET}"]}), "environment variable NOT_SET, which"),
         (json!({"webhook": "${NOT_SET}"}), "environment variable NOT_SET, which is not set"),
         (json!({"webhook": gone}), "cannot be reached"),
-        (json!({"webhook": Hook::answering(&[404]).url}), "answered with status 404"),
-        (json!({"webhook": Hook::answering(&[503, 502, 500]).url}), "answered with status 500"),
+        (json!({"webhook": FakeWebhook::answering(&[404]).url}), "answered with status 404"),
+        (
+            json!({"webhook": FakeWebhook::answering(&[503, 502, 500]).url}),
+            "answered with status 500",
+        ),
     ];
     for (notify, expected) in cases {
         let sandbox = asks(&notify);
         script(&sandbox, "fails.sh", "#!/bin/sh\necho and no light\necho no bell >&2\nexit 7\n");
-        let said = sandbox.polity(&["--quiet", "run", "worker", "go"]);
-        assert_eq!((said.code, said.out.as_str()), (3, ""), "{notify} {said:?}");
+        let output = sandbox.polity(&["--quiet", "run", "worker", "go"]);
+        assert_eq!((output.code, output.out.as_str()), (3, ""), "{notify} {output:?}");
         for words in ["warning: no one was told that task", expected, "hint: "] {
-            assert!(said.err.contains(words), "{notify}: {words} is not in {said:?}");
+            assert!(output.err.contains(words), "{notify}: {words} is not in {output:?}");
         }
         assert_eq!(sandbox.polity(&["review", "approve", "last"]).code, 0);
     }
@@ -212,11 +218,11 @@ fn failed_notification_is_only_a_warning() {
 #[test]
 fn json_output_has_the_warning_on_stderr() {
     let sandbox = asks(&json!({"command": "no-such-program"}));
-    let said = sandbox.polity(&["run", "worker", "go", "--json"]);
-    assert_eq!(said.code, 3, "{said:?}");
-    let warning: Value = serde_json::from_str(&said.err).unwrap();
+    let output = sandbox.polity(&["run", "worker", "go", "--json"]);
+    assert_eq!(output.code, 3, "{output:?}");
+    let warning: Value = serde_json::from_str(&output.err).unwrap();
     assert_eq!(warning["warning"]["code"], "notify");
-    let task: Value = serde_json::from_str(&said.out).unwrap();
+    let task: Value = serde_json::from_str(&output.out).unwrap();
     assert_eq!(task["status"], "awaiting_human");
 }
 
@@ -232,9 +238,9 @@ fn ctrl_c_aborts_a_hanging_command() {
     sandbox.wait_for_status("awaiting_human");
     let process = rustix::process::Pid::from_raw(running.id().cast_signed()).unwrap();
     rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
-    let said = said(&running.wait_with_output().unwrap());
-    assert_eq!(said.code, 3, "{said:?}");
-    assert!(said.err.contains("stopped before everyone was told"), "{said:?}");
+    let output = command_output(&running.wait_with_output().unwrap());
+    assert_eq!(output.code, 3, "{output:?}");
+    assert!(output.err.contains("stopped before everyone was told"), "{output:?}");
     sandbox.wait_until("nothing is left of it", || {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
         stat.map_or(true, |stat| stat.contains(") Z ")).then_some(())
@@ -244,7 +250,7 @@ fn ctrl_c_aborts_a_hanging_command() {
 #[test]
 fn secrets_are_substituted_and_never_shown() {
     let secret = "s3cret-0f-the-h00k";
-    let hook = Hook::answering(&[403, 403]);
+    let hook = FakeWebhook::answering(&[403, 403]);
     for (webhook, value) in [
         (format!("{}/${{HOOK}}?key=${{HOOK}}", hook.url), secret.to_owned()),
         ("${HOOK}".to_owned(), format!("{}/{secret}?key={secret}", hook.url)),
@@ -252,11 +258,11 @@ fn secrets_are_substituted_and_never_shown() {
         let sandbox = asks(&json!({"webhook": webhook, "command": ["./fails.sh", "${HOOK}"]}));
         script(&sandbox, "fails.sh", "#!/bin/sh\necho the key is $1 >&2\nexit 1\n");
         let mut command = sandbox.command(&["--verbose", "run", "worker", "go"]);
-        let said = said(&command.env("HOOK", value).output().unwrap());
-        assert_eq!(said.code, 3, "{said:?}");
-        assert!(said.err.contains("status 403"), "{said:?}");
-        assert!(said.err.contains("the key is ***"), "{said:?}");
-        assert!(!format!("{said:?}").contains(secret), "{said:?}");
+        let output = command_output(&command.env("HOOK", value).output().unwrap());
+        assert_eq!(output.code, 3, "{output:?}");
+        assert!(output.err.contains("status 403"), "{output:?}");
+        assert!(output.err.contains("the key is ***"), "{output:?}");
+        assert!(!format!("{output:?}").contains(secret), "{output:?}");
         let (head, _) = hook.requests.recv().unwrap();
         assert!(head.starts_with(&format!("post /{secret}?key={secret} ")), "{head}");
         for file in fs::read_dir(sandbox.file("data")).unwrap() {
@@ -274,7 +280,7 @@ fn replay_does_not_notify() {
     script(&sandbox, "tell.sh", TELLS);
     let taped = |way| sandbox.polity(&["run", "worker", "go", way, "tape"]).code;
     assert_eq!(taped("--record"), 3);
-    assert_eq!(told(&sandbox).len(), 1);
+    assert_eq!(notifications(&sandbox).len(), 1);
     assert_eq!(taped("--replay"), 3);
-    assert_eq!(told(&sandbox).len(), 1);
+    assert_eq!(notifications(&sandbox).len(), 1);
 }

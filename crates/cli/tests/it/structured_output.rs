@@ -3,7 +3,7 @@
 use polity_testkit::model_server::{ModelServer, Turn};
 use serde_json::{Value, json};
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::HomeSandbox;
 
 const SCRIPT: &str = r#"
 rules:
@@ -17,8 +17,8 @@ rules:
 default: {reply: "[]"}
 "#;
 
-fn home() -> Sandbox {
-    let sandbox = Sandbox::empty();
+fn home() -> HomeSandbox {
+    let sandbox = HomeSandbox::empty();
     sandbox.write("polity.yaml", "");
     sandbox.write("scripts/clerk.yaml", SCRIPT);
     sandbox.write(
@@ -31,7 +31,7 @@ fn home() -> Sandbox {
 }
 
 /// The steps of the newest task.
-fn steps(sandbox: &Sandbox) -> Vec<String> {
+fn steps(sandbox: &HomeSandbox) -> Vec<String> {
     let (trace, _) = sandbox.json(&["task", "trace", "last"]);
     let steps = trace["steps"].as_array().unwrap();
     steps.iter().map(|step| step["step_name"].as_str().unwrap().to_owned()).collect()
@@ -48,20 +48,20 @@ fn result_is_exactly_the_json_text() {
         let (shown, _) = sandbox.json(&["task", "show", "last"]);
         assert_eq!(shown["result"], result, "{shown}");
     }
-    let said = sandbox.polity(&["run", "clerk", "fenced", "-q"]);
-    assert_eq!((said.code, said.out.as_str()), (0, "{\"age\": 36}\n"), "{said:?}");
+    let output = sandbox.polity(&["run", "clerk", "fenced", "-q"]);
+    assert_eq!((output.code, output.out.as_str()), (0, "{\"age\": 36}\n"), "{output:?}");
 }
 
 #[test]
 fn corrections_appear_in_the_trace() {
     let sandbox = home();
-    let said = sandbox.polity(&["run", "clerk", "later"]);
-    assert_eq!((said.code, said.out.as_str()), (0, "{\"age\":36}\n"), "{said:?}");
-    assert!(said.err.contains("told the model: Your answer cannot be used: it is not JSON"));
+    let output = sandbox.polity(&["run", "clerk", "later"]);
+    assert_eq!((output.code, output.out.as_str()), (0, "{\"age\":36}\n"), "{output:?}");
+    assert!(output.err.contains("told the model: Your answer cannot be used: it is not JSON"));
     let expected = ["model_call", "message", "model_call", "message", "model_call", "completed"];
     assert_eq!(steps(&sandbox)[2..], expected);
-    let said = sandbox.polity(&["run", "clerk", "empty"]);
-    assert_eq!(said.out, "{\"age\": 36}\n", "{said:?}");
+    let output = sandbox.polity(&["run", "clerk", "empty"]);
+    assert_eq!(output.out, "{\"age\": 36}\n", "{output:?}");
 }
 
 #[test]
@@ -87,9 +87,9 @@ fn invalid_schema_is_rejected_before_the_run() {
           llm_config: {provider: scripted, script: clerk}}",
     );
     for args in [["check"].as_slice(), &["run", "clerk", "at once"]] {
-        let said = sandbox.polity(args);
-        assert_eq!(said.code, 2, "{said:?}");
-        let told = format!("{}{}", said.out, said.err);
+        let output = sandbox.polity(args);
+        assert_eq!(output.code, 2, "{output:?}");
+        let told = format!("{}{}", output.out, output.err);
         for problem in [
             "agents/clerk.yaml:2:33: output_schema.type: unknown value \"objekt\", did you mean \
              \"object\"?",
@@ -113,10 +113,13 @@ fn http_model_gets_the_schema_and_the_validation_error() {
     let (task, code) = sandbox.json(&["run", "clerk", "Ada"]);
     assert_eq!((code, &task["result"]), (0, &json!("{\"age\": 36}")), "{task}");
     let requests = server.requests();
-    let said: Vec<&Value> = requests[1].body["messages"].as_array().unwrap().iter().collect();
-    assert_eq!(said.len(), 4, "{said:?}");
-    assert!(said[0]["content"].as_str().unwrap().ends_with("{\"type\":\"object\"}"), "{said:?}");
-    assert_eq!(said[2]["content"], "36");
+    let output: Vec<&Value> = requests[1].body["messages"].as_array().unwrap().iter().collect();
+    assert_eq!(output.len(), 4, "{output:?}");
+    assert!(
+        output[0]["content"].as_str().unwrap().ends_with("{\"type\":\"object\"}"),
+        "{output:?}"
+    );
+    assert_eq!(output[2]["content"], "36");
     let problem = "36 is a number, expected object";
-    assert!(said[3]["content"].as_str().unwrap().contains(problem), "{said:?}");
+    assert!(output[3]["content"].as_str().unwrap().contains(problem), "{output:?}");
 }

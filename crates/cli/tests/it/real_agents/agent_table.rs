@@ -11,13 +11,13 @@ use polity_testkit::peers;
 use serde_json::json;
 
 /// An agent that others wrote.
-pub(super) struct Agent {
+pub(super) struct RealAgent {
     /// Its preset, which is also its name.
     pub(super) preset: &'static str,
     /// The installation path.
     pub(super) program: fn() -> PathBuf,
     /// The runs of the tests that it is part of.
-    pub(super) runs: Runs,
+    pub(super) runs: InstalledAs,
     /// True if it retries for longer than a minute in any case.
     pub(super) is_patient: bool,
     /// The model that it is told to use.
@@ -27,7 +27,7 @@ pub(super) struct Agent {
     /// The files that it finds in its home.
     pub(super) files: &'static [(&'static str, &'static str)],
     /// The tool by which it runs commands.
-    pub(super) shell: Option<Shell>,
+    pub(super) shell: Option<ShellTool>,
     /// True if it prints only the answer.
     pub(super) is_terse: bool,
     /// True if it names its session.
@@ -38,7 +38,7 @@ pub(super) struct Agent {
 
 /// The runs of the tests that an agent is part of.
 #[derive(PartialEq)]
-pub(super) enum Runs {
+pub(super) enum InstalledAs {
     /// All of them: it installs quickly.
     All,
     /// The long one.
@@ -46,13 +46,13 @@ pub(super) enum Runs {
 }
 
 /// A tool that runs commands.
-pub(super) struct Shell {
+pub(super) struct ShellTool {
     tool: &'static str,
     /// The argument that is the command.
     argument: &'static str,
 }
 
-impl Shell {
+impl ShellTool {
     /// Asks for a command to be run, where the request offers the tool.
     pub(super) fn call(&self, request: &RecordedRequest, command: &str) -> Option<Turn> {
         let arguments = json!({self.argument: command, "description": "Sleeps"});
@@ -72,10 +72,10 @@ pub(super) const KEY_VARIABLE: &str = "POLITY_TEST_MODEL_KEY";
 
 const KEY: &str = "${POLITY_TEST_MODEL_KEY}";
 
-pub(super) const GEMINI: Agent = Agent {
+pub(super) const GEMINI: RealAgent = RealAgent {
     preset: "gemini",
     program: || peers::npm_agent("gemini"),
-    runs: Runs::All,
+    runs: InstalledAs::All,
     is_patient: false,
     model: "gemini-2.5-pro",
     envs: &[("GEMINI_API_KEY", KEY), ("GOOGLE_GEMINI_BASE_URL", "@URL@")],
@@ -86,17 +86,17 @@ pub(super) const GEMINI: Agent = Agent {
             "privacy": {"usageStatisticsEnabled": false},
             "general": {"enableAutoUpdate": false, "maxAttempts": 2}}"#,
     )],
-    shell: Some(Shell { tool: "run_shell_command", argument: "command" }),
+    shell: Some(ShellTool { tool: "run_shell_command", argument: "command" }),
     is_terse: true,
     has_session: true,
     // Half of what is written are thoughts, which it does not count.
     tokens: Some((INPUT_TOKENS, OUTPUT_TOKENS / 2)),
 };
 
-pub(super) const QWEN: Agent = Agent {
+pub(super) const QWEN: RealAgent = RealAgent {
     preset: "qwen",
     program: || peers::npm_agent("qwen"),
-    runs: Runs::All,
+    runs: InstalledAs::All,
     is_patient: true,
     model: "gpt-5",
     envs: &[("OPENAI_API_KEY", KEY), ("OPENAI_BASE_URL", "@URL@/v1")],
@@ -107,16 +107,16 @@ pub(super) const QWEN: Agent = Agent {
             "memory": {"enableManagedAutoMemory": false, "enableManagedAutoDream": false},
             "model": {"generationConfig": {"maxRetries": 0}}}"#,
     )],
-    shell: Some(Shell { tool: "run_shell_command", argument: "command" }),
+    shell: Some(ShellTool { tool: "run_shell_command", argument: "command" }),
     is_terse: true,
     has_session: true,
     tokens: Some((INPUT_TOKENS, OUTPUT_TOKENS)),
 };
 
-pub(super) const CLAUDE: Agent = Agent {
+pub(super) const CLAUDE: RealAgent = RealAgent {
     preset: "claude",
     program: || peers::native_agent("@anthropic-ai", "claude-code-", "claude"),
-    runs: Runs::Long,
+    runs: InstalledAs::Long,
     is_patient: false,
     model: "claude-sonnet-4-5",
     envs: &[
@@ -126,17 +126,17 @@ pub(super) const CLAUDE: Agent = Agent {
         ("IS_SANDBOX", "1"),
     ],
     files: &[],
-    shell: Some(Shell { tool: "Bash", argument: "command" }),
+    shell: Some(ShellTool { tool: "Bash", argument: "command" }),
     is_terse: true,
     has_session: true,
     // Half of what is read comes from a cache, and is counted elsewhere.
     tokens: Some((INPUT_TOKENS / 2, OUTPUT_TOKENS)),
 };
 
-pub(super) const CODEX: Agent = Agent {
+pub(super) const CODEX: RealAgent = RealAgent {
     preset: "codex",
     program: || peers::npm_agent_of_the_long_run("codex"),
-    runs: Runs::Long,
+    runs: InstalledAs::Long,
     is_patient: false,
     model: "gpt-5",
     envs: &[("OPENAI_API_KEY", KEY)],
@@ -153,16 +153,16 @@ env_key = "OPENAI_API_KEY"
 wire_api = "responses"
 "#,
     )],
-    shell: Some(Shell { tool: "exec_command", argument: "cmd" }),
+    shell: Some(ShellTool { tool: "exec_command", argument: "cmd" }),
     is_terse: true,
     has_session: true,
     tokens: Some((INPUT_TOKENS, OUTPUT_TOKENS)),
 };
 
-pub(super) const COPILOT: Agent = Agent {
+pub(super) const COPILOT: RealAgent = RealAgent {
     preset: "copilot",
     program: || peers::npm_agent_of_the_long_run("copilot"),
-    runs: Runs::Long,
+    runs: InstalledAs::Long,
     is_patient: false,
     model: "gpt-5",
     envs: &[
@@ -172,16 +172,16 @@ pub(super) const COPILOT: Agent = Agent {
         ("COPILOT_PROVIDER_BASE_URL", "@URL@/v1"),
     ],
     files: &[],
-    shell: Some(Shell { tool: "bash", argument: "command" }),
+    shell: Some(ShellTool { tool: "bash", argument: "command" }),
     is_terse: true,
     has_session: true,
     tokens: None,
 };
 
-pub(super) const OPENCODE: Agent = Agent {
+pub(super) const OPENCODE: RealAgent = RealAgent {
     preset: "opencode",
     program: || peers::native_agent("", "opencode-", "bin/opencode"),
-    runs: Runs::Long,
+    runs: InstalledAs::Long,
     is_patient: false,
     model: "here/m",
     envs: &[
@@ -194,16 +194,16 @@ pub(super) const OPENCODE: Agent = Agent {
         r#"{"share": "disabled", "provider": {"here": {"npm": "@ai-sdk/openai-compatible",
             "options": {"baseURL": "@URL@/v1", "apiKey": "{env:MODEL_KEY}"}, "models": {"m": {}}}}}"#,
     )],
-    shell: Some(Shell { tool: "bash", argument: "command" }),
+    shell: Some(ShellTool { tool: "bash", argument: "command" }),
     is_terse: true,
     has_session: true,
     tokens: None,
 };
 
-pub(super) const LLM: Agent = Agent {
+pub(super) const LLM: RealAgent = RealAgent {
     preset: "llm",
     program: || peers::python_agent("llm"),
-    runs: Runs::Long,
+    runs: InstalledAs::Long,
     is_patient: false,
     model: "here",
     envs: &[("LLM_USER_PATH", "@HOME@/llm"), ("OPENAI_API_KEY", KEY)],
@@ -217,10 +217,10 @@ pub(super) const LLM: Agent = Agent {
     tokens: None,
 };
 
-pub(super) const AIDER: Agent = Agent {
+pub(super) const AIDER: RealAgent = RealAgent {
     preset: "aider",
     program: || peers::python_agent("aider"),
-    runs: Runs::Long,
+    runs: InstalledAs::Long,
     is_patient: true,
     model: "openai/gpt-5",
     envs: &[

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::HomeSandbox;
 
 /// A home with something wrong in every file.
-fn broken_home() -> Sandbox {
-    let sandbox = Sandbox::new();
+fn broken_home() -> HomeSandbox {
+    let sandbox = HomeSandbox::new();
     sandbox.write("polity.yaml", "limits: {concurent_tasks: 5}\nstore: {durability: ful}\n");
     sandbox.write("agents/torn.yaml", "name: torn\nkind: llm\nrole: [unclosed\n");
     sandbox.write(
@@ -35,9 +35,9 @@ fn broken_home() -> Sandbox {
 #[test]
 fn check_reports_every_problem() {
     let sandbox = broken_home();
-    let said = sandbox.polity(&["check"]);
-    assert_eq!((said.code, said.out.as_str()), (2, ""), "{said:?}");
-    insta::assert_snapshot!(said.err);
+    let output = sandbox.polity(&["check"]);
+    assert_eq!((output.code, output.out.as_str()), (2, ""), "{output:?}");
+    insta::assert_snapshot!(output.err);
 }
 
 #[test]
@@ -53,14 +53,14 @@ fn check_json_has_the_documented_fields() {
         }
         assert!(error["line"].as_u64().unwrap() >= 1, "{error}");
     }
-    let (report, code) = Sandbox::new().json(&["check"]);
+    let (report, code) = HomeSandbox::new().json(&["check"]);
     assert_eq!(code, 0);
     assert_eq!(report, serde_json::json!({"valid": true, "errors": []}));
 }
 
 #[test]
 fn condition_and_template_typos_get_suggestions() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     for (node, found, suggestion) in [
         ("type: condition, expression: 'inptu == last'", "inptu", "input"),
         ("type: condition, expression: 'sise(last) > 2'", "sise", "size"),
@@ -81,68 +81,72 @@ fn condition_and_template_typos_get_suggestions() {
 
 #[test]
 fn invalid_file_affects_only_its_agent() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     sandbox.write("agents/torn.yaml", "name: torn\nkind: llm\nrole: [unclosed\n");
     assert_eq!(sandbox.polity(&["run", "greeter", "Ada"]).code, 0);
-    let said = sandbox.polity(&["run", "torn", "Ada"]);
-    assert_eq!(said.code, 2, "{said:?}");
-    assert!(said.err.starts_with("agents/torn.yaml:"), "{said:?}");
-    assert!(said.err.contains("the definition of \"torn\" is not valid"), "{said:?}");
+    let output = sandbox.polity(&["run", "torn", "Ada"]);
+    assert_eq!(output.code, 2, "{output:?}");
+    assert!(output.err.starts_with("agents/torn.yaml:"), "{output:?}");
+    assert!(output.err.contains("the definition of \"torn\" is not valid"), "{output:?}");
 
     sandbox.write("scripts/greeter.yaml", "rules: 7");
-    let said = sandbox.polity(&["run", "greeter", "Ada"]);
-    assert_eq!(said.code, 2, "{said:?}");
-    assert!(said.err.contains("scripts/greeter.yaml:1:8"), "{said:?}");
+    let output = sandbox.polity(&["run", "greeter", "Ada"]);
+    assert_eq!(output.code, 2, "{output:?}");
+    assert!(output.err.contains("scripts/greeter.yaml:1:8"), "{output:?}");
 }
 
 #[test]
 fn invalid_settings_stop_every_task() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     sandbox.write("polity.yaml", "limits: {input_byte: 3}");
-    let said = sandbox.polity(&["run", "greeter", "Ada"]);
-    assert_eq!(said.code, 2, "{said:?}");
-    assert!(said.err.contains("did you mean \"input_bytes\"?"), "{said:?}");
+    let output = sandbox.polity(&["run", "greeter", "Ada"]);
+    assert_eq!(output.code, 2, "{output:?}");
+    assert!(output.err.contains("did you mean \"input_bytes\"?"), "{output:?}");
 }
 
 #[test]
 fn missing_home_is_an_error() {
-    let sandbox = Sandbox::empty();
-    let said = sandbox.polity(&["--home", "nowhere", "check"]);
-    assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.err.contains("there is no home folder nowhere"), "{said:?}");
-    assert!(said.err.contains("hint: make one with `polity init`"), "{said:?}");
+    let sandbox = HomeSandbox::empty();
+    let output = sandbox.polity(&["--home", "nowhere", "check"]);
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(output.err.contains("there is no home folder nowhere"), "{output:?}");
+    assert!(output.err.contains("hint: make one with `polity init`"), "{output:?}");
 }
 
 #[test]
 fn every_command_reports_a_missing_home() {
-    let sandbox = Sandbox::empty();
+    let sandbox = HomeSandbox::empty();
     for args in [
         vec!["task", "list"],
         vec!["run", "greeter", "x"],
         vec!["agent", "list"],
         vec!["backup", "b"],
     ] {
-        let said = sandbox.polity(&[&["--home", "nowhere", "--json"], args.as_slice()].concat());
-        assert_eq!((said.code, said.error()["code"].as_str()), (1, Some("not_found")), "{said:?}");
+        let output = sandbox.polity(&[&["--home", "nowhere", "--json"], args.as_slice()].concat());
+        assert_eq!(
+            (output.code, output.error()["code"].as_str()),
+            (1, Some("not_found")),
+            "{output:?}"
+        );
         assert!(!sandbox.file("nowhere").exists());
     }
 }
 
 #[test]
 fn unreadable_file_is_a_problem() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     fs::write(sandbox.file("agents/latin.yaml"), b"name: latin\nrole: caf\xe9\n").unwrap();
     std::os::unix::fs::symlink("nothing", sandbox.file("agents/lost.yaml")).unwrap();
-    let said = sandbox.polity(&["check"]);
-    assert_eq!(said.code, 2, "{said:?}");
-    assert!(said.err.contains("agents/latin.yaml:1:1: the file is not UTF-8 text"), "{said:?}");
-    assert!(said.err.contains("agents/lost.yaml:1:1: the file cannot be read"), "{said:?}");
+    let output = sandbox.polity(&["check"]);
+    assert_eq!(output.code, 2, "{output:?}");
+    assert!(output.err.contains("agents/latin.yaml:1:1: the file is not UTF-8 text"), "{output:?}");
+    assert!(output.err.contains("agents/lost.yaml:1:1: the file cannot be read"), "{output:?}");
     assert_eq!(sandbox.polity(&["run", "greeter", "Ada"]).code, 0);
 }
 
 #[test]
 fn agent_list_and_show_work() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let (agents, _) = sandbox.json(&["agent", "list"]);
     assert_eq!(agents[0]["name"], "greeter");
     assert_eq!(agents[0]["kind"], "llm");
@@ -156,10 +160,10 @@ fn agent_list_and_show_work() {
 
 #[test]
 fn schemas_accept_the_shipped_files() {
-    let sandbox = Sandbox::empty();
+    let sandbox = HomeSandbox::empty();
     let schema = |kind: &str| -> jsonschema::Validator {
-        let said = sandbox.polity(&["schema", kind]);
-        jsonschema::validator_for(&serde_json::from_str(&said.out).unwrap()).unwrap()
+        let output = sandbox.polity(&["schema", kind]);
+        jsonschema::validator_for(&serde_json::from_str(&output.out).unwrap()).unwrap()
     };
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let mut checked = 0;

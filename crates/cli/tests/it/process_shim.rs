@@ -13,7 +13,7 @@ use polity_testkit::mcp::{environment, fixture_server};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Map;
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::HomeSandbox;
 
 /// Starts a child that ignores SIGTERM in a session of its own, which starts another; tells the
 /// process ids of both, and goes on.
@@ -41,7 +41,7 @@ fn is_alive(pid: i32) -> bool {
 }
 
 fn wait_until_gone(pids: &[i32]) {
-    Sandbox::empty()
+    HomeSandbox::empty()
         .wait_until("the family is gone", || pids.iter().all(|pid| !is_alive(*pid)).then_some(()));
 }
 
@@ -65,16 +65,16 @@ fn shim_passes_the_exit_code_on() {
 #[test]
 fn shim_names_a_missing_executable() {
     let output = supervised(&["no-such-program"]).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(said, "cannot start no-such-program: No such file or directory (os error 2)\n");
+    let output = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output, "cannot start no-such-program: No such file or directory (os error 2)\n");
 }
 
 #[test]
 fn shim_closes_pipes_with_the_process() {
     let mut child = supervised(&["sh", "-c", "echo last; exec >&-; sleep 1000"]).spawn().unwrap();
-    let mut said = String::new();
-    std::io::Read::read_to_string(child.stdout.as_mut().unwrap(), &mut said).unwrap();
-    assert_eq!(said, "last\n");
+    let mut output = String::new();
+    std::io::Read::read_to_string(child.stdout.as_mut().unwrap(), &mut output).unwrap();
+    assert_eq!(output, "last\n");
     send(&child, Signal::TERM);
     child.wait().unwrap();
 }
@@ -126,7 +126,7 @@ fn shim_starts_nothing_for_a_dead_parent() {
 #[test]
 fn tool_server_children_end_with_it() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let sandbox = Sandbox::empty();
+    let sandbox = HomeSandbox::empty();
     let shim = ProcessLauncher::Shim(env!("CARGO_BIN_EXE_polity").into());
     let start = || {
         let options =
@@ -158,6 +158,6 @@ fn tool_server_children_end_with_it() {
 
 #[test]
 fn shim_is_hidden_from_help() {
-    let help = Sandbox::empty().polity(&["--help"]).out;
+    let help = HomeSandbox::empty().polity(&["--help"]).out;
     assert!(!help.contains("__supervise"), "{help}");
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::forks::{grand, run, sandbox};
-use crate::sandbox::Sandbox;
+use crate::sandbox::HomeSandbox;
 
 #[test]
 fn identical_runs_have_no_differences() {
@@ -15,8 +15,8 @@ fn identical_runs_have_no_differences() {
     assert_eq!((&diff["first_difference"], &diff["differences"]), (&json!(null), &json!([])));
     assert_eq!((&diff["a"]["task_id"], &diff["b"]["task_id"]), (&json!(a), &json!(b)));
     assert_eq!(diff["shared"], json!(null));
-    let said = sandbox.polity(&["task", "diff", &a, &b]);
-    assert!(said.out.contains("the runs are the same: 3 definitions"), "{said:?}");
+    let output = sandbox.polity(&["task", "diff", &a, &b]);
+    assert!(output.out.contains("the runs are the same: 3 definitions"), "{output:?}");
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn diff_shows_the_first_differing_step() {
     assert_eq!(steps[1]["a"]["node"], "plain");
     assert_eq!(steps[1]["b"]["node"], "grand");
     assert_eq!(steps[2]["field"], "result");
-    let said = sandbox.polity(&["task", "diff", &a, b]);
+    let output = sandbox.polity(&["task", "diff", &a, b]);
     for words in [
         format!("forked from {} at checkpoint 0", &a[..8]),
         format!("both have the history of {} up to checkpoint 0", &a[..8]),
@@ -46,7 +46,7 @@ fn diff_shows_the_first_differing_step() {
         "b tone [set metadata.tone=\"grand\"] -> grand".to_owned(),
         "result differs:\n  a Plainly, Draft of rain\n  b Grandly, Draft of rain".to_owned(),
     ] {
-        assert!(said.out.contains(&words), "{words}: {}", said.out);
+        assert!(output.out.contains(&words), "{words}: {}", output.out);
     }
 }
 
@@ -82,14 +82,14 @@ fn diff_shows_definitions_inputs_and_results() {
     assert_eq!(fields, ["input", "parameters", "status", "result", "error"]);
     assert_eq!(diff["first_difference"]["step"], 1);
     assert_eq!(diff["first_difference"]["b"]["failure"]["code"], "model_rejected");
-    let said = sandbox.polity(&["task", "diff", &a, b]);
-    assert!(said.out.contains("the script echo differs:"), "{said:?}");
-    assert!(said.out.contains("(nothing)"), "{said:?}");
+    let output = sandbox.polity(&["task", "diff", &a, b]);
+    assert!(output.out.contains("the script echo differs:"), "{output:?}");
+    assert!(output.out.contains("(nothing)"), "{output:?}");
 }
 
 #[test]
 fn diff_compares_messages_of_agents() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let [a, b] = ["Ada", "Grace"].map(|name| {
         let (task, _) = sandbox.json(&["run", "greeter", name]);
         task["id"].as_str().unwrap().to_owned()
@@ -99,14 +99,14 @@ fn diff_compares_messages_of_agents() {
     assert_eq!(diff["first_difference"]["step"], 1);
     assert_eq!(diff["first_difference"]["a"]["role"], "assistant");
     assert_eq!(diff["first_difference"]["b"]["content"], "Hello, Grace.");
-    let said = sandbox.polity(&["task", "diff", &a, "0000"]);
-    assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.err.contains("there is no task 0000"), "{said:?}");
+    let output = sandbox.polity(&["task", "diff", &a, "0000"]);
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(output.err.contains("there is no task 0000"), "{output:?}");
 }
 
 #[test]
 fn diff_compares_parallel_nodes_in_file_order() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     sandbox.write(
         "workflows/both.yaml",
         "

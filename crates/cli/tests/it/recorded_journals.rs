@@ -12,7 +12,7 @@ use polity_testkit::lives::instance_id;
 use polity_testkit::runtime::{ActingModels, Register, parts};
 use serde_json::{Value, json};
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::HomeSandbox;
 use crate::tools::home;
 
 fn folder() -> PathBuf {
@@ -20,7 +20,7 @@ fn folder() -> PathBuf {
 }
 
 /// The output of the program for every task.
-fn shown(sandbox: &Sandbox) -> Vec<Value> {
+fn shown(sandbox: &HomeSandbox) -> Vec<Value> {
     let show = |task: &Value| {
         let id = task["id"].as_str().unwrap();
         let view = |what: &str| sandbox.json(&["task", what, id]).0;
@@ -55,7 +55,7 @@ fn recorded_journals_replay_and_resume() {
         files.filter(|file| file.extension().is_some_and(|ending| ending == "db")).collect();
     assert!(!journals.is_empty());
     for journal in journals {
-        let sandbox = Sandbox::new();
+        let sandbox = HomeSandbox::new();
         let restored = sandbox.polity(&["restore", journal.to_str().unwrap()]);
         assert_eq!(restored.code, 0, "{journal:?}: {restored:?}");
         let expected = fs::read_to_string(journal.with_extension("json")).unwrap();
@@ -71,8 +71,8 @@ fn recorded_journals_replay_and_resume() {
         assert!(!reviews.is_empty(), "{journal:?}");
         for review in reviews {
             let id = review["task_id"].as_str().unwrap();
-            let said = sandbox.polity(&["review", "approve", id, "--message", "yes"]);
-            assert_eq!((said.code, said.out.as_str()), (0, "Hello, yes.\n"), "{said:?}");
+            let output = sandbox.polity(&["review", "approve", id, "--message", "yes"]);
+            assert_eq!((output.code, output.out.as_str()), (0, "Hello, yes.\n"), "{output:?}");
         }
     }
 }
@@ -104,7 +104,7 @@ nodes:
 edges: [{from: greet, to: ask}, {from: ask, to: end}]
 ";
 
-fn written() -> Sandbox {
+fn written() -> HomeSandbox {
     let sandbox = home("", "{}", &[]);
     let agent = |name: &str, more: &str| {
         let text = format!(
@@ -133,7 +133,7 @@ fn written() -> Sandbox {
 }
 
 /// A task that goes on from the first checkpoint of the newest task of `done`.
-fn fork(sandbox: &Sandbox) {
+fn fork(sandbox: &HomeSandbox) {
     let path = sandbox.file("data/polity.db");
     let store = SqliteStore::open(&path, Access::ReadWrite(Durability::Full)).unwrap();
     let store: Arc<dyn Store> = Arc::new(store);
@@ -167,12 +167,12 @@ fn record_journal() {
     for (args, code) in
         [(["run", "boss", "start"], 0), (["run", "done", "Ada"], 0), (["run", "waits", "Ada"], 3)]
     {
-        let said = sandbox.polity(&args);
-        assert_eq!(said.code, code, "{said:?}");
+        let output = sandbox.polity(&args);
+        assert_eq!(output.code, code, "{output:?}");
     }
     fork(&sandbox);
-    let said = sandbox.polity(&["backup", journal.to_str().unwrap()]);
-    assert_eq!(said.code, 0, "{said:?}");
+    let output = sandbox.polity(&["backup", journal.to_str().unwrap()]);
+    assert_eq!(output.code, 0, "{output:?}");
     let shown = serde_json::to_string_pretty(&shown(&sandbox)).unwrap();
     fs::write(expected, shown + "\n").unwrap();
 }

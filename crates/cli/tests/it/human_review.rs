@@ -6,11 +6,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::reviews::counted;
-use crate::sandbox::Sandbox;
+use crate::sandbox::HomeSandbox;
 use crate::tools::{calls, home};
 
-fn sandbox(workflow: &str) -> Sandbox {
-    let sandbox = Sandbox::new();
+fn sandbox(workflow: &str) -> HomeSandbox {
+    let sandbox = HomeSandbox::new();
     sandbox.write("workflows/flow.yaml", &format!("name: flow\n{workflow}"));
     sandbox
 }
@@ -27,12 +27,12 @@ nodes:
 ",
     );
     assert_eq!(sandbox.polity(&["run", "flow", "x"]).code, 3);
-    let said = sandbox.polity(&["--quiet", "review", "approve", "last", "--message", "yes"]);
-    assert_eq!(said.code, 3, "{said:?}");
-    assert!(said.err.starts_with("waiting for a person's decision"), "{said:?}");
+    let output = sandbox.polity(&["--quiet", "review", "approve", "last", "--message", "yes"]);
+    assert_eq!(output.code, 3, "{output:?}");
+    assert!(output.err.starts_with("waiting for a person's decision"), "{output:?}");
     assert!(sandbox.polity(&["review", "show", "last"]).out.contains("Second?"));
-    let said = sandbox.polity(&["--quiet", "review", "approve", "last", "--message", "no"]);
-    assert_eq!((said.code, said.out.as_str()), (0, "{\"one\":\"yes\",\"two\":\"no\"}\n"));
+    let output = sandbox.polity(&["--quiet", "review", "approve", "last", "--message", "no"]);
+    assert_eq!((output.code, output.out.as_str()), (0, "{\"one\":\"yes\",\"two\":\"no\"}\n"));
 }
 
 #[test]
@@ -86,8 +86,8 @@ edges:
     let shown = sandbox.polity(&["review", "show", "last"]).out;
     let reject = shown.lines().find(|line| line.contains("reject")).unwrap();
     assert!(reject.contains("fails the task: the edges that lead back were taken"), "{shown}");
-    let said = sandbox.polity(&["review", "modify", "last", "--set", "metadata.a=1"]);
-    assert!(said.code == 1 && said.err.contains("no_edge"), "{said:?}");
+    let output = sandbox.polity(&["review", "modify", "last", "--set", "metadata.a=1"]);
+    assert!(output.code == 1 && output.err.contains("no_edge"), "{output:?}");
 }
 
 #[test]
@@ -104,8 +104,8 @@ edges: [{from: ask, to: publish, condition: \"nodes.ask.output == 'yes'\"}]
     assert_eq!(sandbox.polity(&["run", "flow", "x"]).code, 3);
     let (review, _) = sandbox.json(&["review", "show", "last"]);
     assert!(review.get("answers").is_none(), "{review}");
-    let said = sandbox.polity(&["review", "approve", "last", "--message", "yes"]);
-    assert_eq!(said.code, 0, "{said:?}");
+    let output = sandbox.polity(&["review", "approve", "last", "--message", "yes"]);
+    assert_eq!(output.code, 0, "{output:?}");
 }
 
 #[test]
@@ -232,13 +232,13 @@ nodes:
             let resumed = kit.polity(&["task", "resume", part]);
             assert_eq!((resumed.code, resumed.out.as_str()), (0, "it said: counted\n"));
         } else {
-            let said = kit.polity(&["review", "approve", part]);
-            assert_eq!(said.code, 3, "the whole still asks: {said:?}");
+            let output = kit.polity(&["review", "approve", part]);
+            assert_eq!(output.code, 3, "the whole still asks: {output:?}");
         }
         assert_eq!(counted(&kit, "a"), before + 1);
-        let said = kit.polity(&["--quiet", "review", "approve", &whole, "--message", "yes"]);
+        let output = kit.polity(&["--quiet", "review", "approve", &whole, "--message", "yes"]);
         let expected = "{\"ask\":\"yes\",\"left\":\"it said: counted\"}\n";
-        assert_eq!((said.code, said.out.as_str()), (0, expected), "{said:?}");
+        assert_eq!((output.code, output.out.as_str()), (0, expected), "{output:?}");
         assert_eq!(counted(&kit, "a"), before + 1);
     }
 }

@@ -4,15 +4,15 @@ use polity_testkit::mcp::fixture;
 use polity_testkit::model_server::{Call, Fault, ModelServer, Turn, Wire};
 use serde_json::json;
 
-use crate::sandbox::{Said, Sandbox, said};
+use crate::sandbox::{CommandOutput, HomeSandbox, command_output};
 
 /// A variable that no one sets by chance.
 const KEY_VARIABLE: &str = "POLITY_TEST_MODEL_KEY";
 
 const KEY: &str = "sk-test-0123456789";
 
-fn home(provider: &str, endpoint: &str) -> Sandbox {
-    let sandbox = Sandbox::empty();
+fn home(provider: &str, endpoint: &str) -> HomeSandbox {
+    let sandbox = HomeSandbox::empty();
     sandbox.write("polity.yaml", "");
     let agent = format!(
         "kind: llm\nname: caller\nrole: Calls\nsystem_prompt: Answer.\n\
@@ -23,9 +23,9 @@ fn home(provider: &str, endpoint: &str) -> Sandbox {
     sandbox
 }
 
-fn run(sandbox: &Sandbox) -> Said {
+fn run(sandbox: &HomeSandbox) -> CommandOutput {
     let mut command = sandbox.command(&["run", "caller", "Hello"]);
-    said(&command.env(KEY_VARIABLE, KEY).output().unwrap())
+    command_output(&command.env(KEY_VARIABLE, KEY).output().unwrap())
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn missing_key_creates_no_task() {
 }
 
 /// Gives the agent the tools of the server with faults, here called `kit`.
-fn with_tools(sandbox: &Sandbox, more: &str) {
+fn with_tools(sandbox: &HomeSandbox, more: &str) {
     let server = json!({"name": "kit", "transport": "stdio",
         "config": {"command": "python3", "args": [fixture()]}});
     sandbox.write("config/mcp_servers.yaml", &json!({"servers": [server]}).to_string());
@@ -107,7 +107,7 @@ fn history_stays_valid_after_failed_tool_calls() {
         let asked = run(&sandbox);
         assert_eq!(asked.code, 3, "{provider}: {asked:?}");
         let mut reject = sandbox.command(&["review", "reject", "last", "--message", "no"]);
-        let done = said(&reject.env(KEY_VARIABLE, KEY).output().unwrap());
+        let done = command_output(&reject.env(KEY_VARIABLE, KEY).output().unwrap());
         assert_eq!((done.code, done.out.as_str()), (0, "All done.\n"), "{provider}: {done:?}");
         assert_eq!(server.requests().len(), 6, "{provider}: none was refused");
         let (cost, _) = sandbox.json(&["cost"]);
@@ -175,7 +175,7 @@ fn review_answer_without_the_key_changes_nothing() {
     assert_eq!(sandbox.polity(&["review", "approve", "last", "--detach"]).code, 0);
     assert_eq!(sandbox.polity(&["task", "resume", "last"]).code, 2);
     let mut resume = sandbox.command(&["task", "resume", "last"]);
-    let done = said(&resume.env(KEY_VARIABLE, KEY).output().unwrap());
+    let done = command_output(&resume.env(KEY_VARIABLE, KEY).output().unwrap());
     assert_eq!((done.code, done.out.as_str()), (0, "Counted.\n"), "{done:?}");
 }
 

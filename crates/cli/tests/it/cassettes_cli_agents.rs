@@ -4,12 +4,12 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::sandbox::{Sandbox, said};
+use crate::sandbox::{HomeSandbox, command_output};
 
 const TAPE: &str = "tape.json";
 
 /// Writes the file of a program that runs this script.
-fn program(sandbox: &Sandbox, name: &str, script: &str, more: &str) {
+fn program(sandbox: &HomeSandbox, name: &str, script: &str, more: &str) {
     let script = serde_json::to_string(script).unwrap();
     let file = format!(
         "{{name: {name}, kind: cli, executable_path: sh, cli_args: [-c, {script}], \
@@ -18,18 +18,18 @@ fn program(sandbox: &Sandbox, name: &str, script: &str, more: &str) {
     sandbox.write(&format!("agents/{name}.yaml"), &file);
 }
 
-fn home() -> Sandbox {
-    let sandbox = Sandbox::empty();
+fn home() -> HomeSandbox {
+    let sandbox = HomeSandbox::empty();
     sandbox.write("polity.yaml", "");
     sandbox
 }
 
-fn tape(sandbox: &Sandbox) -> String {
+fn tape(sandbox: &HomeSandbox) -> String {
     fs::read_to_string(sandbox.file(TAPE)).unwrap()
 }
 
 /// The number of real runs.
-fn runs(sandbox: &Sandbox) -> usize {
+fn runs(sandbox: &HomeSandbox) -> usize {
     fs::read_to_string(sandbox.file("ran")).unwrap_or_default().lines().count()
 }
 
@@ -70,8 +70,9 @@ fn replay_repeats_failures_and_timeouts() {
         assert_eq!(live.code, code, "{live:?}");
         let replayed = sandbox.polity(&["run", name, "--replay", TAPE]);
         assert_eq!((replayed.code, &replayed.out), (code, &live.out), "{replayed:?}");
-        let error =
-            |said: &str| said.lines().find(|line| line.starts_with("error: ")).map(str::to_owned);
+        let error = |output: &str| {
+            output.lines().find(|line| line.starts_with("error: ")).map(str::to_owned)
+        };
         assert_eq!(error(&replayed.err), error(&live.err));
         fs::remove_file(sandbox.file(TAPE)).unwrap();
     }
@@ -124,7 +125,7 @@ fn cassette_contains_no_secrets_of_cli_agents() {
     let input = format!("use {key} with password=canary-hunter22");
     let run = |input: &[&str], more: &[&str]| {
         let args = [&["run", "teller"], input, more].concat();
-        said(&sandbox.command(&args).env("MY_CANARY", key).output().unwrap())
+        command_output(&sandbox.command(&args).env("MY_CANARY", key).output().unwrap())
     };
     let live = run(&[&input], &["--record", TAPE]);
     assert_eq!(live.code, 0, "{live:?}");

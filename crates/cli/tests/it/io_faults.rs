@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use crate::sandbox::{Said, Sandbox, said};
+use crate::sandbox::{CommandOutput, HomeSandbox, command_output};
 
 /// Runs the program as someone who may not write everywhere: root may, so root becomes nobody.
-fn polity_as_nobody(sandbox: &Sandbox, args: &[&str]) -> Said {
+fn polity_as_nobody(sandbox: &HomeSandbox, args: &[&str]) -> CommandOutput {
     let program = env!("CARGO_BIN_EXE_polity");
     let is_root = rustix::process::geteuid().is_root();
     let mut command = if is_root {
@@ -23,16 +23,16 @@ fn polity_as_nobody(sandbox: &Sandbox, args: &[&str]) -> Said {
         Command::new(program)
     };
     command.current_dir(sandbox.path()).args(args).stdin(Stdio::null());
-    said(&command.output().unwrap())
+    command_output(&command.output().unwrap())
 }
 
-fn allow(sandbox: &Sandbox, mode: u32) {
+fn allow(sandbox: &HomeSandbox, mode: u32) {
     fs::set_permissions(sandbox.path(), fs::Permissions::from_mode(mode)).unwrap();
 }
 
 #[test]
 fn read_only_home_is_an_error() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     allow(&sandbox, 0o755);
     if rustix::process::geteuid().is_root() {
         // The program must be in place before the folder is closed.
@@ -41,16 +41,20 @@ fn read_only_home_is_an_error() {
     let copied = polity_as_nobody(&sandbox, &["--version"]);
     assert_eq!(copied.code, 0, "{copied:?}");
     allow(&sandbox, 0o555);
-    let said = polity_as_nobody(&sandbox, &["run", "greeter", "Ada", "--json"]);
+    let output = polity_as_nobody(&sandbox, &["run", "greeter", "Ada", "--json"]);
     allow(&sandbox, 0o755);
-    assert_eq!((said.code, said.error()["code"].as_str()), (1, Some("not_writable")), "{said:?}");
-    assert!(said.error()["hint"].as_str().unwrap().contains("permissions"), "{said:?}");
+    assert_eq!(
+        (output.code, output.error()["code"].as_str()),
+        (1, Some("not_writable")),
+        "{output:?}"
+    );
+    assert!(output.error()["hint"].as_str().unwrap().contains("permissions"), "{output:?}");
     assert!(!sandbox.file("data").exists());
 }
 
 #[test]
 fn queries_work_on_a_read_only_home() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     sandbox.polity(&["run", "greeter", "Ada"]);
     let copied = polity_as_nobody(&sandbox, &["--version"]);
     assert_eq!(copied.code, 0, "{copied:?}");
@@ -70,7 +74,7 @@ fn queries_work_on_a_read_only_home() {
 
 /// Files may not grow beyond 100 kB; what would make them is refused, as on a full disk. Whatever is
 /// in the file `input` is the program's.
-fn on_a_full_disk(sandbox: &Sandbox, args: &str) -> Said {
+fn on_a_full_disk(sandbox: &HomeSandbox, args: &str) -> CommandOutput {
     let program = env!("CARGO_BIN_EXE_polity");
     let script = format!("trap '' XFSZ; ulimit -f 100; exec {program} {args}");
     let output = Command::new("bash")
@@ -78,12 +82,12 @@ fn on_a_full_disk(sandbox: &Sandbox, args: &str) -> Said {
         .current_dir(sandbox.path())
         .stdin(fs::File::open(sandbox.file("input")).unwrap())
         .output();
-    said(&output.unwrap())
+    command_output(&output.unwrap())
 }
 
 #[test]
 fn failed_restore_leaves_no_files() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     sandbox.write("input", "");
     sandbox.polity_with_input(&["run", "greeter", "-"], "x".repeat(300_000).as_bytes());
     assert_eq!(sandbox.polity(&["backup", "large.db"]).code, 0);
@@ -95,15 +99,19 @@ fn failed_restore_leaves_no_files() {
         names
     };
     let before = files();
-    let said = on_a_full_disk(&sandbox, "restore large.db --json");
-    assert_eq!((said.code, said.error()["code"].as_str()), (1, Some("disk_full")), "{said:?}");
+    let output = on_a_full_disk(&sandbox, "restore large.db --json");
+    assert_eq!(
+        (output.code, output.error()["code"].as_str()),
+        (1, Some("disk_full")),
+        "{output:?}"
+    );
     assert_eq!(files(), before);
     assert_eq!(sandbox.tasks().len(), 2);
 }
 
 #[test]
 fn task_resumes_after_a_full_disk() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let answer = "y".repeat(300_000);
     sandbox.write(
         "scripts/greeter.yaml",

@@ -10,17 +10,17 @@ use polity_host::find_agent;
 use polity_store::Store;
 use serde_json::{Value, json};
 
-use crate::app::App;
+use crate::app::AppContext;
 use crate::error::CliResult;
-use crate::exit::Exit;
+use crate::exit::ExitStatus;
 use crate::view::{print_json, say, task as view};
 
-pub(super) async fn switch(app: &App, name: &str, switch: &ToggleAgent) -> CliResult {
+pub(super) async fn toggle(app: &AppContext, name: &str, toggle: &ToggleAgent) -> CliResult {
     let home = app.definitions()?;
     let agent = find_agent(&app.context, &home, name)?;
     let store: Arc<dyn Store> = Arc::new(app.context.open_writer(&home)?);
-    let changed = toggle_agent(&store, &SystemClock, &agent.name, switch).await?;
-    let (enabled, reason) = match switch {
+    let changed = toggle_agent(&store, &SystemClock, &agent.name, toggle).await?;
+    let (enabled, reason) = match toggle {
         ToggleAgent::Enable => (true, None),
         ToggleAgent::Disable { reason } => (false, reason.as_ref()),
     };
@@ -32,7 +32,7 @@ pub(super) async fn switch(app: &App, name: &str, switch: &ToggleAgent) -> CliRe
         let so = if changed { "is" } else { "was already" };
         say!("agent {} {so} {}", agent.name, word(enabled))?;
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 fn word(enabled: bool) -> &'static str {
@@ -40,12 +40,12 @@ fn word(enabled: bool) -> &'static str {
 }
 
 /// The override of an agent, as text.
-pub(super) fn told(switch: &AgentToggle) -> String {
-    let reason = switch.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    format!("{} since {}{reason}", word(switch.enabled), view::time(switch.at))
+pub(super) fn told(toggle: &AgentToggle) -> String {
+    let reason = toggle.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    format!("{} since {}{reason}", word(toggle.enabled), view::time(toggle.at))
 }
 
 /// The override of an agent, as JSON.
-pub(super) fn as_json(switch: &AgentToggle) -> Value {
-    json!({"enabled": switch.enabled, "reason": switch.reason, "at": switch.at})
+pub(super) fn as_json(toggle: &AgentToggle) -> Value {
+    json!({"enabled": toggle.enabled, "reason": toggle.reason, "at": toggle.at})
 }

@@ -4,11 +4,11 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::sandbox::{Said, Sandbox, said};
+use crate::sandbox::{CommandOutput, HomeSandbox, command_output};
 
 /// A home whose workflow writes, asks, and writes again.
-fn home() -> Sandbox {
-    let sandbox = Sandbox::new();
+fn home() -> HomeSandbox {
+    let sandbox = HomeSandbox::new();
     sandbox.write(
         "workflows/asks.yaml",
         "
@@ -25,7 +25,7 @@ edges: [{from: draft, to: ask}, {from: ask, to: end}]
 }
 
 /// A task of it that waits.
-fn asked() -> (Sandbox, String) {
+fn asked() -> (HomeSandbox, String) {
     let sandbox = home();
     let run = sandbox.polity(&["run", "asks", "Ada"]);
     assert_eq!(run.code, 3, "{run:?}");
@@ -36,9 +36,9 @@ fn asked() -> (Sandbox, String) {
 }
 
 /// Runs two commands in the same moment.
-fn both(sandbox: &Sandbox, one: &[&str], other: &[&str]) -> [Said; 2] {
+fn both(sandbox: &HomeSandbox, one: &[&str], other: &[&str]) -> [CommandOutput; 2] {
     let (one, other) = (sandbox.start(one), sandbox.start(other));
-    [one, other].map(|child| said(&child.wait_with_output().unwrap()))
+    [one, other].map(|child| command_output(&child.wait_with_output().unwrap()))
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn only_one_of_two_processes_resumes_a_task() {
     assert_eq!(sandbox.polity(&["review", "approve", &id, "--detach"]).code, 0);
     let resume = ["task", "resume", id.as_str()];
     let told = both(&sandbox, &resume, &resume);
-    let codes = told.each_ref().map(|said| said.code);
+    let codes = told.each_ref().map(|output| output.code);
     assert!(codes == [0, 1] || codes == [1, 0], "{told:?}");
     let (task, _) = sandbox.json(&["task", "show", &id]);
     assert_eq!((&task["status"], &task["result"]), (&json!("completed"), &json!("thought")));
@@ -81,6 +81,6 @@ fn waiting_task_resumes_with_pinned_definitions() {
     for file in ["agents/greeter.yaml", "scripts/greeter.yaml", "workflows/asks.yaml"] {
         fs::remove_file(sandbox.file(file)).unwrap();
     }
-    let said = sandbox.polity(&["review", "approve", &id]);
-    assert_eq!((said.code, said.out.as_str()), (0, "thought\n"), "{said:?}");
+    let output = sandbox.polity(&["review", "approve", &id]);
+    assert_eq!((output.code, output.out.as_str()), (0, "thought\n"), "{output:?}");
 }

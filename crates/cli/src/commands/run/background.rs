@@ -9,9 +9,9 @@ use polity_engine::runtime::TaskHandle;
 use polity_host::Host;
 use polity_host::recording::Recording;
 
-use crate::app::App;
+use crate::app::AppContext;
 use crate::error::{CliError, CliResult};
-use crate::exit::Exit;
+use crate::exit::ExitStatus;
 use crate::view::{print_bytes, print_json, say, tell};
 
 /// Set in the background process to the id of its parent, so that its own children do not inherit
@@ -33,7 +33,7 @@ pub(crate) fn leave_terminal() {
 
 /// Has a process of its own create and run the task, and waits only until it has the task's id. So
 /// the task has one owner from its beginning to its end.
-pub(crate) async fn detach(app: &App) -> CliResult {
+pub(crate) async fn detach(app: &AppContext) -> CliResult {
     let program = std::env::current_exe()
         .map_err(|error| CliError::io("find", Path::new("this program"), &error))?;
     let io = |error| CliError::io("start", &program, &error);
@@ -63,7 +63,7 @@ pub(crate) async fn detach(app: &App) -> CliResult {
         // There is no task: the process says why, and ends as this one would have.
         let status = child.wait().map_err(io)?;
         tell(&String::from_utf8_lossy(&report.join().unwrap_or_default()));
-        return Ok(Exit::of_child(status.code()));
+        return Ok(ExitStatus::of_child(status.code()));
     }
     if app.json() {
         let queries = app.queries()?;
@@ -72,12 +72,12 @@ pub(crate) async fn detach(app: &App) -> CliResult {
     } else {
         say!("{}", id.trim())?;
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// Runs the task in the background process.
 pub(super) async fn work(
-    app: &App,
+    app: &AppContext,
     host: &Host,
     mut handle: TaskHandle,
     recording: &Recording,
@@ -86,5 +86,5 @@ pub(super) async fn work(
     handle.wait().await?;
     let task = host.queries().load_task(handle.id).await?;
     super::finish(app, recording, &task)?;
-    Ok(Exit::of_task(&task))
+    Ok(ExitStatus::of_task(&task))
 }

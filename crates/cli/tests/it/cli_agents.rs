@@ -4,11 +4,11 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::HomeSandbox;
 
 /// A home with programs that the tests need.
-fn home() -> Sandbox {
-    let sandbox = Sandbox::new();
+fn home() -> HomeSandbox {
+    let sandbox = HomeSandbox::new();
     let program = |name: &str, script: &str, more: &str| {
         let script = serde_json::to_string(script).unwrap();
         let file = format!(
@@ -32,7 +32,7 @@ fn home() -> Sandbox {
     sandbox
 }
 
-fn executions(sandbox: &Sandbox) -> Vec<Value> {
+fn executions(sandbox: &HomeSandbox) -> Vec<Value> {
     let (list, _) = sandbox.json(&["execution", "list"]);
     list.as_array().unwrap().clone()
 }
@@ -40,8 +40,8 @@ fn executions(sandbox: &Sandbox) -> Vec<Value> {
 #[test]
 fn cli_agent_gets_input_and_returns_a_result() {
     let sandbox = home();
-    let said = sandbox.polity(&["-q", "run", "echo", "hello, program"]);
-    assert_eq!((said.code, said.out.as_str()), (0, "hello, program\n"), "{said:?}");
+    let output = sandbox.polity(&["-q", "run", "echo", "hello, program"]);
+    assert_eq!((output.code, output.out.as_str()), (0, "hello, program\n"), "{output:?}");
     let execution = &executions(&sandbox)[0];
     assert_eq!(execution["state"], "idle");
     assert_eq!(execution["previous_state"], "cleanup");
@@ -88,9 +88,9 @@ fn full_queue_rejects_tasks() {
         let (status, _) = sandbox.json(&["agent", "status", "count"]);
         (status["queued"] == 2).then_some(())
     });
-    let said = sandbox.polity(&["run", "count", "x"]);
-    assert_eq!(said.code, 6, "{said:?}");
-    assert!(said.err.contains("queue_limit is 2"), "{said:?}");
+    let output = sandbox.polity(&["run", "count", "x"]);
+    assert_eq!(output.code, 6, "{output:?}");
+    assert!(output.err.contains("queue_limit is 2"), "{output:?}");
     let (executions, _) = sandbox.json(&["execution", "list", "--agent", "count"]);
     let result = &executions[0]["result"];
     assert_eq!(result["status"], "failure", "{executions:#}");
@@ -115,8 +115,8 @@ fn cancel_kills_the_whole_process_tree() {
     });
     let (status, _) = sandbox.json(&["agent", "status", "slow"]);
     assert_eq!(status["pool"], serde_json::json!({"in_use": 1, "capacity": 1}));
-    let said = sandbox.polity(&["execution", "cancel", &active]);
-    assert_eq!(said.code, 0, "{said:?}");
+    let output = sandbox.polity(&["execution", "cancel", &active]);
+    assert_eq!(output.code, 0, "{output:?}");
     let output = running.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(4), "{output:?}");
     assert!(!std::path::Path::new(&format!("/proc/{}", pid.trim())).exists());
@@ -127,9 +127,9 @@ fn cancel_kills_the_whole_process_tree() {
 #[test]
 fn cli_agent_times_out() {
     let sandbox = home();
-    let said = sandbox.polity(&["run", "sleepy", "x"]);
-    assert_eq!(said.code, 5, "{said:?}");
-    assert!(said.err.contains("timeout"), "{said:?}");
+    let output = sandbox.polity(&["run", "sleepy", "x"]);
+    assert_eq!(output.code, 5, "{output:?}");
+    assert!(output.err.contains("timeout"), "{output:?}");
     assert_eq!(executions(&sandbox)[0]["result"]["status"], "timeout");
 }
 
@@ -180,21 +180,21 @@ fn missing_executable_creates_no_task() {
     ] {
         sandbox
             .write(&format!("agents/{name}.yaml"), &format!("{{name: {name}, kind: cli, {file}}}"));
-        let said = sandbox.polity(&["run", name, "x"]);
-        assert_eq!(said.code, 2, "{said:?}");
-        assert!(said.err.contains(told) && said.err.contains("hint:"), "{said:?}");
+        let output = sandbox.polity(&["run", name, "x"]);
+        assert_eq!(output.code, 2, "{output:?}");
+        assert!(output.err.contains(told) && output.err.contains("hint:"), "{output:?}");
     }
-    let said = sandbox.polity(&["run", "off", "x"]);
-    assert_eq!(said.code, 2, "{said:?}");
-    assert!(said.err.contains("disabled"), "{said:?}");
+    let output = sandbox.polity(&["run", "off", "x"]);
+    assert_eq!(output.code, 2, "{output:?}");
+    assert!(output.err.contains("disabled"), "{output:?}");
     assert_eq!(sandbox.tasks().len(), 0);
 }
 
 #[test]
 fn transient_failure_is_retried_and_recorded() {
     let sandbox = home();
-    let said = sandbox.polity(&["-q", "run", "flaky", "x"]);
-    assert_eq!((said.code, said.out.as_str()), (0, "ok\n"), "{said:?}");
+    let output = sandbox.polity(&["-q", "run", "flaky", "x"]);
+    assert_eq!((output.code, output.out.as_str()), (0, "ok\n"), "{output:?}");
     let execution = &executions(&sandbox)[0];
     assert_eq!(execution["retry_count"], 1);
     let earlier = execution["result"]["previous_retries"].as_array().unwrap();
@@ -217,8 +217,8 @@ fn cli_agent_works_as_sub_agent() {
               [{tool: agent/echo, arguments: {task_description: from the boss}}]},
             {when: "(.*)", role: tool, reply: "it said: $1"}]}"#,
     );
-    let said = sandbox.polity(&["-q", "run", "boss", "go"]);
-    assert_eq!((said.code, said.out.as_str()), (0, "it said: from the boss\n"), "{said:?}");
+    let output = sandbox.polity(&["-q", "run", "boss", "go"]);
+    assert_eq!((output.code, output.out.as_str()), (0, "it said: from the boss\n"), "{output:?}");
 }
 
 #[test]
@@ -310,12 +310,12 @@ fn non_idempotent_agent_needs_review_after_a_kill() {
     });
     running.kill().unwrap();
     running.wait().unwrap();
-    let said = sandbox.polity(&["task", "resume", "last"]);
-    assert_eq!(said.code, 3, "{said:?}");
+    let output = sandbox.polity(&["task", "resume", "last"]);
+    assert_eq!(output.code, 3, "{output:?}");
     let (reviews, _) = sandbox.json(&["review", "list"]);
     assert_eq!(reviews[0]["about"], "run_doubt", "{reviews}");
-    let said = sandbox.polity(&["-q", "review", "approve", "last", "--skip-with", "it was done"]);
-    assert_eq!((said.code, said.out.as_str()), (0, "it was done\n"), "{said:?}");
+    let output = sandbox.polity(&["-q", "review", "approve", "last", "--skip-with", "it was done"]);
+    assert_eq!((output.code, output.out.as_str()), (0, "it was done\n"), "{output:?}");
 }
 
 #[test]

@@ -1,16 +1,16 @@
-//! `kill -9` at random moments: nothing that was said is lost, and every task can be finished.
+//! `kill -9` at random times: no acknowledged event is lost, and every task can be finished.
 
 use std::time::Duration;
 
 use serde_json::json;
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::HomeSandbox;
 use crate::tools::home;
 
-/// A small generator, so that the moments are the same in every run.
-pub(crate) struct Moments(pub(crate) u64);
+/// A small generator, so that the times are the same in every run.
+pub(crate) struct KillTimes(pub(crate) u64);
 
-impl Moments {
+impl KillTimes {
     pub(crate) fn next_ms(&mut self, below: u64) -> u64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -25,11 +25,11 @@ pub(crate) fn rounds(short: u32, long: u32) -> u32 {
 #[test]
 fn kill_loses_no_task_and_keeps_the_journal_valid() {
     let rounds = rounds(10, 200);
-    let sandbox = Sandbox::new();
-    let mut moments = Moments(7);
+    let sandbox = HomeSandbox::new();
+    let mut kill_times = KillTimes(7);
     for round in 0..rounds {
         let mut child = sandbox.start(&["run", "greeter", "overload"]);
-        std::thread::sleep(Duration::from_millis(moments.next_ms(60)));
+        std::thread::sleep(Duration::from_millis(kill_times.next_ms(60)));
         child.kill().unwrap();
         child.wait().unwrap();
         if round % 3 == 0 {
@@ -56,7 +56,7 @@ fn kill_loses_no_task_and_keeps_the_journal_valid() {
 #[test]
 fn kill_repeats_no_unsafe_call() {
     let sandbox = home_with_effects();
-    kill_in_the_midst(&sandbox, "worker", 11, rounds(6, 100));
+    kill_repeatedly(&sandbox, "worker", 11, rounds(6, 100));
     check_effects(&sandbox);
 }
 
@@ -76,7 +76,7 @@ fn kill_repeats_no_sub_agent_call() {
         {"when": ".*", "role": "tool", "reply": "done"},
     ]});
     sandbox.write("scripts/boss.yaml", &script.to_string());
-    kill_in_the_midst(&sandbox, "boss", 13, rounds(6, 100));
+    kill_repeatedly(&sandbox, "boss", 13, rounds(6, 100));
     check_effects(&sandbox);
     for task in sandbox.tasks().iter().filter(|task| task["assigned_agent"] == "boss") {
         let id = task["id"].as_str().unwrap();
@@ -85,7 +85,7 @@ fn kill_repeats_no_sub_agent_call() {
     }
 }
 
-fn home_with_effects() -> Sandbox {
+fn home_with_effects() -> HomeSandbox {
     let sandbox = home("", "{}", &[]);
     let count = |file: &str| json!([{"tool": "kit/count", "arguments": {"file": file}}]);
     let script = json!({"rules": [
@@ -99,16 +99,16 @@ fn home_with_effects() -> Sandbox {
 
 /// Runs and resumes tasks that are killed at some moment, and in the end has all of them finished:
 /// a person says of each call in doubt that it was made.
-fn kill_in_the_midst(sandbox: &Sandbox, agent: &str, seed: u64, rounds: u32) {
-    let mut moments = Moments(seed);
+fn kill_repeatedly(sandbox: &HomeSandbox, agent: &str, seed: u64, rounds: u32) {
+    let mut kill_times = KillTimes(seed);
     for round in 0..rounds {
         let mut child = sandbox.start(&["run", agent, &format!("t{round}")]);
-        std::thread::sleep(Duration::from_millis(40 + moments.next_ms(160)));
+        std::thread::sleep(Duration::from_millis(40 + kill_times.next_ms(160)));
         child.kill().unwrap();
         child.wait().unwrap();
         if round % 2 == 0 {
             let mut child = sandbox.start(&["task", "resume", "--all"]);
-            std::thread::sleep(Duration::from_millis(40 + moments.next_ms(160)));
+            std::thread::sleep(Duration::from_millis(40 + kill_times.next_ms(160)));
             child.kill().unwrap();
             child.wait().unwrap();
         }
@@ -117,13 +117,14 @@ fn kill_in_the_midst(sandbox: &Sandbox, agent: &str, seed: u64, rounds: u32) {
         sandbox.polity(&["task", "resume", "--all"]);
         for review in sandbox.json(&["review", "list"]).0.as_array().unwrap() {
             let id = review["task_id"].as_str().unwrap();
-            let said = sandbox.polity(&["review", "approve", id, "--skip-with", "counted by hand"]);
-            assert!([0, 3].contains(&said.code), "{said:?}");
+            let output =
+                sandbox.polity(&["review", "approve", id, "--skip-with", "counted by hand"]);
+            assert!([0, 3].contains(&output.code), "{output:?}");
         }
     }
 }
 
-fn check_effects(sandbox: &Sandbox) {
+fn check_effects(sandbox: &HomeSandbox) {
     assert!(!sandbox.tasks().is_empty(), "no process came so far as to have a task");
     for task in sandbox.tasks() {
         assert_eq!(task["status"], "completed", "{task}");

@@ -8,12 +8,12 @@ use polity_host::simulations::{LoadedScenario, complaint_from};
 use polity_simulator::scenario::{GroupFile, Limit, Scenario, ScenarioError, ScenarioFile};
 use serde_json::{Map, Value};
 
-use super::super::set;
+use crate::commands::set_option;
 use crate::error::CliError;
 
 /// The requested changes.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Changes<'a> {
+pub(super) struct ScenarioChanges<'a> {
     pub(super) turns: Option<u64>,
     pub(super) agents: Option<u64>,
     pub(super) seed: Option<u64>,
@@ -48,25 +48,31 @@ const TIME_IS_OVER: &str =
     "a part of its time is over; begin a new run with `polity sim run` and --set";
 
 /// Applies changes to a scenario.
-pub(super) fn changed(
+pub(super) fn apply_changes(
     read: &LoadedScenario,
-    changes: Changes<'_>,
+    changes: ScenarioChanges<'_>,
 ) -> Result<LoadedScenario, CliError> {
     let mut document = document_of(&read.file)?;
     let mut made = Vec::new();
     for change in changes.set {
-        let (path, value) = set::change(change, EXAMPLE)?;
+        let (path, value) = set_option::change(change, EXAMPLE)?;
         let place = put(&mut document, path, value)?;
-        made.push(Made { place, option: format!("--set {change}") });
+        made.push(AppliedChange { place, option: format!("--set {change}") });
     }
     for (field, value) in [("turns", changes.turns), ("seed", changes.seed)] {
         if let (Some(value), Some(fields)) = (value, document.as_object_mut()) {
             fields.insert(field.to_owned(), value.into());
-            made.push(Made { place: field.to_owned(), option: format!("--{field} {value}") });
+            made.push(AppliedChange {
+                place: field.to_owned(),
+                option: format!("--{field} {value}"),
+            });
         }
     }
     if let Some(agents) = changes.agents {
-        made.push(Made { place: "population".to_owned(), option: format!("--agents {agents}") });
+        made.push(AppliedChange {
+            place: "population".to_owned(),
+            option: format!("--agents {agents}"),
+        });
     }
     let name = &read.scenario.name;
     let mut document = ExternalDocument::<ScenarioFile>::from_text(name, &document.to_string());
@@ -118,14 +124,14 @@ pub(super) fn changed(
 }
 
 /// An applied change.
-struct Made {
+struct AppliedChange {
     /// The path of the value, such as `world.rates[0].rate`.
     place: String,
     /// The option as it was typed.
     option: String,
 }
 
-impl Made {
+impl AppliedChange {
     /// True if a problem at this path is caused by the change.
     fn is_at(&self, place: &str) -> bool {
         let within = |inner: &str, outer: &str| {
@@ -137,9 +143,14 @@ impl Made {
 }
 
 /// The error for a scenario that is not valid with the changes, naming those at fault.
-fn invalid(name: &str, made: &[Made], document: ExternalDocument<ScenarioFile>) -> CliError {
+fn invalid(
+    name: &str,
+    made: &[AppliedChange],
+    document: ExternalDocument<ScenarioFile>,
+) -> CliError {
     let problems = document.into_problems();
-    let to_blame = |made: &&Made| problems.iter().any(|problem| made.is_at(&problem.field));
+    let to_blame =
+        |made: &&AppliedChange| problems.iter().any(|problem| made.is_at(&problem.field));
     let mut options: Vec<&str> =
         made.iter().filter(to_blame).map(|made| made.option.as_str()).collect();
     if options.is_empty() {
@@ -161,16 +172,16 @@ fn invalid(name: &str, made: &[Made], document: ExternalDocument<ScenarioFile>) 
 
 /// The operation that decides which fields are fixed.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Fixed {
+pub(super) enum FixedFields {
     InRun,
     InFork,
 }
 
 /// Rejects changes of fixed fields.
-pub(super) fn refuse_fixed(changes: &[String], fixed: Fixed) -> Result<(), CliError> {
+pub(super) fn reject_fixed_fields(changes: &[String], fixed: FixedFields) -> Result<(), CliError> {
     let (fixed, what) = match fixed {
-        Fixed::InRun => (&FIXED_IN_RUN[..], "run"),
-        Fixed::InFork => (&FIXED_IN_FORK[..], "fork"),
+        FixedFields::InRun => (&FIXED_IN_RUN[..], "run"),
+        FixedFields::InFork => (&FIXED_IN_FORK[..], "fork"),
     };
     match fixed.iter().find(|(name, _)| sets(changes, name)) {
         Some((name, instead)) => {
@@ -184,7 +195,8 @@ pub(super) fn refuse_fixed(changes: &[String], fixed: Fixed) -> Result<(), CliEr
 /// Whether one of the changes is to this field, or to something in it. One that cannot be read is
 /// told of where it is made.
 fn sets(changes: &[String], field: &str) -> bool {
-    let path = |change: &String| set::change(change, EXAMPLE).ok().map(|(path, _)| path.to_owned());
+    let path =
+        |change: &String| set_option::change(change, EXAMPLE).ok().map(|(path, _)| path.to_owned());
     changes.iter().filter_map(path).any(|path| steps(&path).next() == Some(field))
 }
 
@@ -192,10 +204,14 @@ fn sets(changes: &[String], field: &str) -> bool {
 pub(super) fn values_set(changes: &[String], file: &ScenarioFile) -> Vec<String> {
     let values = file.world.as_ref().and_then(|world| world.values.as_ref());
     let is_set = |name: &&String| {
-        changes.iter().filter_map(|change| set::change(change, EXAMPLE).ok()).any(|(path, _)| {
-            let mut steps = steps(path);
-            ["world", "values", name].iter().all(|step| steps.next().is_none_or(|its| its == *step))
-        })
+        changes.iter().filter_map(|change| set_option::change(change, EXAMPLE).ok()).any(
+            |(path, _)| {
+                let mut steps = steps(path);
+                ["world", "values", name]
+                    .iter()
+                    .all(|step| steps.next().is_none_or(|its| its == *step))
+            },
+        )
     };
     values.into_iter().flatten().map(|(name, _)| name).filter(is_set).cloned().collect()
 }

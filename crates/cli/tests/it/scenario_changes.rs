@@ -4,26 +4,26 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::sandbox::{Said, Sandbox};
+use crate::sandbox::{CommandOutput, HomeSandbox};
 
-fn society() -> Sandbox {
-    let sandbox = Sandbox::empty();
+fn society() -> HomeSandbox {
+    let sandbox = HomeSandbox::empty();
     assert_eq!(sandbox.polity(&["init", ".", "--example", "society"]).code, 0);
     sandbox
 }
 
-fn sim(sandbox: &Sandbox, args: &[&str]) -> Value {
+fn sim(sandbox: &HomeSandbox, args: &[&str]) -> Value {
     let (answer, code) = sandbox.json(&[&["sim"], args].concat());
     assert_eq!(code, 0, "{answer}");
     answer
 }
 
 /// The code, message and hint of an error.
-fn refused(sandbox: &Sandbox, args: &[&str]) -> (i32, String, String) {
-    let said: Said = sandbox.polity(&[&["sim"], args, &["--json"]].concat());
-    let error = said.error();
+fn refused(sandbox: &HomeSandbox, args: &[&str]) -> (i32, String, String) {
+    let output: CommandOutput = sandbox.polity(&[&["sim"], args, &["--json"]].concat());
+    let error = output.error();
     let text = |key: &str| error[key].as_str().unwrap_or_default().to_owned();
-    (said.code, text("message"), text("hint"))
+    (output.code, text("message"), text("hint"))
 }
 
 #[test]
@@ -135,10 +135,10 @@ fn fork_outside_a_home_creates_none() {
     let sandbox = society();
     let run = sim(&sandbox, &["run", "society", "--turns", "4"]);
     let folder = sandbox.file("data/simulations").join(run["run_id"].as_str().unwrap());
-    let (elsewhere, home) = (Sandbox::empty(), Sandbox::empty());
+    let (elsewhere, home) = (HomeSandbox::empty(), HomeSandbox::empty());
     let polity = |args: &[&str]| {
         let mut command = elsewhere.command(&[&["sim"], args].concat());
-        crate::sandbox::said(&command.env("HOME", home.path()).output().unwrap())
+        crate::sandbox::command_output(&command.env("HOME", home.path()).output().unwrap())
     };
     let folder = folder.to_str().unwrap();
     let forked = polity(&["fork", folder, "--at", "2"]);

@@ -2,37 +2,37 @@
 
 use std::fs;
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::HomeSandbox;
 
 #[test]
 fn backup_round_trips() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     let nothing = sandbox.polity(&["backup", "b.db"]);
     assert_eq!(nothing.code, 1, "{nothing:?}");
     sandbox.polity(&["run", "greeter", "one"]);
-    let said = sandbox.polity(&["backup", "b.db"]);
-    assert_eq!(said.code, 0, "{said:?}");
+    let output = sandbox.polity(&["backup", "b.db"]);
+    assert_eq!(output.code, 0, "{output:?}");
     assert_eq!(sandbox.polity(&["backup", "b.db"]).code, 1);
 
     sandbox.polity(&["run", "greeter", "two"]);
     assert_eq!(sandbox.tasks().len(), 2);
-    let said = sandbox.polity(&["restore", "b.db"]);
-    assert_eq!(said.code, 0, "{said:?}");
-    assert!(said.out.contains("kept as data/polity.db.before-restore-1"), "{said:?}");
+    let output = sandbox.polity(&["restore", "b.db"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(output.out.contains("kept as data/polity.db.before-restore-1"), "{output:?}");
     assert_eq!(sandbox.tasks().len(), 1);
     assert_eq!(sandbox.polity(&["run", "greeter", "three"]).code, 0);
 }
 
 #[test]
 fn restore_is_rejected_while_a_process_runs() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     sandbox.polity(&["run", "greeter", "one"]);
     sandbox.polity(&["backup", "b.db"]);
     let mut running = sandbox.start(&["run", "greeter", "slow"]);
     let id = sandbox.wait_for_status("running");
-    let said = sandbox.polity(&["restore", "b.db"]);
-    assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.err.contains("is in use by another process"), "{said:?}");
+    let output = sandbox.polity(&["restore", "b.db"]);
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(output.err.contains("is in use by another process"), "{output:?}");
     sandbox.polity(&["task", "cancel", &id]);
     running.wait().unwrap();
 }
@@ -40,7 +40,7 @@ fn restore_is_rejected_while_a_process_runs() {
 #[test]
 fn database_is_private_to_its_user() {
     use std::os::unix::fs::PermissionsExt;
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     sandbox.polity(&["run", "greeter", "one"]);
     let mode = fs::metadata(sandbox.file("data")).unwrap().permissions().mode();
     assert_eq!(mode & 0o077, 0, "{mode:o}");
@@ -48,7 +48,7 @@ fn database_is_private_to_its_user() {
 
 #[test]
 fn invalid_backup_changes_nothing() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     sandbox.polity(&["run", "greeter", "one"]);
     sandbox.write("junk.db", "junk");
     for file in ["junk.db", "missing.db"] {
@@ -59,14 +59,14 @@ fn invalid_backup_changes_nothing() {
 
 #[test]
 fn damaged_database_is_reported_and_untouched() {
-    let sandbox = Sandbox::new();
+    let sandbox = HomeSandbox::new();
     sandbox.polity(&["run", "greeter", "one"]);
     let database = sandbox.file("data/polity.db");
     fs::write(&database, "overwritten by accident").unwrap();
     for args in [vec!["run", "greeter", "two"], vec!["task", "list"]] {
-        let said = sandbox.polity(&[args.as_slice(), &["--json"]].concat());
-        assert_eq!((said.code, said.error()["code"].as_str()), (1, Some("store_damaged")));
-        assert!(said.error()["hint"].as_str().unwrap().contains("polity restore"), "{said:?}");
+        let output = sandbox.polity(&[args.as_slice(), &["--json"]].concat());
+        assert_eq!((output.code, output.error()["code"].as_str()), (1, Some("store_damaged")));
+        assert!(output.error()["hint"].as_str().unwrap().contains("polity restore"), "{output:?}");
     }
     assert_eq!(fs::read_to_string(&database).unwrap(), "overwritten by accident");
 }
