@@ -108,8 +108,8 @@ impl HomeSandbox {
     /// Runs the program with `--json` and reads what it prints.
     pub(crate) fn json(&self, args: &[&str]) -> (Value, i32) {
         let output = self.polity(&[args, &["--json"]].concat());
-        let value = serde_json::from_str(&output.out)
-            .unwrap_or_else(|error| panic!("{error}: {output:?}"));
+        let value =
+            serde_json::from_str(&output.out).unwrap_or_else(|error| panic!("{error}: {output:?}"));
         (value, output.code)
     }
 
