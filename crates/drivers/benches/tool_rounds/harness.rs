@@ -1,4 +1,4 @@
-//! The parts, put together as the program does: a durable journal, drivers, and a runtime.
+//! A runtime with a durable journal and drivers, composed as in the program.
 
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -26,24 +26,24 @@ use tempfile::TempDir;
 
 use crate::servers::{model_name, tool_server};
 
-/// A folder on the disk that the project is on, not on a memory disk.
+/// A folder on the project's disk, not on a memory disk.
 pub(crate) fn folder() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// Runs a future to its end on one thread, as the program does.
+/// Runs a future on one thread, as the program does.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-/// A process at work.
+/// A runtime with its store.
 pub(crate) struct BenchRuntime {
     pub(crate) runtime: Runtime,
     pub(crate) store: Arc<dyn Store>,
 }
 
 impl BenchRuntime {
-    /// With these models and tools.
+    /// Creates a runtime with these models and tools.
     pub(crate) fn new(
         folder: &Path,
         models: Arc<dyn Models>,
@@ -74,7 +74,7 @@ impl BenchRuntime {
         Self { runtime: runtime.unwrap(), store }
     }
 
-    /// With the drivers that the program has.
+    /// Creates a runtime with the real drivers.
     pub(crate) fn with_drivers(folder: &Path, concurrent_tasks: u32) -> (Self, Arc<McpTools>) {
         let launcher = if cfg!(target_os = "linux") {
             ProcessLauncher::Shim(std::env::current_exe().unwrap())
@@ -93,19 +93,19 @@ impl BenchRuntime {
         self.runtime.create(CreateTask::new(agent.clone(), description)).await.unwrap()
     }
 
-    /// Runs one task to its end.
+    /// Runs one task to completion.
     pub(crate) async fn run(&self, agent: &PinnedAgent, description: &str) {
         let mut task = self.create(agent, description).await;
         assert_eq!(task.wait().await.unwrap(), TaskStatus::Completed);
     }
 }
 
-/// An agent whose model at `url` asks for its tool so often before it answers.
+/// An agent whose model calls its tool `rounds` times.
 pub(crate) fn agent(url: &str, rounds: u32) -> PinnedAgent {
     pausing_agent(url, rounds, Duration::ZERO)
 }
 
-/// The same, with a model that thinks for so long when it is half done.
+/// An agent whose model also pauses halfway.
 pub(crate) fn pausing_agent(url: &str, rounds: u32, pause: Duration) -> PinnedAgent {
     let config = json!({"provider": "openai_compatible", "model": model_name(rounds, pause),
         "endpoint": format!("{url}/v1")});

@@ -1,4 +1,4 @@
-//! The same work done by LangGraph, where Python and its packages are at hand.
+//! The same work in LangGraph, if Python and its packages are installed.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::rounds::ROUNDS;
 use crate::servers::{ModelProcess, model_name};
 
-/// The variable that names the Python with the packages; `cargo xtask bench` installs them.
+/// The variable with the path of Python; `cargo xtask bench` installs the packages.
 const PYTHON: &str = "POLITY_BENCH_PYTHON";
 
 const SCRIPT: &str =

@@ -1,4 +1,4 @@
-//! Many agents at once: nothing is lost, and each takes little memory.
+//! Many agents at once: lost calls, and memory per agent.
 
 use std::time::{Duration, Instant};
 
@@ -19,18 +19,17 @@ use crate::servers::ModelProcess;
 
 const AGENTS: u32 = 100;
 
-/// The most memory that an agent at work may take, in bytes.
+/// The largest memory of an active agent, in bytes.
 const AGENT_BYTES_MAX: usize = 200_000;
 
-/// How long all models think in the middle of the work while memory is looked at: long enough that
-/// every agent waits before the first goes on.
+/// The pause of all models while memory is measured: every agent waits before the first continues.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// What became of the work of a crowd.
+/// The result of a load run.
 struct LoadResult {
     completed: usize,
     answered: usize,
-    /// What the tool has seen.
+    /// The calls that the tool reports.
     tool_report: String,
     peak: MemoryUse,
     took: Duration,
@@ -79,7 +78,7 @@ pub(crate) fn measure(quick: bool) {
 async fn work(model: &ModelProcess, load: &PinnedAgent) -> LoadResult {
     let folder = folder();
     let (runtime, tools) = BenchRuntime::with_drivers(folder.path(), AGENTS);
-    // What all agents share is there before it is measured what one of them takes.
+    // Shared state is created before the memory of one agent is measured.
     runtime.run(&agent(&model.url, 0), "warm up").await;
     let (before, cpu_before, syncs_before) = (MemoryUse::now(), cpu(), sync_count());
     let began = Instant::now();
@@ -93,7 +92,7 @@ async fn work(model: &ModelProcess, load: &PinnedAgent) -> LoadResult {
     LoadResult { completed, answered, tool_report, peak: peak.beyond(before), took, cpu, syncs }
 }
 
-/// Runs them all, and says how many came to a good end.
+/// Runs all agents and counts the completed tasks.
 async fn run(runtime: &BenchRuntime, load: &PinnedAgent) -> (usize, Vec<TaskHandle>) {
     let descriptions: Vec<_> = (0..AGENTS).map(|number| format!("agent {number}")).collect();
     let creating = descriptions.iter().map(|description| runtime.create(load, description));
@@ -103,7 +102,7 @@ async fn run(runtime: &BenchRuntime, load: &PinnedAgent) -> (usize, Vec<TaskHand
     (completed, handles)
 }
 
-/// How many tool calls of a task have a good answer in the journal.
+/// The number of a task's successful tool calls in the journal.
 fn count_answers(store: &dyn Store, task: &TaskHandle) -> usize {
     let events = store.events(&StreamId::Task(task.id), StreamSequence::default()).unwrap();
     let is_good = |event: &Event| {
@@ -115,7 +114,7 @@ fn count_answers(store: &dyn Store, task: &TaskHandle) -> usize {
     events.iter().filter(|recorded| is_good(&recorded.event)).count()
 }
 
-/// What the tool has seen.
+/// Asks the tool for its counts.
 async fn fetch_tool_report(tools: &McpTools) -> String {
     let (tool, arguments) = (&"notes/total".parse().unwrap(), &Map::new());
     let (limit, place, index) = (Duration::from_mins(1), Place::OUTSIDE, 0);

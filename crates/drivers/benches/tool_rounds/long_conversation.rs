@@ -1,7 +1,8 @@
-//! A long conversation: a late turn costs what an early one does, apart from what is sent.
+//! A long conversation: the overhead of a late turn equals that of an early one, excluding the
+//! payload.
 //!
-//! The model and the tool are stand-ins within this process that look at nothing, so that all that
-//! is measured is the engine and the journal.
+//! Model and tool are in-process fakes that ignore their input, so only the engine and the journal
+//! are measured.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,10 +22,10 @@ use serde_json::json;
 use crate::harness::{BenchRuntime, agent, block_on, folder};
 use crate::measure::median;
 
-/// How many turns around one are looked at.
+/// The number of turns in the measured window.
 const AROUND: usize = 20;
 
-/// A late turn may cost so many times what an early one does.
+/// The largest ratio of a late turn's cost to an early one's.
 const RATIO_MAX: f64 = 1.2;
 
 pub(crate) fn measure(quick: bool) {
@@ -36,7 +37,7 @@ pub(crate) fn measure(quick: bool) {
         let shared_tools = Arc::clone(&models) as Arc<dyn Models>;
         let runtime =
             BenchRuntime::new(folder.path(), shared_tools, Arc::new(CountingTool::new()), 1);
-        // Where the model is does not matter: no one calls it.
+        // The endpoint is never called.
         let agent = agent("http://127.0.0.1:1", 0);
         for number in 0..tasks {
             runtime.run(&agent, &format!("conversation {number}")).await;
@@ -64,8 +65,8 @@ pub(crate) fn measure(quick: bool) {
     );
 }
 
-/// A model that asks for a tool so often, whatever it is told, and then is done. It notes the
-/// processor time at each call.
+/// A model that calls a tool a fixed number of times and then ends. It records the processor time
+/// of each call.
 struct RepeatingModel {
     turns: usize,
     calls: Mutex<Vec<Duration>>,

@@ -1,8 +1,7 @@
-//! What agents cost that think and act: a round of a model and a tool, many agents at once, and a
-//! conversation that has become long.
+//! The cost of tool rounds: a single one, many agents at once, and a long conversation.
 //!
-//! The model answers over real HTTP and the tool over real pipes. Both are this same executable,
-//! started again as a process of its own, so that what they cost is not counted.
+//! The model answers over HTTP and the tool over pipes. Both are this executable, started as
+//! separate processes, so that their cost is not counted.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench may panic")]
 #![allow(clippy::disallowed_methods, reason = "a bench starts what it measures")]
 

@@ -1,4 +1,4 @@
-//! What is counted: disk syncs, memory.
+//! Counters of disk syncs and memory.
 #![allow(unsafe_code, reason = "counting needs an allocator and system calls of our own")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The one in the middle.
+/// The median.
 pub(crate) fn median<T: Ord + Copy>(values: &mut [T]) -> T {
     values.sort_unstable();
     values[values.len() / 2]
@@ -14,13 +14,13 @@ pub(crate) fn median<T: Ord + Copy>(values: &mut [T]) -> T {
 
 static SYNCS: AtomicU64 = AtomicU64::new(0);
 
-/// How often this process has waited for the disk.
+/// The number of disk syncs of this process.
 pub(crate) fn sync_count() -> u64 {
     SYNCS.load(Ordering::Relaxed)
 }
 
-/// The bundled SQLite finds these in the place of the C library's, so that syncs are counted where
-/// they happen and not guessed from commits.
+/// Replacements for the C library's functions, which the bundled SQLite calls: syncs are counted,
+/// not estimated.
 #[cfg(target_os = "linux")]
 mod interposed {
     use std::ffi::c_int;
@@ -47,7 +47,7 @@ mod interposed {
 
 static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts the bytes that are in use.
+/// An allocator that counts live bytes.
 struct LiveBytesAllocator;
 
 // SAFETY: every call is passed on to the system's allocator unchanged.
@@ -75,17 +75,17 @@ unsafe impl GlobalAlloc for LiveBytesAllocator {
 #[global_allocator]
 static ALLOCATOR: LiveBytesAllocator = LiveBytesAllocator;
 
-/// How much memory is in use, in bytes.
+/// Memory in use, in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct MemoryUse {
-    /// What was allocated and not freed. SQLite's cache, which all tasks share, is not in it.
+    /// Allocated and not freed; excludes the SQLite cache, which all tasks share.
     pub(crate) live: usize,
-    /// What the system counts as resident, and so everything.
+    /// Resident memory of the process.
     pub(crate) resident: usize,
 }
 
 impl MemoryUse {
-    /// As it is now.
+    /// The current use.
     pub(crate) fn now() -> Self {
         let live = LIVE_BYTES.load(Ordering::Relaxed);
         let pages = std::fs::read_to_string("/proc/self/statm").ok();
@@ -93,13 +93,13 @@ impl MemoryUse {
         Self { live, resident: pages.unwrap_or(0) * rustix::param::page_size() }
     }
 
-    /// How much more this is.
+    /// The difference to an earlier measurement.
     pub(crate) fn beyond(self, before: Self) -> Self {
         let live = self.live.saturating_sub(before.live);
         Self { live, resident: self.resident.saturating_sub(before.resident) }
     }
 
-    /// The most that was in use while `of` ran, looked at once in a millisecond.
+    /// The peak while `of` runs, sampled every millisecond.
     pub(crate) async fn peak<T>(of: impl Future<Output = T>) -> (Self, T) {
         static DONE: AtomicBool = AtomicBool::new(false);
         DONE.store(false, Ordering::Relaxed);

@@ -1,7 +1,6 @@
-//! One round: the model asks for a tool, the tool answers, and both are durable.
+//! One tool round: the model calls a tool, the tool answers, both durably.
 //!
-//! A task with thirty rounds is held against one without any, so that what a task costs in itself
-//! is not counted as a part of its rounds.
+//! The cost of a task without rounds is subtracted from that of a task with thirty.
 
 use std::time::{Duration, Instant};
 
@@ -12,17 +11,17 @@ use crate::harness::{BenchRuntime, agent, block_on, folder};
 use crate::measure::{median, sync_count};
 use crate::servers::ModelProcess;
 
-/// How many rounds a task has.
+/// The number of rounds per task.
 pub(crate) const ROUNDS: u32 = 30;
 
-/// The most of our processor time that a round may take.
+/// The largest processor time of a round.
 const CPU_MAX: Duration = Duration::from_micros(1300);
 
-/// A round is two commits, and each is one sync. Now and then the log is worked into the database,
-/// which is a few syncs in a thousand commits.
+/// The largest number of syncs per round: two commits with one sync each, plus rare checkpoints of
+/// the log.
 const SYNCS_MAX: f64 = 2.1;
 
-/// What something took.
+/// The cost of a task.
 #[derive(Debug, Clone, Copy)]
 struct RoundCost {
     cpu: Duration,
@@ -30,10 +29,10 @@ struct RoundCost {
     syncs: u64,
 }
 
-/// Measures rounds, and gives the processor time of one.
+/// Measures rounds and returns the processor time of one.
 pub(crate) fn measure(quick: bool) -> Duration {
     let tasks = if quick { 2 } else { 20 };
-    // What others have left to be written is written first, or our syncs would pay for it.
+    // Flushes the writes of other processes, so that they do not slow down our syncs.
     rustix::fs::sync();
     let (model, folder) = (ModelProcess::start(), folder());
     let (acting, answering) = block_on(async {
@@ -41,7 +40,7 @@ pub(crate) fn measure(quick: bool) -> Duration {
         let (acts, answers) = (agent(&model.url, ROUNDS), agent(&model.url, 0));
         let (mut acting, mut answering) = (Vec::new(), Vec::new());
         measure_task(&runtime, &acts, "warm up").await;
-        // In turns, so that a busy moment of the machine touches both.
+        // Interleaved, so that load on the machine affects both.
         for number in 0..tasks {
             acting.push(measure_task(&runtime, &acts, &format!("task {number}")).await);
             answering.push(measure_task(&runtime, &answers, &format!("task {number}")).await);

@@ -1,4 +1,4 @@
-//! The model and the tool, each in a process of its own.
+//! The model and the tool, each in its own process.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write, stdin, stdout};
@@ -10,16 +10,16 @@ use polity_testkit::mcp::stdio_server;
 use polity_testkit::model_server::{Call, ModelServer, RecordedRequest, Turn};
 use serde_json::{Value, json};
 
-/// The argument by which this executable becomes the model.
+/// The argument that starts the model server.
 pub(crate) const MODEL_SERVER: &str = "__model";
 
-/// The argument by which this executable becomes the tool.
+/// The argument that starts the tool server.
 pub(crate) const TOOL_SERVER: &str = "__tools";
 
-/// A model in another process. It ends when this is dropped.
+/// A model in another process. Dropping it ends the process.
 pub(crate) struct ModelProcess {
     child: Child,
-    /// Where it answers.
+    /// The URL of the server.
     pub(crate) url: String,
 }
 
@@ -39,26 +39,25 @@ impl ModelProcess {
 
 impl Drop for ModelProcess {
     fn drop(&mut self) {
-        // It reads to the end of its input, which is now.
+        // Closing its input ends it.
         drop(self.child.stdin.take());
         self.child.wait().unwrap();
     }
 }
 
-/// The name of a model that asks for its tool so often before it answers, and thinks for so long
-/// when it is half done.
+/// The name of a model that calls its tool `rounds` times and pauses halfway.
 pub(crate) fn model_name(rounds: u32, pause: Duration) -> String {
     format!("rounds-{rounds}-{}", pause.as_millis())
 }
 
-/// Is the model, until there is no one left to answer.
+/// Runs the model server until its input closes.
 pub(crate) fn serve_model() {
     let server = ModelServer::answering(answer);
     println!("{}", server.url());
     stdin().read_to_end(&mut Vec::new()).unwrap();
 }
 
-/// Asks for the one tool that there is, each time with another argument, and then says "done".
+/// Calls the only tool with a new argument each time, then answers "done".
 fn answer(request: &RecordedRequest) -> Turn {
     let model = request.body["model"].as_str().unwrap();
     let (rounds, pause_ms) = model.strip_prefix("rounds-").unwrap().split_once('-').unwrap();
@@ -75,14 +74,14 @@ fn answer(request: &RecordedRequest) -> Turn {
     turn.in_one_piece().slow(pause, Duration::ZERO)
 }
 
-/// The tool in another process: `notes/note` notes who called it with which number, and
-/// `notes/total` says how many notes there are.
+/// The tool server's definition: `notes/note` records its arguments, `notes/total` counts the
+/// notes.
 pub(crate) fn tool_server() -> McpServerDefinition {
     let this = std::env::current_exe().unwrap();
     stdio_server("notes", this.to_str().unwrap(), &[TOOL_SERVER])
 }
 
-/// Is the tool, until there is no one left to call it.
+/// Runs the tool server until its input closes.
 pub(crate) fn serve_tools() {
     let mut calls = 0_u64;
     let mut distinct = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Models over HTTP: every case against a model server, in every wire format.
+//! Models over HTTP: every case in every provider's format, against a fake model server.
 
 mod answers;
 mod conversations;

@@ -1,4 +1,4 @@
-//! Drivers from the outside: real programs, real pipes, real connections.
+//! Integration tests of the drivers, with real processes, pipes and connections.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that panics has failed")]
 
 #[cfg(target_os = "linux")]

@@ -1,4 +1,4 @@
-//! Tools of MCP servers: one with faults, and servers that others wrote.
+//! Tools of MCP servers: a fixture with faults, and third-party servers.
 
 mod calls;
 mod faults;

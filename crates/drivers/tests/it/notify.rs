@@ -1,4 +1,4 @@
-//! Notices, told by real programs and to real servers.
+//! Notifications with real commands and servers.
 
 use std::fs;
 use std::net::TcpListener;
@@ -10,7 +10,7 @@ use polity_drivers::EnvSource;
 use polity_drivers::notify::{NotificationPayload, NotifyError, NotifyOptions, send_notification};
 use polity_drivers::process::ProcessLauncher;
 
-/// Shorter than anything here would take by itself, and long enough to start a program.
+/// A timeout that is long enough to start a process.
 const LIMIT: Duration = Duration::from_millis(300);
 
 fn options(home: &Path) -> NotifyOptions {
@@ -29,7 +29,7 @@ fn command(text: &str) -> OnReview {
 }
 
 #[tokio::test]
-async fn a_command_that_hangs_is_ended_with_all_that_it_started() {
+async fn ends_hanging_command_with_its_process_tree() {
     let home = tempfile::tempdir().unwrap();
     let mut options = options(home.path());
     options.command_timeout = LIMIT;
@@ -40,14 +40,15 @@ async fn a_command_that_hangs_is_ended_with_all_that_it_started() {
     };
     assert_eq!(words, ": waiting");
     let pid = fs::read_to_string(home.path().join("pid")).unwrap();
-    let stat = format!("/proc/{}/stat", pid.trim());
+    let pid: u32 = pid.trim().parse().unwrap();
+    let stat = format!("/proc/{pid}/stat");
     while fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
 #[tokio::test]
-async fn a_command_need_not_read_and_may_be_told_anything() {
+async fn command_may_ignore_stdin_and_gets_any_text() {
     let home = tempfile::tempdir().unwrap();
     let options = options(home.path());
     let mut payload = payload(&format!("what\0is {}", "ß".repeat(1 << 20)));
@@ -60,7 +61,7 @@ async fn a_command_need_not_read_and_may_be_told_anything() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_answer_is_not_waited_for() {
+async fn webhook_times_out_if_the_server_is_silent() {
     let home = tempfile::tempdir().unwrap();
     let mut options = options(home.path());
     options.webhook_timeout = LIMIT;
@@ -72,7 +73,7 @@ async fn a_server_that_does_not_answer_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn both_ways_are_tried_whatever_becomes_of_one() {
+async fn runs_command_and_webhook_independently() {
     let home = tempfile::tempdir().unwrap();
     let fails = command("exit 3");
     let both = OnReview { webhook: Some("${NONE}".parse().unwrap()), ..fails };

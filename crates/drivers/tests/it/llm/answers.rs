@@ -1,4 +1,4 @@
-//! What comes back.
+//! Decoded answers.
 
 use polity_engine::driver::{AskedArguments, AskedTool};
 use polity_testkit::model_server::{Call, ModelServer, Turn, Wire};
@@ -16,7 +16,7 @@ fn asked(server: &str, tool: &str, arguments: &serde_json::Value) -> AskedTool {
 }
 
 #[tokio::test]
-async fn a_text_comes_in_pieces_with_its_usage_and_cost() {
+async fn streams_text_with_usage_and_cost() {
     for wire in Wire::ALL {
         let server = ModelServer::with([Turn::text("Grüße, \"Ada\" 👋!\n").usage(1000, 200)]);
         let harness = ModelHarness::new(wire, &server);
@@ -32,7 +32,7 @@ async fn a_text_comes_in_pieces_with_its_usage_and_cost() {
 }
 
 #[tokio::test]
-async fn several_tools_are_asked_for_at_once() {
+async fn decodes_parallel_tool_calls() {
     for wire in Wire::ALL {
         let server = ModelServer::answering(|request| {
             let names = request.tool_names();
@@ -55,7 +55,7 @@ async fn several_tools_are_asked_for_at_once() {
 }
 
 #[tokio::test]
-async fn a_key_that_a_model_repeats_is_shown_nowhere() {
+async fn redacts_key_echoed_by_the_model() {
     for wire in Wire::ALL {
         let server = ModelServer::answering(|request| {
             let name = request.tool_names()[0].to_owned();
@@ -73,7 +73,7 @@ async fn a_key_that_a_model_repeats_is_shown_nowhere() {
 }
 
 #[tokio::test]
-async fn wrong_names_and_arguments_are_handed_on() {
+async fn passes_on_invalid_names_and_arguments() {
     for wire in Wire::ALL {
         let server = ModelServer::with([Turn::calls([
             Call::new("shell__run", "{}"),
@@ -96,7 +96,7 @@ async fn wrong_names_and_arguments_are_handed_on() {
 }
 
 #[tokio::test]
-async fn an_empty_answer_is_an_answer() {
+async fn accepts_empty_answer() {
     for wire in Wire::ALL {
         let server = ModelServer::with([Turn::empty()]);
         let harness = ModelHarness::new(wire, &server);
@@ -107,7 +107,7 @@ async fn an_empty_answer_is_an_answer() {
 }
 
 #[tokio::test]
-async fn what_the_model_wants_to_be_told_again_is_kept_with_the_call() {
+async fn keeps_signatures_with_their_calls() {
     for (wire, expected) in [
         (Wire::OpenAi, None),
         (
@@ -127,7 +127,7 @@ async fn what_the_model_wants_to_be_told_again_is_kept_with_the_call() {
 }
 
 #[tokio::test]
-async fn calls_use_the_same_connection_one_after_the_other() {
+async fn reuses_the_connection_for_sequential_calls() {
     for wire in Wire::ALL {
         let server = ModelServer::with([]);
         let harness = ModelHarness::new(wire, &server);

@@ -1,4 +1,4 @@
-//! What is sent.
+//! Encoded requests.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::harness::{ModelHarness, answer, assistant, call, system, user};
 
-/// A conversation with two calls in one turn, an instruction among their answers, and an answer
-/// that was empty.
+/// A conversation with two calls in one turn, an instruction among their results, and an empty
+/// answer.
 fn conversation() -> (Vec<Message>, [String; 2]) {
     let mut one = call(1, "files/read", &json!({"path": "a"}));
     one.signature = Some("sig-1".to_owned());
@@ -38,7 +38,7 @@ async fn sent(provider: &str, server: &ModelServer, messages: &[Message]) -> Val
 const INSTRUCTION: &str = "[Instruction from the system that runs you]\nHurry.";
 
 #[tokio::test]
-async fn openai_gets_answers_right_after_their_calls() {
+async fn openai_results_directly_follow_their_calls() {
     for provider in ["openai", "openai_compatible", "ollama"] {
         let server = ModelServer::with([]);
         let (messages, [one, two]) = conversation();
@@ -70,13 +70,13 @@ async fn openai_gets_answers_right_after_their_calls() {
         let tool = json!({"type": "function", "function": {"name": "files__read",
             "description": "does files/read", "parameters": schema()}});
         assert_eq!(body["tools"][0], tool);
-        // The name that is offered is the name in the conversation.
+        // The offered name equals the name in the conversation.
         assert_eq!(body["tools"][1]["function"]["name"], write);
     }
 }
 
 #[tokio::test]
-async fn anthropic_gets_all_answers_in_one_message() {
+async fn anthropic_results_share_one_message() {
     let server = ModelServer::with([]);
     let (mut messages, [one, two]) = conversation();
     let thoughts = json!([{"type": "thinking", "thinking": "Hm.", "signature": "s"},
@@ -107,7 +107,7 @@ async fn anthropic_gets_all_answers_in_one_message() {
 }
 
 #[tokio::test]
-async fn gemini_gets_answers_by_name_and_its_signatures_back() {
+async fn gemini_results_have_names_and_signatures() {
     let server = ModelServer::with([]);
     let (messages, [one, two]) = conversation();
     let body = sent("gemini", &server, &messages).await;
@@ -134,10 +134,10 @@ async fn gemini_gets_answers_by_name_and_its_signatures_back() {
     assert_eq!(declarations[1]["name"], write);
 }
 
-/// Servers that speak the same formats refuse what only one provider knows, so the schema is a part
-/// of the instruction.
+/// Compatible servers reject the structured-output fields of a single provider, so the schema is
+/// part of the instruction.
 #[tokio::test]
-async fn every_provider_is_told_what_the_answer_must_look_like() {
+async fn every_provider_gets_the_output_schema() {
     for provider in ["openai", "openai_compatible", "ollama", "anthropic", "gemini"] {
         let server = ModelServer::with([]);
         let mut harness = ModelHarness::at(provider, &server.url());
@@ -180,7 +180,7 @@ async fn keys_go_into_headers_and_nowhere_else() {
 }
 
 #[tokio::test]
-async fn an_agent_without_tools_sends_none() {
+async fn omits_tools_of_an_agent_without_any() {
     for wire in Wire::ALL {
         let server = ModelServer::with([]);
         let mut harness = ModelHarness::new(wire, &server);
@@ -191,7 +191,7 @@ async fn an_agent_without_tools_sends_none() {
 }
 
 #[tokio::test]
-async fn a_model_that_takes_no_temperature_is_asked_once() {
+async fn remembers_models_that_reject_a_temperature() {
     for wire in Wire::ALL {
         let server = ModelServer::answering(|_| Turn::fault(Fault::NoTemperature).saying("hi"));
         let harness = ModelHarness::new(wire, &server);
@@ -202,9 +202,9 @@ async fn a_model_that_takes_no_temperature_is_asked_once() {
     }
 }
 
-/// A whole run of tool rounds, in which each answer of the model goes back into the conversation.
+/// Tool rounds in which each answer goes back into the conversation.
 #[tokio::test]
-async fn rounds_of_tools_make_valid_conversations() {
+async fn tool_rounds_produce_valid_conversations() {
     for wire in Wire::ALL {
         let server = ModelServer::answering(|request| {
             if request.tool_answers() >= 6 {
@@ -254,7 +254,7 @@ fn schema() -> Value {
 }
 
 #[tokio::test]
-async fn an_answer_that_says_what_went_wrong_is_marked_where_the_format_has_a_mark() {
+async fn marks_tool_errors_where_the_format_can() {
     let asked = call(1, "files/read", &json!({"path": "a"}));
     let messages =
         [user("Read a."), assistant("", std::slice::from_ref(&asked)), answer(&asked, "error: no")];

@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! Failed calls.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const TRANSIENT: ErrorCategory = ErrorCategory::Transient;
 const PERMANENT: ErrorCategory = ErrorCategory::Permanent;
 
 #[tokio::test]
-async fn statuses_say_whether_to_try_again_and_in_whose_words() {
+async fn status_decides_category_and_message_quotes_provider() {
     for wire in Wire::ALL {
         for (status, category) in [
             (400, PERMANENT),
@@ -39,7 +39,7 @@ async fn statuses_say_whether_to_try_again_and_in_whose_words() {
 }
 
 #[tokio::test]
-async fn the_wait_that_a_server_asks_for_is_told() {
+async fn reports_the_requested_retry_delay() {
     for wire in Wire::ALL {
         let server = ModelServer::with([
             Turn::retry_after(429, "7"),
@@ -54,7 +54,7 @@ async fn the_wait_that_a_server_asks_for_is_told() {
 }
 
 #[tokio::test]
-async fn a_conversation_that_is_too_long_is_recognised() {
+async fn recognizes_full_context() {
     for wire in Wire::ALL {
         let server = ModelServer::with([Turn::fault(Fault::ContextFull)]);
         let failure = ModelHarness::new(wire, &server).failure().await;
@@ -64,7 +64,7 @@ async fn a_conversation_that_is_too_long_is_recognised() {
 }
 
 #[tokio::test]
-async fn faults_in_the_middle_of_an_answer_pass() {
+async fn faults_within_an_answer_are_transient() {
     for wire in Wire::ALL {
         for (fault, words) in [
             (Fault::Cut, "the stream ended before the answer was complete"),
@@ -79,14 +79,14 @@ async fn faults_in_the_middle_of_an_answer_pass() {
             assert!(failure.failure.message.contains(words), "{wire:?}: {failure:?}");
             let told = harness.pieces.0.lock().unwrap().concat();
             assert!("half an answer".starts_with(&told), "{told}");
-            // The next call is not disturbed.
+            // The next call succeeds.
             assert_eq!(harness.hello().await.unwrap().content, "done", "{wire:?} {fault:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_key_that_is_repeated_by_the_provider_is_removed() {
+async fn redacts_key_echoed_by_the_provider() {
     for (wire, variable) in [
         (Wire::OpenAi, "OPENAI_API_KEY"),
         (Wire::Anthropic, "ANTHROPIC_API_KEY"),
@@ -103,7 +103,7 @@ async fn a_key_that_is_repeated_by_the_provider_is_removed() {
 }
 
 #[tokio::test]
-async fn a_wrong_address_is_told_as_such() {
+async fn errors_point_at_a_wrong_endpoint() {
     let server = ModelServer::with([Turn::fault(Fault::Page)]);
     let page = ModelHarness::at("openai", &server.url()).failure().await;
     assert_eq!(page.failure.category, PERMANENT);
@@ -119,7 +119,7 @@ async fn a_wrong_address_is_told_as_such() {
     let expected = "no such model; check llm_config.model and llm_config.endpoint";
     assert!(unknown.failure.message.ends_with(expected), "{unknown:?}");
 
-    // A port that was free a moment ago.
+    // A free port.
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for wire in Wire::ALL {
         let failure = ModelHarness::at(provider(wire), &format!("http://{closed}")).failure().await;
@@ -131,7 +131,7 @@ async fn a_wrong_address_is_told_as_such() {
 }
 
 #[tokio::test]
-async fn no_one_is_followed_elsewhere() {
+async fn does_not_follow_redirects() {
     for wire in Wire::ALL {
         let elsewhere = ModelServer::with([]);
         let headers = vec![("location", format!("{}/v1/messages", elsewhere.url()))];
@@ -146,7 +146,7 @@ async fn no_one_is_followed_elsewhere() {
 }
 
 #[tokio::test]
-async fn an_endless_answer_is_cut_off() {
+async fn limits_the_size_of_an_answer() {
     let server = ModelServer::with([Turn::fault(Fault::Endless)]);
     let failure = ModelHarness::new(Wire::OpenAi, &server).failure().await;
     assert_eq!(failure.failure.category, PERMANENT);
@@ -154,7 +154,7 @@ async fn an_endless_answer_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_is_abandoned() {
+async fn dropping_the_future_abandons_the_call() {
     const HOUR: Duration = Duration::from_hours(1);
     for wire in Wire::ALL {
         let server = ModelServer::answering(|request| match request.body.to_string() {
@@ -180,7 +180,7 @@ async fn a_call_that_is_dropped_is_abandoned() {
 }
 
 #[tokio::test]
-async fn without_a_key_nothing_is_sent() {
+async fn sends_nothing_without_a_key() {
     let server = ModelServer::with([]);
     for wire in Wire::ALL {
         let mut harness = ModelHarness::new(wire, &server);
@@ -197,7 +197,7 @@ async fn without_a_key_nothing_is_sent() {
 }
 
 #[tokio::test]
-async fn a_proxy_is_asked_for_others_and_not_for_this_machine() {
+async fn uses_proxy_except_for_localhost() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let environment = EnvSource::new(move |name| match name {
         "HTTP_PROXY" => Some(format!("http://{closed}")),
@@ -207,7 +207,7 @@ async fn a_proxy_is_asked_for_others_and_not_for_this_machine() {
     let mut harness = ModelHarness::new(Wire::OpenAi, &server);
     harness.models = LanguageModels::new(environment);
     assert_eq!(harness.hello().await.unwrap().content, "done");
-    // A name that no one can resolve: only the proxy, which is not there, could have been asked.
+    // An unresolvable host: only the missing proxy can have refused.
     harness.pinned = agent("openai", "http://model.invalid/v1");
     let failure = harness.failure().await;
     assert!(failure.failure.message.contains("refused"), "{failure:?}");

@@ -1,4 +1,4 @@
-//! An agent, a conversation, and a call.
+//! Agents, messages and calls for the model tests.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 /// The key in every test's environment.
 pub(crate) const KEY: &str = "sk-very-secret-0123456789";
 
-/// An environment in which every key variable is set, and nothing else.
+/// An environment with all key variables and no others.
 pub(crate) fn environment() -> EnvSource {
     EnvSource::new(|name| name.ends_with("_API_KEY").then(|| KEY.to_owned()))
 }
@@ -32,7 +32,7 @@ pub(crate) fn provider(wire: Wire) -> &'static str {
     }
 }
 
-/// An agent of that provider at that address.
+/// An agent of a provider at a URL.
 pub(crate) fn agent(provider: &str, url: &str) -> PinnedAgent {
     let agent = json!({"kind": "llm", "name": "greeter", "role": "greets",
         "system_prompt": "Greet everyone.", "temperature": 0.5,
@@ -53,7 +53,7 @@ pub(crate) fn toolbox(names: &[&str]) -> Toolbox {
     Toolbox::new(names.iter().map(tool).collect(), Vec::new())
 }
 
-/// Remembers the pieces of an answer.
+/// Collects the text deltas of an answer.
 #[derive(Default)]
 pub(crate) struct ProgressPieces(pub(crate) Mutex<Vec<String>>);
 
@@ -63,7 +63,7 @@ impl Progress for ProgressPieces {
     }
 }
 
-/// Models, and everything about their calls that stays the same in a test.
+/// A model driver with the constant parts of its calls.
 pub(crate) struct ModelHarness {
     pub(crate) models: LanguageModels,
     pub(crate) pinned: PinnedAgent,
@@ -72,12 +72,12 @@ pub(crate) struct ModelHarness {
 }
 
 impl ModelHarness {
-    /// Calls a server in a wire format.
+    /// Creates a harness for a fake server in one format.
     pub(crate) fn new(wire: Wire, server: &ModelServer) -> Self {
         Self::at(provider(wire), &server.url())
     }
 
-    /// Calls a provider at an address.
+    /// Creates a harness for a provider at a URL.
     pub(crate) fn at(provider: &str, url: &str) -> Self {
         Self {
             models: LanguageModels::new(environment()),
@@ -99,12 +99,12 @@ impl ModelHarness {
         self.models.call(request).await
     }
 
-    /// Says hello.
+    /// Sends a greeting.
     pub(crate) async fn hello(&self) -> Result<ModelReply, ModelFailure> {
         self.call(&[user("Hello.")]).await
     }
 
-    /// Says hello, and expects a failure that does not repeat the key.
+    /// Sends a greeting and expects a failure that does not contain the key.
     pub(crate) async fn failure(&self) -> ModelFailure {
         let failure = self.hello().await.unwrap_err();
         assert!(!format!("{failure:?}").contains(KEY), "{failure:?}");

@@ -1,4 +1,4 @@
-//! One call of one tool.
+//! Single tool calls.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::harness::{McpHarness, wait_until};
 
 #[tokio::test]
-async fn a_tool_answers_in_text_and_in_json() {
+async fn returns_text_and_structured_results() {
     let harness = McpHarness::fixture(&[]);
     let reply = harness.call("test/add", json!({"a": 1, "b": 2})).await.unwrap();
     assert_eq!((reply.content.as_str(), reply.is_error), ("3", false));
@@ -21,7 +21,7 @@ async fn a_tool_answers_in_text_and_in_json() {
 }
 
 #[tokio::test]
-async fn an_unknown_tool_is_refused_for_good_and_nothing_was_done() {
+async fn unknown_tool_is_a_permanent_failure_without_effect() {
     let harness = McpHarness::fixture(&[]);
     let failure = harness.call("test/nothing", json!({})).await.unwrap_err();
     assert!(!failure.maybe_done);
@@ -30,7 +30,7 @@ async fn an_unknown_tool_is_refused_for_good_and_nothing_was_done() {
 }
 
 #[tokio::test]
-async fn many_first_callers_start_one_server() {
+async fn concurrent_first_calls_start_one_server() {
     let harness = McpHarness::fixture(&["--slow-start", "0.3"]);
     let calls = (0..20).map(|number| {
         let harness = &harness;
@@ -42,7 +42,7 @@ async fn many_first_callers_start_one_server() {
 }
 
 #[tokio::test]
-async fn a_first_caller_without_patience_does_not_stop_the_start() {
+async fn start_continues_after_the_first_caller_gives_up() {
     let harness = McpHarness::fixture(&["--slow-start", "0.3"]);
     let first = harness.text("test/echo", json!({"text": "first"}));
     assert!(tokio::time::timeout(Duration::from_millis(50), first).await.is_err());
@@ -51,7 +51,7 @@ async fn a_first_caller_without_patience_does_not_stop_the_start() {
 }
 
 #[tokio::test]
-async fn a_call_that_no_one_waits_for_is_cancelled() {
+async fn dropped_call_is_cancelled_on_the_server() {
     let harness = McpHarness::fixture(&[]);
     {
         let sleeping = harness.call("test/sleep", json!({"seconds": 1000}));
@@ -66,7 +66,7 @@ async fn a_call_that_no_one_waits_for_is_cancelled() {
 }
 
 #[tokio::test]
-async fn a_long_result_is_cut_and_the_connection_holds() {
+async fn truncates_long_result_and_keeps_the_connection() {
     let servers = [fixture_server("test", &["--log", "log"])];
     let harness = McpHarness::with(servers, |options| options.output_bytes_max = 1000);
     let text = harness.text("test/big", json!({"bytes": 52_428_800})).await;
@@ -77,13 +77,13 @@ async fn a_long_result_is_cut_and_the_connection_holds() {
 }
 
 #[tokio::test]
-async fn what_a_server_asks_of_its_client_is_refused_or_declined() {
+async fn refuses_or_declines_server_requests() {
     let harness = McpHarness::fixture(&[]);
     assert_eq!(harness.text("test/ask", json!({})).await, "-32601 -32601 decline");
 }
 
 #[tokio::test]
-async fn a_tool_that_asks_for_input_fails_for_good() {
+async fn tool_that_requests_input_fails_permanently() {
     let harness = McpHarness::fixture(&["--modern"]);
     let failure = harness.call("test/input", json!({})).await.unwrap_err();
     assert_eq!((failure.failure.category, failure.maybe_done), (ErrorCategory::Permanent, false));

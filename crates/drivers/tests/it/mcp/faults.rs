@@ -1,4 +1,4 @@
-//! Servers that die, hang, and talk nonsense.
+//! Servers that die, hang or print invalid messages.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::harness::{McpHarness, TEST_TIMEOUT, is_alive, wait_until};
 
 #[tokio::test]
-async fn a_server_that_dies_during_a_call_is_started_again() {
+async fn restarts_server_that_dies_during_a_call() {
     let harness = McpHarness::fixture(&[]);
     let failure = harness.call("test/die", json!({})).await.unwrap_err();
     assert!(failure.maybe_done);
@@ -24,12 +24,12 @@ async fn a_server_that_dies_during_a_call_is_started_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_was_killed_between_calls_is_started_again() {
+async fn restarts_server_killed_between_calls() {
     let harness = McpHarness::fixture(&[]);
     harness.text("test/echo", json!({"text": "hello"})).await;
-    let pid = rustix::process::Pid::from_raw(harness.pids()[0].cast_signed()).unwrap();
+    let pid = rustix::process::Pid::from_raw(harness.pids(1)[0].cast_signed()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-    // A call right after the kill may still meet the old connection; it then says so.
+    // A call right after the kill may still use the old connection and fail.
     let began = std::time::Instant::now();
     while harness.call("test/echo", json!({"text": "again"})).await.is_err() {
         assert!(began.elapsed() < TEST_TIMEOUT);
@@ -38,7 +38,7 @@ async fn a_server_that_was_killed_between_calls_is_started_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_always_dies_is_not_started_in_a_tight_loop() {
+async fn delays_restarts_of_a_server_that_always_dies() {
     let harness = McpHarness::fixture(&["--exit-at-once"]);
     let mut last = String::new();
     for _ in 0..50 {
@@ -53,24 +53,25 @@ async fn a_server_that_always_dies_is_not_started_in_a_tight_loop() {
 }
 
 #[tokio::test]
-async fn a_server_that_never_answers_is_given_up() {
+async fn ends_server_that_never_answers() {
     let server = fixture_server("test", &["--log", "log", "--never-answer"]);
     let harness =
         McpHarness::with([server], |options| options.start_timeout = Duration::from_millis(700));
     let failure = harness.refusal("test/*").await;
     assert_eq!(failure.category, ErrorCategory::Transient);
     assert_eq!(failure.message, "MCP server \"test\" did not answer within 0.7 seconds");
-    wait_until("its process is gone", || harness.pids().iter().all(|pid| !is_alive(*pid))).await;
+    let pid = harness.pids(1)[0];
+    wait_until("the process has ended", || !is_alive(pid)).await;
 }
 
 #[tokio::test]
-async fn nonsense_on_stdout_is_skipped() {
+async fn ignores_noise_on_stdout() {
     let harness = McpHarness::fixture(&["--garbage"]);
     assert_eq!(harness.text("test/echo", json!({"text": "hello"})).await, "hello");
 }
 
 #[tokio::test]
-async fn nonsense_in_place_of_a_handshake_is_shown() {
+async fn failed_handshake_error_shows_stdout_noise() {
     let talker = stdio_server("talker", "sh", &["-c", "echo Usage: talker FILE; echo; exit 2"]);
     let failure = McpHarness::new([talker]).refusal("talker/*").await;
     assert_eq!(
@@ -81,28 +82,27 @@ async fn nonsense_in_place_of_a_handshake_is_shown() {
 }
 
 #[tokio::test]
-async fn an_older_server_that_ignores_the_probe_is_asked_in_its_own_way() {
+async fn falls_back_to_initialize_if_the_probe_is_ignored() {
     let harness = McpHarness::fixture(&["--deaf-to-probe"]);
     assert_eq!(harness.tools.protocol_version("test").await.unwrap(), "2025-11-25");
     assert_eq!(harness.logged("started"), 1);
 }
 
 #[tokio::test]
-async fn a_newer_server_that_is_slow_gets_a_second_chance() {
+async fn retries_slow_server_of_the_newer_lifecycle() {
     let harness = McpHarness::fixture(&["--modern", "--slow-start", "2.5"]);
     assert_eq!(harness.tools.protocol_version("test").await.unwrap(), "2026-07-28");
     assert_eq!(harness.text("test/echo", json!({"text": "hello"})).await, "hello");
 }
 
 #[tokio::test]
-async fn a_shutdown_leaves_no_process_and_nothing_is_started_after_it() {
+async fn shutdown_ends_all_servers_and_prevents_starts() {
     let names = ["one", "two", "three"];
     let harness = McpHarness::new(names.map(|name| fixture_server(name, &["--log", "log"])));
     for name in names {
         harness.text(&format!("{name}/echo"), json!({"text": name})).await;
     }
-    let pids = harness.pids();
-    assert_eq!(pids.len(), 3);
+    let pids = harness.pids(3);
     assert!(pids.iter().all(|pid| is_alive(*pid)));
     harness.tools.shutdown().await;
     assert!(pids.iter().all(|pid| !is_alive(*pid)));
@@ -112,7 +112,7 @@ async fn a_shutdown_leaves_no_process_and_nothing_is_started_after_it() {
 }
 
 #[tokio::test]
-async fn a_shutdown_does_not_wait_for_a_server_that_is_being_started() {
+async fn shutdown_aborts_a_start_in_progress() {
     let harness = McpHarness::fixture(&["--never-answer"]);
     let listing = harness.refusal("test/*");
     let shutting_down = async {
@@ -121,14 +121,16 @@ async fn a_shutdown_does_not_wait_for_a_server_that_is_being_started() {
     };
     let (failure, ()) = tokio::join!(listing, shutting_down);
     assert!(failure.message.contains("is being shut down"), "{failure}");
-    wait_until("its process is gone", || harness.pids().iter().all(|pid| !is_alive(*pid))).await;
+    let pid = harness.pids(1)[0];
+    wait_until("the process has ended", || !is_alive(pid)).await;
 }
 
 #[tokio::test]
-async fn servers_end_when_no_one_knows_them_any_more() {
+async fn dropping_the_driver_ends_its_servers() {
     let harness = McpHarness::fixture(&[]);
     harness.text("test/echo", json!({"text": "hello"})).await;
-    let pids = harness.pids();
+    let pid = harness.pids(1)[0];
+    assert!(is_alive(pid));
     drop(harness);
-    wait_until("its process is gone", || pids.iter().all(|pid| !is_alive(*pid))).await;
+    wait_until("the process has ended", || !is_alive(pid)).await;
 }

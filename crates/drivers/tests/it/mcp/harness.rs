@@ -1,4 +1,4 @@
-//! Servers to call, and patience.
+//! MCP servers in a temporary home.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,22 +15,22 @@ use polity_testkit::mcp::{environment, fixture_server};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// How long a test waits for what must happen; far longer than it should take.
+/// The longest wait for an expected event, far above its usual time.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Servers in a home of their own.
+/// Servers in a temporary home.
 pub(crate) struct McpHarness {
     pub(crate) tools: McpTools,
     home: TempDir,
 }
 
 impl McpHarness {
-    /// These servers.
+    /// Registers servers.
     pub(crate) fn new(servers: impl IntoIterator<Item = McpServerDefinition>) -> Self {
         Self::with(servers, |_| {})
     }
 
-    /// These servers, with other options.
+    /// Registers servers with changed options.
     pub(crate) fn with(
         servers: impl IntoIterator<Item = McpServerDefinition>,
         change: impl FnOnce(&mut McpOptions),
@@ -45,27 +45,29 @@ impl McpHarness {
         Self { tools: McpTools::new(servers, options), home }
     }
 
-    /// The fixture as the server `test`, which logs what happens to it.
+    /// Registers the fixture as the server `test`, with a log.
     pub(crate) fn fixture(args: &[&str]) -> Self {
         Self::new([fixture_server("test", &[&["--log", "log"], args].concat())])
     }
 
-    /// A file of the home, in which servers are started.
+    /// A file in the home, the servers' working directory.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }
 
-    /// How often the fixture logged something that begins so.
+    /// The number of log lines with this prefix.
     pub(crate) fn logged(&self, beginning: &str) -> usize {
         let log = fs::read_to_string(self.file("log")).unwrap_or_default();
         log.lines().filter(|line| line.starts_with(beginning)).count()
     }
 
-    /// The process ids of all fixtures that were started.
-    pub(crate) fn pids(&self) -> Vec<u32> {
-        let log = fs::read_to_string(self.file("log")).unwrap_or_default();
+    /// The process ids of all started fixtures; fails unless there are `count`.
+    pub(crate) fn pids(&self, count: usize) -> Vec<u32> {
+        let log = fs::read_to_string(self.file("log")).unwrap();
         let pids = log.lines().filter_map(|line| line.strip_prefix("started "));
-        pids.map(|pid| pid.parse().unwrap()).collect()
+        let pids: Vec<u32> = pids.map(|pid| pid.parse().unwrap()).collect();
+        assert_eq!(pids.len(), count, "{log}");
+        pids
     }
 
     /// Calls a tool.
@@ -82,37 +84,37 @@ impl McpHarness {
             .await
     }
 
-    /// Calls a tool that succeeds, and gives its text.
+    /// Calls a tool successfully and returns its text.
     pub(crate) async fn text(&self, tool: &str, arguments: Value) -> String {
         let reply = self.call(tool, arguments).await.unwrap();
         assert!(!reply.is_error, "{reply:?}");
         reply.content
     }
 
-    /// The tools of these patterns.
+    /// The toolbox of these patterns.
     pub(crate) async fn toolbox(&self, patterns: &[&str]) -> Result<Toolbox, ToolsUnavailable> {
         let patterns: Vec<_> = patterns.iter().map(|pattern| pattern.parse().unwrap()).collect();
         self.tools.toolbox(&patterns, Place::OUTSIDE).await.map(|toolbox| (*toolbox).clone())
     }
 
-    /// Why the tools of a pattern cannot be listed.
+    /// The failure to list a pattern's tools.
     pub(crate) async fn refusal(&self, pattern: &str) -> polity_model::failure::AttemptFailure {
         self.toolbox(&[pattern]).await.unwrap_err().failure
     }
 }
 
-/// The names of the tools that are offered.
+/// The names of the offered tools.
 pub(crate) fn names(toolbox: &Toolbox) -> Vec<&str> {
     toolbox.offered().iter().map(|tool| tool.name.as_str()).collect()
 }
 
-/// Whether a process is there and has not ended.
+/// True if a process exists and is not a zombie.
 pub(crate) fn is_alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub(crate) async fn wait_until(what: &str, mut look: impl FnMut() -> bool) {
     let began = Instant::now();
     while !look() {

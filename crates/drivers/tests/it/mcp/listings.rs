@@ -1,4 +1,4 @@
-//! What servers offer becomes the tools of an agent.
+//! Building toolboxes from server listings.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ fn map(value: &Value) -> serde_json::Map<String, Value> {
 }
 
 #[tokio::test]
-async fn all_pages_are_listed_and_names_that_no_one_can_write_are_left_out() {
+async fn lists_all_pages_without_invalid_names() {
     let harness = McpHarness::fixture(&[]);
     let toolbox = harness.toolbox(&["test/*"]).await.unwrap();
     let all = "echo add sleep fail die big spawn count count_slowly bad_output ask grow input";
@@ -24,7 +24,7 @@ async fn all_pages_are_listed_and_names_that_no_one_can_write_are_left_out() {
 }
 
 #[tokio::test]
-async fn patterns_choose_tools_and_each_is_offered_once() {
+async fn patterns_select_each_tool_once() {
     let harness = McpHarness::fixture(&[]);
     let toolbox = harness.toolbox(&["test/add", "test/echo", "test/add"]).await.unwrap();
     assert_eq!(names(&toolbox), ["test/add", "test/echo"]);
@@ -32,7 +32,7 @@ async fn patterns_choose_tools_and_each_is_offered_once() {
 }
 
 #[tokio::test]
-async fn what_may_be_repeated_is_said_by_the_server_or_by_the_settings() {
+async fn settings_override_the_server_about_idempotence() {
     let config = json!({"command": "python3", "args": [fixture()]});
     let settings = json!({
         "count": {"idempotent": true, "timeout_seconds": 7},
@@ -53,7 +53,7 @@ async fn what_may_be_repeated_is_said_by_the_server_or_by_the_settings() {
 }
 
 #[tokio::test]
-async fn arguments_and_results_are_checked_against_their_schemas() {
+async fn checks_arguments_and_results_against_schemas() {
     let harness = McpHarness::fixture(&[]);
     let toolbox = harness.toolbox(&["test/*"]).await.unwrap();
     let add: &Tool = toolbox.find("test", "add").unwrap();
@@ -71,7 +71,7 @@ async fn arguments_and_results_are_checked_against_their_schemas() {
 }
 
 #[tokio::test]
-async fn fallback_tools_are_held_in_reserve_and_missed_only_when_needed() {
+async fn missing_fallback_tools_do_not_fail_the_listing() {
     let config = json!({"command": "python3", "args": [fixture()]});
     let fallbacks = json!({"fallback_tools": ["spare/echo", "broken/echo", "spare/nothing"]});
     let main = server("main", "stdio", &config, &json!({"fail": fallbacks}));
@@ -87,14 +87,14 @@ async fn fallback_tools_are_held_in_reserve_and_missed_only_when_needed() {
     assert_eq!(fallbacks, ["spare/echo", "broken/echo", "spare/nothing"]);
 }
 
-/// A server whose tool `fail` has these to fall back on.
+/// A server whose tool `fail` has these fallback tools.
 fn server_with_fallbacks(fallbacks: &[&str]) -> McpServerDefinition {
     let config = json!({"command": "python3", "args": [fixture()]});
     server("main", "stdio", &config, &json!({"fail": {"fallback_tools": fallbacks}}))
 }
 
 #[tokio::test]
-async fn servers_in_reserve_that_hang_are_waited_for_once_and_together() {
+async fn waits_once_in_parallel_for_hanging_fallback_servers() {
     let reserve_timeout = Duration::from_secs(2);
     let hanging =
         ["one", "two"].map(|name| fixture_server(name, &["--log", "log", "--never-answer"]));
@@ -115,7 +115,7 @@ async fn servers_in_reserve_that_hang_are_waited_for_once_and_together() {
 }
 
 #[tokio::test]
-async fn a_server_in_reserve_that_is_slow_is_there_later() {
+async fn slow_fallback_server_becomes_available_later() {
     let slow = fixture_server("slow", &["--log", "log", "--slow-start", "0.5"]);
     let harness = McpHarness::with([slow, server_with_fallbacks(&["slow/echo"])], |options| {
         options.reserve_timeout = Duration::from_millis(100);
@@ -132,7 +132,7 @@ async fn a_server_in_reserve_that_is_slow_is_there_later() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_told_with_what_is() {
+async fn unknown_tool_or_server_error_suggests_a_name() {
     let harness = McpHarness::fixture(&[]);
     let failure = harness.refusal("test/ecco").await;
     assert_eq!(failure.category, ErrorCategory::Permanent);
@@ -148,7 +148,7 @@ async fn what_is_not_there_is_told_with_what_is() {
 }
 
 #[tokio::test]
-async fn a_missing_variable_or_program_is_named() {
+async fn errors_name_the_missing_variable_or_program() {
     let config = json!({"command": "python3", "env": {"API_KEY": "${NO_SUCH_KEY}"}});
     let harness = McpHarness::new([
         server("keyless", "stdio", &config, &json!({})),
@@ -162,11 +162,11 @@ async fn a_missing_variable_or_program_is_named() {
 }
 
 #[tokio::test]
-async fn changed_tools_are_listed_anew() {
+async fn lists_changed_tools_again() {
     let harness = McpHarness::fixture(&[]);
     assert!(harness.toolbox(&["test/*"]).await.unwrap().find("test", "grown").is_none());
     harness.text("test/grow", json!({})).await;
-    // The notice comes before the result, and is heard at about the same time.
+    // The notification and the result arrive at about the same time.
     let began = std::time::Instant::now();
     while harness.toolbox(&["test/grown"]).await.is_err() {
         assert!(began.elapsed() < TEST_TIMEOUT);

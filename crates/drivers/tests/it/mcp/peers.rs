@@ -1,4 +1,4 @@
-//! Servers that others wrote, over every transport and in both eras of the protocol.
+//! Third-party servers over every transport and lifecycle.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -11,17 +11,17 @@ use serde_json::json;
 
 use super::harness::{McpHarness, TEST_TIMEOUT, names, wait_until};
 
-/// The era of `initialize`.
+/// The protocol version of `initialize`.
 const INITIALIZE_VERSION: &str = "2025-11-25";
 
-/// The era of `server/discover`.
+/// The protocol version of `server/discover`.
 const DISCOVER_VERSION: &str = "2026-07-28";
 
 fn everything() -> String {
     npm_server("server-everything").to_str().unwrap().to_owned()
 }
 
-/// Lists and calls the tools of `server-everything`, however it is reached.
+/// Lists and calls the tools of `server-everything` over any transport.
 async fn check_server_everything(definition: McpServerDefinition) {
     let harness = McpHarness::new([definition]);
     let toolbox = harness.toolbox(&["everything/*"]).await.unwrap();
@@ -69,7 +69,7 @@ async fn everything_over_streamable_http() {
 }
 
 #[tokio::test]
-async fn a_server_over_the_network_is_found_again_after_it_was_gone() {
+async fn reconnects_to_a_restarted_network_server() {
     for (transport, mode, path) in
         [("sse", "sse", "sse"), ("streamable_http", "streamableHttp", "mcp")]
     {
@@ -83,7 +83,7 @@ async fn a_server_over_the_network_is_found_again_after_it_was_gone() {
         for _ in 0..2 {
             let child = listening_on(mode, port).await;
             let began = std::time::Instant::now();
-            // The way may be tried too early, or end in what was before.
+            // An attempt may be too early, or use the old connection.
             while harness.call("everything/echo", json!({"message": "hello"})).await.is_err() {
                 assert!(began.elapsed() < TEST_TIMEOUT, "{transport}");
                 tokio::time::sleep(std::time::Duration::from_millis(50)).await;
@@ -96,7 +96,7 @@ async fn a_server_over_the_network_is_found_again_after_it_was_gone() {
 }
 
 #[tokio::test]
-async fn files_are_read_in_the_home() {
+async fn filesystem_server_reads_files_of_the_home() {
     let program = npm_server("server-filesystem");
     let harness =
         McpHarness::new([stdio_server("files", "node", &[program.to_str().unwrap(), "."])]);
@@ -112,7 +112,7 @@ async fn files_are_read_in_the_home() {
 }
 
 #[tokio::test]
-async fn the_time_is_told_in_the_newer_era() {
+async fn time_server_uses_the_newer_lifecycle() {
     let program = python_program("mcp-server-time");
     let harness = McpHarness::new([stdio_server("time", program.to_str().unwrap(), &[])]);
     assert_eq!(harness.tools.protocol_version("time").await.unwrap(), DISCOVER_VERSION);
@@ -127,7 +127,7 @@ fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-/// `server-everything` on a port of its own; it ends when the child is dropped.
+/// Starts `server-everything` on a free port; dropping the child ends it.
 async fn listening(mode: &str) -> (ChildProcess, u16) {
     let port = free_port();
     (listening_on(mode, port).await, port)

@@ -1,4 +1,4 @@
-//! Secrets stay out of what is told of servers that fail.
+//! Redaction of secrets in results and errors.
 
 use std::net::{Ipv4Addr, TcpListener};
 
@@ -11,7 +11,7 @@ use super::harness::McpHarness;
 
 const SECRET: &str = "sk-very-secret";
 
-/// The fixture, which is given a secret and repeats it in what goes wrong.
+/// The fixture with a secret that it repeats in its errors.
 fn echoing_server(args: &[&str]) -> McpHarness {
     let fixture = fixture();
     let args = [&[fixture.to_str().unwrap(), "--tell-secret"], args].concat();
@@ -26,7 +26,7 @@ fn echoing_server(args: &[&str]) -> McpHarness {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_start_tells_no_secret() {
+async fn start_failure_contains_no_secret() {
     let harness = echoing_server(&["--exit-at-once"]);
     let failure = harness.refusal("test/*").await;
     assert_eq!(
@@ -35,7 +35,7 @@ async fn a_server_that_does_not_start_tells_no_secret() {
          printed a line on stdout that is no MCP message: The secret is ***; it ended with exit \
          status: 4; its last words on stderr:\nno configuration ***"
     );
-    // What is told again later is no different.
+    // Later reports of the same failure are redacted too.
     let mut failure = failure;
     while !failure.message.contains("times in a row") {
         failure = harness.refusal("test/*").await;
@@ -45,7 +45,7 @@ async fn a_server_that_does_not_start_tells_no_secret() {
 }
 
 #[tokio::test]
-async fn no_call_tells_a_secret_whether_it_fails_or_succeeds() {
+async fn call_outcomes_contain_no_secret() {
     let harness = echoing_server(&[]);
     let refused = harness.call("test/nothing", json!({})).await.unwrap_err().failure;
     assert_eq!(
@@ -62,7 +62,7 @@ fn server_at(transport: &str, url: &str) -> McpServerDefinition {
 }
 
 #[tokio::test]
-async fn an_address_is_told_without_user_and_query() {
+async fn connect_error_shows_url_without_secret_parts() {
     for transport in ["sse", "streamable_http"] {
         let url = "http://user:secret@127.0.0.1:9/mcp?apiKey=secret#secret";
         let message = McpHarness::new([server_at(transport, url)]).refusal("far/*").await.message;
@@ -73,7 +73,7 @@ async fn an_address_is_told_without_user_and_query() {
 }
 
 #[tokio::test]
-async fn an_address_that_answers_with_an_error_is_told_without_user_and_query() {
+async fn error_status_shows_url_without_secret_parts() {
     for transport in ["sse", "streamable_http"] {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
