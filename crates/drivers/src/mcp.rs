@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use polity_definition::{McpServerDefinition, McpTransport, nearest};
 use polity_engine::driver::{
-    BoxFuture, NotReady, Place, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools,
+    BoxFuture, CallSite, NotReady, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools,
     ToolsUnavailable,
 };
 use polity_model::failure::{AttemptFailure, ErrorCategory};
@@ -141,7 +141,7 @@ impl Tools for McpTools {
     fn toolbox<'a>(
         &'a self,
         patterns: &'a [ToolPattern],
-        _place: Place<'a>,
+        _call_site: CallSite<'a>,
     ) -> BoxFuture<'a, Result<Arc<Toolbox>, ToolsUnavailable>> {
         Box::pin(async move {
             let toolbox = tool_listing::build_toolbox(|name| self.server(name), patterns).await;

@@ -1,9 +1,9 @@
 //! What the engine asks of those who do the work. The implementations are in the `drivers` crate;
 //! a driver performs one effect and holds neither a loop nor a history.
 
+mod call_site;
 mod history;
 mod models;
-mod place;
 mod programs;
 mod remotes;
 mod tools;
@@ -11,12 +11,12 @@ mod tools;
 use std::future::Future;
 use std::pin::Pin;
 
+pub use call_site::CallSite;
 pub use history::History;
 pub use models::{
     AskedArguments, AskedTool, ModelFailure, ModelReply, ModelRequest, Models, NotReady, Progress,
     Unheard,
 };
-pub use place::Place;
 pub use programs::{
     LostRun, PlaceTaken, Programs, RunEnd, RunIdentity, RunOutcome, RunOverrides, RunProgress,
     RunRequest,

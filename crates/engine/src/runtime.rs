@@ -44,7 +44,7 @@ use crate::clock::Clock;
 use crate::commands::{AnswerReview, ClaimTask, CreateTask, ExpireReview, NewTask, TaskOrigin};
 use crate::decide::{Command, CommandRejection, DecisionContext, SlotContext, decide};
 use crate::driver::{
-    Models, NotReady, Place, Programs, Remotes, RunIdentity, RunOverrides, Toolbox, Tools,
+    CallSite, Models, NotReady, Programs, Remotes, RunIdentity, RunOverrides, Toolbox, Tools,
 };
 use crate::entropy::{Entropy, EntropySource};
 use crate::pinned::PinnedError;
@@ -258,7 +258,7 @@ impl Runtime {
         // can be asked for it.
         let toolbox = match (&answer.verdict, loaded.assignee.llm()) {
             (ReviewVerdict::Modify { .. }, Some(llm)) => {
-                let listed = parts.tools.toolbox(&llm.tools, Place::OUTSIDE).await;
+                let listed = parts.tools.toolbox(&llm.tools, CallSite::OUTSIDE).await;
                 let listed = listed.unwrap_or_else(|error| {
                     tracing::warn!(%id, %error, "the new arguments are checked when they are used");
                     Arc::default()

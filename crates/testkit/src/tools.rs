@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use polity_engine::driver::{
-    BoxFuture, NotReady, Place, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools,
+    BoxFuture, NotReady, CallSite, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools,
     ToolsUnavailable,
 };
 use polity_model::failure::{AttemptFailure, ErrorCategory};
@@ -106,7 +106,7 @@ impl Tools for ActingTools {
     fn toolbox<'a>(
         &'a self,
         patterns: &'a [ToolPattern],
-        _place: Place<'a>,
+        _call_site: CallSite<'a>,
     ) -> BoxFuture<'a, Result<Arc<Toolbox>, ToolsUnavailable>> {
         let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
         let offered = ["files/read", "files/write", "files/delete", "time/now"]

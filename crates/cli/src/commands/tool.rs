@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use polity_drivers::mcp::McpTools;
-use polity_engine::driver::{Place, Tool, ToolFailure, ToolReply, ToolRequest, Tools};
+use polity_engine::driver::{CallSite, Tool, ToolFailure, ToolReply, ToolRequest, Tools};
 use polity_model::tool::{ToolName, ToolPattern};
 use polity_model::trace::shorten;
 use serde_json::{Map, Value, json};
@@ -73,7 +73,7 @@ async fn all_of(tools: &McpTools, server: &str) -> Result<Vec<Arc<Tool>>, CliErr
             .hint("servers are declared in config/mcp_servers.yaml")
     })?;
     let toolbox =
-        tools.toolbox(&[pattern], Place::OUTSIDE).await.map_err(CliError::tools_unavailable)?;
+        tools.toolbox(&[pattern], CallSite::OUTSIDE).await.map_err(CliError::tools_unavailable)?;
     Ok(toolbox.offered().to_vec())
 }
 
@@ -100,7 +100,7 @@ async fn call(app: &AppContext, tools: &McpTools, args: &ToolCallArgs) -> CliRes
         .parse()
         .map_err(|error| CliError::usage(format!("\"{name}\" is not a tool: {error}")))?;
     let toolbox =
-        tools.toolbox(&[pattern], Place::OUTSIDE).await.map_err(CliError::tools_unavailable)?;
+        tools.toolbox(&[pattern], CallSite::OUTSIDE).await.map_err(CliError::tools_unavailable)?;
     let tool = toolbox
         .find(name.server(), name.tool())
         .ok_or_else(|| CliError::not_found(format!("there is no tool {name}")))?;
@@ -115,7 +115,7 @@ async fn call(app: &AppContext, tools: &McpTools, args: &ToolCallArgs) -> CliRes
         arguments: &arguments,
         limit: tool.timeout,
         limited_by: None,
-        place: Place::OUTSIDE,
+        call_site: CallSite::OUTSIDE,
         index: 0,
     };
     let answer = tools.call(request).await;

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use polity_drivers::EnvSource;
 use polity_drivers::mcp::{McpOptions, McpTools};
 use polity_drivers::process::ProcessLauncher;
-use polity_engine::driver::{Place, ToolRequest, Tools};
+use polity_engine::driver::{CallSite, ToolRequest, Tools};
 use polity_testkit::mcp::{environment, fixture_server};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Map;
@@ -135,8 +135,8 @@ fn tool_server_children_end_with_it() {
     };
     let spawn = async |tools: &McpTools| {
         let (tool, arguments) = (&"test/spawn".parse().unwrap(), &Map::new());
-        let (limit, place, index) = (std::time::Duration::from_mins(1), Place::OUTSIDE, 0);
-        let request = ToolRequest { tool, arguments, limit, limited_by: None, place, index };
+        let (limit, call_site, index) = (std::time::Duration::from_mins(1), CallSite::OUTSIDE, 0);
+        let request = ToolRequest { tool, arguments, limit, limited_by: None, call_site, index };
         let reply = tools.call(request).await.unwrap();
         let pid: i32 = reply.content.parse().unwrap();
         assert!(is_alive(pid));

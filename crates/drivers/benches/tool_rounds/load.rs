@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use polity_drivers::mcp::McpTools;
-use polity_engine::driver::{Place, ToolRequest, Tools};
+use polity_engine::driver::{CallSite, ToolRequest, Tools};
 use polity_engine::pinned::PinnedAgent;
 use polity_engine::runtime::TaskHandle;
 use polity_model::event::{Event, StreamId, StreamSequence, ToolChange};
@@ -117,9 +117,9 @@ fn count_answers(store: &dyn Store, task: &TaskHandle) -> usize {
 /// Asks the tool for its counts.
 async fn fetch_tool_report(tools: &McpTools) -> String {
     let (tool, arguments) = (&"notes/total".parse().unwrap(), &Map::new());
-    let (limit, place, index) = (Duration::from_mins(1), Place::OUTSIDE, 0);
+    let (limit, call_site, index) = (Duration::from_mins(1), CallSite::OUTSIDE, 0);
     tools
-        .call(ToolRequest { tool, arguments, limit, limited_by: None, place, index })
+        .call(ToolRequest { tool, arguments, limit, limited_by: None, call_site, index })
         .await
         .unwrap()
         .content

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use polity_definition::TokenPrice;
 use polity_engine::driver::{
-    AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
-    Place, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
+    AskedArguments, AskedTool, BoxFuture, CallSite, ModelFailure, ModelReply, ModelRequest, Models,
+    NotReady, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
 };
 use polity_engine::pinned::PinnedAgent;
 use polity_model::tool::ToolPattern;
@@ -136,7 +136,7 @@ impl Tools for CountingTool {
     fn toolbox<'a>(
         &'a self,
         _patterns: &'a [ToolPattern],
-        _place: Place<'a>,
+        _call_site: CallSite<'a>,
     ) -> BoxFuture<'a, Result<Arc<Toolbox>, ToolsUnavailable>> {
         Box::pin(async { Ok(Arc::clone(&self.toolbox)) })
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use polity_definition::{LlmAgent, TokenPrice};
 use polity_engine::driver::{
-    AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
-    Place, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
+    AskedArguments, AskedTool, BoxFuture, CallSite, ModelFailure, ModelReply, ModelRequest, Models,
+    NotReady, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
 };
 use polity_engine::pinned::PinnedAgent;
 use polity_model::failure::{AttemptFailure, ErrorCategory};
@@ -129,23 +129,23 @@ impl CassettePlayer {
 
     fn answer(&self, request: &ModelRequest<'_>, llm: &LlmAgent) -> Result<&ModelOutcome, String> {
         self.check_no_mismatch()?;
-        let place = request.place;
-        let session = self.session(place.session)?;
+        let call_site = request.call_site;
+        let session = self.session(call_site.session)?;
         let Some((at, turn)) =
-            session.turn(place.turn).filter(|(_, turn)| !turn.exchanges.is_empty())
+            session.turn(call_site.turn).filter(|(_, turn)| !turn.exchanges.is_empty())
         else {
-            return Err(no_answer_error(session, place));
+            return Err(no_answer_error(session, call_site));
         };
         let question = ModelQuestion::from_request(request, llm, &self.secrets);
         let mut nearest: Option<String> = None;
         for (number, exchange) in turn.exchanges.iter().enumerate() {
             let recorded =
                 self.recorded_question(session, ExchangeIndex { turn: at, exchange: number });
-            let recorded = recorded.ok_or_else(|| no_answer_error(session, place))?;
+            let recorded = recorded.ok_or_else(|| no_answer_error(session, call_site))?;
             if recorded == question {
                 self.mark_used(
-                    place.session,
-                    AnswerKey::ModelExchange { turn: place.turn, number },
+                    call_site.session,
+                    AnswerKey::ModelExchange { turn: call_site.turn, number },
                 );
                 return Ok(&exchange.outcome);
             }
@@ -154,7 +154,7 @@ impl CassettePlayer {
                 nearest = Some(mismatch);
             }
         }
-        let what = format!("the model is asked something else in {}", describe_site(place));
+        let what = format!("the model is asked something else in {}", describe_site(call_site));
         Err(mismatch(&what, &nearest.unwrap_or_default()))
     }
 
@@ -173,18 +173,18 @@ impl CassettePlayer {
     fn toolbox(
         &self,
         patterns: &[ToolPattern],
-        place: Place<'_>,
+        call_site: CallSite<'_>,
     ) -> Result<Arc<Toolbox>, AttemptFailure> {
-        let session = self.session(place.session).map_err(|message| self.fail(message))?;
-        let Some(listing) = session.listing(place.turn) else {
+        let session = self.session(call_site.session).map_err(|message| self.fail(message))?;
+        let Some(listing) = session.listing(call_site.turn) else {
             let message = format!(
                 "the cassette lists no tools for {}, and the agent has tools now; {REMEDY}",
-                describe_site(place)
+                describe_site(call_site)
             );
             return Err(self.fail(message));
         };
         if listing.patterns != patterns {
-            let what = format!("the agent has other tools in {}", describe_site(place));
+            let what = format!("the agent has other tools in {}", describe_site(call_site));
             let mismatch =
                 mismatch(&what, &diff(&pattern_lines(&listing.patterns), &pattern_lines(patterns)));
             return Err(self.fail(mismatch));
@@ -192,7 +192,7 @@ impl CassettePlayer {
         if let Some(failed) = &listing.failure {
             return Err(permanent_failure(failed));
         }
-        let key = (place.session.to_owned(), listing.turn);
+        let key = (call_site.session.to_owned(), listing.turn);
         if let Some(toolbox) = self.lock_state().toolboxes.get(&key) {
             return Ok(Arc::clone(toolbox));
         }
@@ -222,23 +222,24 @@ impl CassettePlayer {
     }
 
     fn reply(&self, request: &ToolRequest<'_>) -> Result<&ToolOutcome, String> {
-        let ToolRequest { tool, arguments, place, index, .. } = *request;
-        let session = self.session(place.session)?;
-        let calls = session.turn(place.turn).map_or(&[][..], |(_, turn)| &turn.calls);
+        let ToolRequest { tool, arguments, call_site, index, .. } = *request;
+        let session = self.session(call_site.session)?;
+        let calls = session.turn(call_site.turn).map_or(&[][..], |(_, turn)| &turn.calls);
         let mut calls = calls.iter().enumerate();
         let found = calls.find(|(_, call)| call.index == index && call.tool == *tool);
         let Some((number, call)) = found else {
             return Err(format!(
                 "the cassette has no answer of {tool} as call {index} of {}; {REMEDY}",
-                describe_site(place)
+                describe_site(call_site)
             ));
         };
         let now = self.secrets.redact_fields(arguments.clone());
         if call.arguments != now {
-            let what = format!("{tool} is called with other arguments in {}", describe_site(place));
+            let what =
+                format!("{tool} is called with other arguments in {}", describe_site(call_site));
             return Err(mismatch(&what, &diff(&pretty(&call.arguments), &pretty(&now))));
         }
-        self.mark_used(place.session, AnswerKey::ToolCall { turn: place.turn, number });
+        self.mark_used(call_site.session, AnswerKey::ToolCall { turn: call_site.turn, number });
         Ok(&call.outcome)
     }
 }
@@ -248,17 +249,17 @@ fn describe_turn(session: &str, turn: u32) -> String {
     format!("turn {turn} of session \"{session}\"")
 }
 
-pub(super) fn describe_site(place: Place<'_>) -> String {
-    describe_turn(place.session, place.turn)
+pub(super) fn describe_site(call_site: CallSite<'_>) -> String {
+    describe_turn(call_site.session, call_site.turn)
 }
 
-fn no_answer_error(session: &CassetteSession, place: Place<'_>) -> String {
+fn no_answer_error(session: &CassetteSession, call_site: CallSite<'_>) -> String {
     let asked = session.turns.iter().filter(|turn| !turn.exchanges.is_empty());
     let end = match asked.map(|turn| turn.number).max() {
         Some(last) => format!("its last answer there is that of turn {last}"),
         None => "it has none there at all".to_owned(),
     };
-    format!("the cassette has no answer for {}: {end}; {REMEDY}", describe_site(place))
+    format!("the cassette has no answer for {}: {end}; {REMEDY}", describe_site(call_site))
 }
 
 pub(super) fn mismatch(what: &str, diff: &str) -> String {
@@ -364,9 +365,9 @@ impl Tools for CassettePlayer {
     fn toolbox<'a>(
         &'a self,
         patterns: &'a [ToolPattern],
-        place: Place<'a>,
+        call_site: CallSite<'a>,
     ) -> BoxFuture<'a, Result<Arc<Toolbox>, ToolsUnavailable>> {
-        let toolbox = self.toolbox(patterns, place);
+        let toolbox = self.toolbox(patterns, call_site);
         Box::pin(async { toolbox.map_err(|failure| ToolsUnavailable { failure }) })
     }
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polity_definition::TokenPrice;
 use polity_engine::driver::{
-    AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
-    Place, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
+    AskedArguments, AskedTool, BoxFuture, CallSite, ModelFailure, ModelReply, ModelRequest, Models,
+    NotReady, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
 };
 use polity_engine::pinned::PinnedAgent;
 use polity_model::failure::AttemptFailure;
@@ -51,8 +51,8 @@ impl CassetteRecorder {
         self.cassette.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn update_site(&self, place: Place<'_>, change: impl FnOnce(&mut CassetteSession)) {
-        self.update_session(place.session, change);
+    fn update_site(&self, call_site: CallSite<'_>, change: impl FnOnce(&mut CassetteSession)) {
+        self.update_session(call_site.session, change);
     }
 
     pub(super) fn update_session(&self, session: &str, change: impl FnOnce(&mut CassetteSession)) {
@@ -75,19 +75,19 @@ impl CassetteRecorder {
         };
         let settings = question.settings.clone();
         self.lock_cassette().agents.insert(question.agent.clone(), settings);
-        self.update_site(request.place, |session| {
-            session.record_exchange(request.place.turn, question, outcome)
+        self.update_site(request.call_site, |session| {
+            session.record_exchange(request.call_site.turn, question, outcome)
         });
     }
 
     fn record_listing(
         &self,
         patterns: &[ToolPattern],
-        place: Place<'_>,
+        call_site: CallSite<'_>,
         outcome: &Result<Arc<Toolbox>, ToolsUnavailable>,
     ) {
         let mut listing = ToolListing {
-            turn: place.turn,
+            turn: call_site.turn,
             patterns: patterns.to_vec(),
             offered: Vec::new(),
             in_reserve: Vec::new(),
@@ -100,7 +100,7 @@ impl CassetteRecorder {
             }
             Err(unavailable) => listing.failure = Some(self.to_failed_call(&unavailable.failure)),
         }
-        self.update_site(place, |session| session.record_listing(listing));
+        self.update_site(call_site, |session| session.record_listing(listing));
     }
 
     fn record_call(&self, request: &ToolRequest<'_>, outcome: &Result<ToolReply, ToolFailure>) {
@@ -124,7 +124,9 @@ impl CassetteRecorder {
             arguments: secrets.redact_fields(request.arguments.clone()),
             outcome,
         };
-        self.update_site(request.place, |session| session.record_call(request.place.turn, call));
+        self.update_site(request.call_site, |session| {
+            session.record_call(request.call_site.turn, call)
+        });
     }
 
     fn to_answer(&self, reply: &ModelReply, toolbox: &Toolbox) -> CassetteAnswer {
@@ -226,11 +228,11 @@ impl Tools for CassetteRecorder {
     fn toolbox<'a>(
         &'a self,
         patterns: &'a [ToolPattern],
-        place: Place<'a>,
+        call_site: CallSite<'a>,
     ) -> BoxFuture<'a, Result<Arc<Toolbox>, ToolsUnavailable>> {
         Box::pin(async move {
-            let outcome = self.tools.toolbox(patterns, place).await;
-            self.record_listing(patterns, place, &outcome);
+            let outcome = self.tools.toolbox(patterns, call_site).await;
+            self.record_listing(patterns, call_site, &outcome);
             outcome
         })
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polity_definition::AgentDefinition;
 use polity_engine::driver::{
-    BoxFuture, NotReady, Place, Progress, RemoteEnd, RemoteMessage, RemoteOutcome, RemoteWork,
+    BoxFuture, CallSite, NotReady, Progress, RemoteEnd, RemoteMessage, RemoteOutcome, RemoteWork,
     Remotes, Sent,
 };
 use polity_model::remote::{RemoteReport, RemoteTask};
@@ -87,9 +87,9 @@ impl RecordingRemoteDriver {
 
     /// Records a message, replacing an earlier attempt.
     fn record_message(&self, message: &RemoteMessage<'_>) {
-        let number = message.place.turn;
+        let number = message.call_site.turn;
         let input = MessageInput::redacted(message, &self.recorder.secrets);
-        self.recorder.update_session(message.place.session, |session| {
+        self.recorder.update_session(message.call_site.session, |session| {
             session.agent = Some(message.agent.name.to_string());
             // Later messages belonged to the earlier attempt.
             session.messages.retain(|known| known.number < number);
@@ -97,7 +97,7 @@ impl RecordingRemoteDriver {
         });
     }
 
-    fn record_outcome(&self, place: Place<'_>, outcome: &RemoteOutcome) {
+    fn record_outcome(&self, call_site: CallSite<'_>, outcome: &RemoteOutcome) {
         let secrets = &self.recorder.secrets;
         let redact = |text: &str| MultilineText::from(secrets.redact(text));
         let end = match &outcome.end {
@@ -110,8 +110,8 @@ impl RecordingRemoteDriver {
             RemoteEnd::InDoubt(_) => return,
         };
         let (state, usage) = (outcome.report.state.clone(), outcome.usage);
-        self.recorder.update_session(place.session, |session| {
-            let known = session.messages.iter_mut().find(|known| known.number == place.turn);
+        self.recorder.update_session(call_site.session, |session| {
+            let known = session.messages.iter_mut().find(|known| known.number == call_site.turn);
             if let Some(known) = known {
                 known.outcome = Some(RecordedMessageOutcome { end, state, usage });
             }
@@ -130,7 +130,7 @@ impl Remotes for RecordingRemoteDriver {
             self.record_message(&message);
             match &sent {
                 Sent::Accepted(_) => {}
-                Sent::Over(outcome) => self.record_outcome(message.place, outcome),
+                Sent::Over(outcome) => self.record_outcome(message.call_site, outcome),
             }
             sent
         })
@@ -143,7 +143,7 @@ impl Remotes for RecordingRemoteDriver {
     ) -> BoxFuture<'a, RemoteOutcome> {
         Box::pin(async move {
             let outcome = self.driver.follow(work, progress).await;
-            self.record_outcome(work.place, &outcome);
+            self.record_outcome(work.call_site, &outcome);
             outcome
         })
     }
@@ -168,8 +168,8 @@ impl PlaybackRemoteDriver {
         Self { player }
     }
 
-    fn outcome(&self, place: Place<'_>, input: Option<&MessageInput>) -> RemoteOutcome {
-        self.answer(place, input).unwrap_or_else(|message| {
+    fn outcome(&self, call_site: CallSite<'_>, input: Option<&MessageInput>) -> RemoteOutcome {
+        self.answer(call_site, input).unwrap_or_else(|message| {
             let failure = self.player.fail(message);
             let end = RemoteEnd::Failed { failure, retry_after: None };
             RemoteOutcome { end, report: RemoteReport::default(), usage: Usage::default() }
@@ -178,28 +178,28 @@ impl PlaybackRemoteDriver {
 
     fn answer(
         &self,
-        place: Place<'_>,
+        call_site: CallSite<'_>,
         input: Option<&MessageInput>,
     ) -> Result<RemoteOutcome, String> {
         self.player.check_no_mismatch()?;
-        let session = self.player.session(place.session)?;
-        let recorded = session.messages.iter().find(|recorded| recorded.number == place.turn);
+        let session = self.player.session(call_site.session)?;
+        let recorded = session.messages.iter().find(|recorded| recorded.number == call_site.turn);
         let Some((recorded, outcome)) =
             recorded.and_then(|recorded| Some((recorded, recorded.outcome.as_ref()?)))
         else {
             return Err(format!(
                 "the cassette has no answer of an agent on another server for {}; {REMEDY}",
-                describe_site(place)
+                describe_site(call_site)
             ));
         };
         if let Some(now) = input.filter(|now| **now != recorded.input) {
             let what = format!(
                 "the agent on another server is told something else in {}",
-                describe_site(place)
+                describe_site(call_site)
             );
             return Err(mismatch(&what, &diff(&recorded.input.to_text(), &now.to_text())));
         }
-        self.player.mark_used(place.session, AnswerKey::Message { number: place.turn });
+        self.player.mark_used(call_site.session, AnswerKey::Message { number: call_site.turn });
         let RecordedMessageOutcome { end, state, usage } = outcome;
         let (end, is_over) = match end {
             RecordedMessageEnd::Answer(answer) => {
@@ -224,7 +224,7 @@ impl Remotes for PlaybackRemoteDriver {
 
     fn send<'a>(&'a self, message: RemoteMessage<'a>) -> BoxFuture<'a, Sent> {
         let input = MessageInput::redacted(&message, &self.player.secrets);
-        let outcome = self.outcome(message.place, Some(&input));
+        let outcome = self.outcome(message.call_site, Some(&input));
         Box::pin(async { Sent::Over(outcome) })
     }
 
@@ -233,7 +233,7 @@ impl Remotes for PlaybackRemoteDriver {
         work: RemoteWork<'a>,
         _: &'a dyn Progress,
     ) -> BoxFuture<'a, RemoteOutcome> {
-        let outcome = self.outcome(work.place, None);
+        let outcome = self.outcome(work.call_site, None);
         Box::pin(async { outcome })
     }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use polity_definition::{AgentDefinition, TokenPrice};
 use polity_engine::driver::{
-    AskedArguments, AskedTool, BoxFuture, History, ModelFailure, ModelReply, ModelRequest, Models,
-    NotReady, Place, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, Unheard,
+    AskedArguments, AskedTool, BoxFuture, CallSite, History, ModelFailure, ModelReply,
+    ModelRequest, Models, NotReady, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, Unheard,
 };
 use polity_engine::pinned::PinnedAgent;
 use polity_model::failure::{AttemptFailure, ErrorCategory};
@@ -106,8 +106,8 @@ impl TestConversation {
         jiff::Timestamp::from_second(i64::from(self.run) * 1000 + i64::from(self.turn)).unwrap()
     }
 
-    fn place(&self) -> Place<'static> {
-        Place { session: self.session, turn: self.turn }
+    fn call_site(&self) -> CallSite<'static> {
+        CallSite { session: self.session, turn: self.turn }
     }
 
     /// Calls the model once with the listed tools.
@@ -117,7 +117,7 @@ impl TestConversation {
         tools: &dyn Tools,
     ) -> Result<ModelReply, ModelFailure> {
         let patterns: [ToolPattern; 1] = ["files/*".parse().unwrap()];
-        let toolbox = tools.toolbox(&patterns, self.place()).await;
+        let toolbox = tools.toolbox(&patterns, self.call_site()).await;
         let toolbox = toolbox.map_err(|error| ModelFailure::new(error.failure))?;
         self.ask_with(models, &toolbox).await
     }
@@ -132,7 +132,7 @@ impl TestConversation {
             history: History::shortened(&self.messages, self.sent_from),
             toolbox,
             marks: &[],
-            place: self.place(),
+            call_site: self.call_site(),
             progress: &Unheard,
         };
         models.call(request).await
@@ -154,7 +154,7 @@ impl TestConversation {
                 signature: None,
             })
             .collect();
-        let place = self.place();
+        let call_site = self.call_site();
         let made = calls.iter().enumerate().map(|(index, call)| async move {
             let tool: ToolName = call.name().parse().unwrap();
             let limit = Duration::from_secs(1);
@@ -163,7 +163,7 @@ impl TestConversation {
                 arguments: &call.arguments,
                 limit,
                 limited_by: None,
-                place,
+                call_site,
                 index,
             };
             tools.call(request).await
@@ -422,10 +422,10 @@ impl Models for EchoModel {
     ) -> BoxFuture<'a, Result<ModelReply, ModelFailure>> {
         Box::pin(async move {
             tokio::task::yield_now().await;
-            let calls = [("files/read", json!({"n": request.place.session.len()}))];
-            Ok(match request.place.turn {
+            let calls = [("files/read", json!({"n": request.call_site.session.len()}))];
+            Ok(match request.call_site.turn {
                 1 => answer("", &calls),
-                _ => answer(request.place.session, &[]),
+                _ => answer(request.call_site.session, &[]),
             })
         })
     }

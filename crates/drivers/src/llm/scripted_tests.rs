@@ -1,5 +1,5 @@
 use jiff::Timestamp;
-use polity_engine::driver::{History, Models, Place, Toolbox, Unheard};
+use polity_engine::driver::{CallSite, History, Models, Toolbox, Unheard};
 use polity_engine::pinned::PinnedAgent;
 use polity_model::failure::ErrorCategory;
 use polity_model::ids::ToolCallId;
@@ -42,7 +42,7 @@ async fn ask(messages: &[Message], marks: &[u32]) -> Result<ModelReply, ModelFai
         history: History::whole(messages),
         toolbox: &Toolbox::default(),
         marks,
-        place: Place::OUTSIDE,
+        call_site: CallSite::OUTSIDE,
         progress: &Unheard,
     };
     LanguageModels::new(EnvSource::empty()).call(request).await

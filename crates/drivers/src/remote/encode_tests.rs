@@ -1,5 +1,5 @@
 use polity_definition::AgentDefinition;
-use polity_engine::driver::{Place, RemoteMessage};
+use polity_engine::driver::{CallSite, RemoteMessage};
 use polity_model::remote::RemoteTask;
 
 use super::*;
@@ -17,7 +17,7 @@ fn sends(interface: &A2aInterface) -> A2aRequest {
     let task = RemoteTask { task_id: "t-1".into(), context_id: Some("c-1".into()) };
     interface.request(A2aOperation::Send(&RemoteMessage {
         agent: &agent,
-        place: Place::OUTSIDE,
+        call_site: CallSite::OUTSIDE,
         id: "m-1",
         text: "paint",
         parameters: &parameters,

@@ -9,7 +9,7 @@ use polity_model::message::ToolCall;
 use polity_model::usage::Usage;
 use serde_json::{Map, Value};
 
-use super::{BoxFuture, History, Place, Toolbox};
+use super::{BoxFuture, CallSite, History, Toolbox};
 use crate::pinned::PinnedAgent;
 
 /// One call to a model. It borrows the conversation: nothing of it is copied.
@@ -24,7 +24,7 @@ pub struct ModelRequest<'a> {
     /// The marks that earlier calls of this task came back with, oldest first.
     pub marks: &'a [u32],
     /// Where in the run this is asked.
-    pub place: Place<'a>,
+    pub call_site: CallSite<'a>,
     /// Who hears of the answer while it grows.
     pub progress: &'a dyn Progress,
 }

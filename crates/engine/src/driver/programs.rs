@@ -20,7 +20,7 @@ use super::{BoxFuture, NotReady};
 pub struct RunRequest<'a> {
     /// The agent, which is a command-line program.
     pub agent: &'a AgentDefinition,
-    /// Where in the whole this is run, as a [`Place`](super::Place) has it.
+    /// Where in the whole this is run, as a [`CallSite`](super::CallSite) has it.
     pub session: &'a str,
     /// The execution that the run is an attempt of.
     pub execution_id: ExecutionId,
@@ -46,7 +46,7 @@ pub struct RunRequest<'a> {
 pub struct LostRun<'a> {
     /// The agent.
     pub agent: &'a AgentDefinition,
-    /// Where in the whole it was run, as a [`Place`](super::Place) has it.
+    /// Where in the whole it was run, as a [`CallSite`](super::CallSite) has it.
     pub session: &'a str,
     /// The execution that the run was an attempt of.
     pub execution_id: ExecutionId,

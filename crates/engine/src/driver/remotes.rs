@@ -8,7 +8,7 @@ use polity_model::remote::{RemoteReport, RemoteTask};
 use polity_model::usage::Usage;
 use serde_json::{Map, Value};
 
-use super::{BoxFuture, NotReady, Place, Progress};
+use super::{BoxFuture, CallSite, NotReady, Progress};
 
 /// One message to an agent on another server.
 #[derive(Clone, Copy)]
@@ -16,7 +16,7 @@ pub struct RemoteMessage<'a> {
     /// The agent.
     pub agent: &'a AgentDefinition,
     /// Where in the run it is sent. The turns are the messages of the conversation.
-    pub place: Place<'a>,
+    pub call_site: CallSite<'a>,
     /// Names the message. It is the same when the message is sent again because it did not arrive.
     pub id: &'a str,
     /// What it says.
@@ -33,7 +33,7 @@ pub struct RemoteWork<'a> {
     /// The agent.
     pub agent: &'a AgentDefinition,
     /// Where in the run the message was sent that it came of.
-    pub place: Place<'a>,
+    pub call_site: CallSite<'a>,
     /// The task there.
     pub task: &'a RemoteTask,
 }

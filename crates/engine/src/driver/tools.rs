@@ -10,7 +10,7 @@ use polity_model::name::Name;
 use polity_model::tool::{ToolName, ToolPattern};
 use serde_json::{Map, Value};
 
-use super::{BoxFuture, NotReady, Place};
+use super::{BoxFuture, CallSite, NotReady};
 
 /// One tool: what its server says of it, and what the home's settings do.
 #[derive(Debug)]
@@ -165,7 +165,7 @@ pub struct ToolRequest<'a> {
     /// The node whose `timeout_seconds` is the limit; none where it is the tool's own.
     pub limited_by: Option<&'a Name>,
     /// Where in the run it is called.
-    pub place: Place<'a>,
+    pub call_site: CallSite<'a>,
     /// Which of the calls of its turn this is, from 0.
     pub index: usize,
 }
@@ -214,7 +214,7 @@ pub trait Tools: Send + Sync {
     fn toolbox<'a>(
         &'a self,
         patterns: &'a [ToolPattern],
-        place: Place<'a>,
+        call_site: CallSite<'a>,
     ) -> BoxFuture<'a, Result<Arc<Toolbox>, ToolsUnavailable>>;
 
     /// Makes one call, once, and gives it up when its time is over. Dropping the future abandons the

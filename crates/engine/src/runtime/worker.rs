@@ -41,7 +41,7 @@ use crate::state::TaskState;
 pub(super) struct Worker {
     shared: Arc<Shared>,
     assignee: Assignee,
-    /// The conversation, as [`Place`](crate::driver::Place) names it.
+    /// The conversation, as [`CallSite`](crate::driver::CallSite) names it.
     session: Arc<str>,
     state: TaskState,
     signals: mpsc::UnboundedReceiver<Signal>,

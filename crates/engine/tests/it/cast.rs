@@ -86,9 +86,9 @@ impl Models for Cast {
     ) -> BoxFuture<'a, Result<ModelReply, ModelFailure>> {
         let said: Vec<String> =
             request.history.iter().map(|message| message.content().to_owned()).collect();
-        self.shown.lock().unwrap().insert(request.place.session.to_owned(), said);
+        self.shown.lock().unwrap().insert(request.call_site.session.to_owned(), said);
         let agent = request.pinned.agent.name.as_str();
-        let turn = request.place.turn as usize - 1;
+        let turn = request.call_site.turn as usize - 1;
         let line = self.lines[agent].get(turn).cloned().unwrap_or(Say::Text("done"));
         Box::pin(async move {
             {

@@ -10,8 +10,8 @@ use std::time::Duration;
 use polity_definition::{Home, Limits, SourceFile, TokenPrice};
 use polity_engine::commands::{AnswerReview, CreateTask};
 use polity_engine::driver::{
-    AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
-    Place, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
+    AskedArguments, AskedTool, BoxFuture, CallSite, ModelFailure, ModelReply, ModelRequest, Models,
+    NotReady, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
 };
 use polity_engine::pinned::PinnedWorkflow;
 use polity_engine::runtime::{EngineError, Parts, Runtime, TaskHandle, load};
@@ -81,7 +81,7 @@ impl Models for Players {
         self.called.lock().unwrap().push(agent.clone());
         let given = request.history.iter().next().map(|first| first.content().to_owned());
         let given = given.unwrap_or_default();
-        let asks = agent == "asker" && request.place.turn == 1;
+        let asks = agent == "asker" && request.call_site.turn == 1;
         Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(delay)).await;
             let usage = Usage { input_tokens: 8, output_tokens: 2, ..Usage::default() };
@@ -166,7 +166,7 @@ impl Tools for Kit {
     fn toolbox<'a>(
         &'a self,
         patterns: &'a [ToolPattern],
-        _place: Place<'a>,
+        _call_site: CallSite<'a>,
     ) -> BoxFuture<'a, Result<Arc<Toolbox>, ToolsUnavailable>> {
         let schema = json!({
             "type": "object",

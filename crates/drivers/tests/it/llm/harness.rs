@@ -8,7 +8,7 @@ use polity_definition::AgentDefinition;
 use polity_drivers::EnvSource;
 use polity_drivers::llm::LanguageModels;
 use polity_engine::driver::{
-    History, ModelFailure, ModelReply, ModelRequest, Models, Place, Progress, Tool, Toolbox,
+    CallSite, History, ModelFailure, ModelReply, ModelRequest, Models, Progress, Tool, Toolbox,
 };
 use polity_engine::pinned::PinnedAgent;
 use polity_model::ids::ToolCallId;
@@ -93,7 +93,7 @@ impl ModelHarness {
             history: History::whole(messages),
             toolbox: &self.toolbox,
             marks: &[],
-            place: Place::OUTSIDE,
+            call_site: CallSite::OUTSIDE,
             progress: &self.pieces,
         };
         self.models.call(request).await

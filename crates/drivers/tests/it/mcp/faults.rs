@@ -54,9 +54,9 @@ async fn delays_restarts_of_a_server_that_always_dies() {
 
 #[tokio::test]
 async fn ends_server_that_never_answers() {
-    let server = fixture_server("test", &["--log", "log", "--never-answer"]);
+    let silent = stdio_server("test", "sh", &["-c", "echo started $$ > log; exec sleep 1000"]);
     let harness =
-        McpHarness::with([server], |options| options.start_timeout = Duration::from_millis(700));
+        McpHarness::with([silent], |options| options.start_timeout = Duration::from_millis(700));
     let failure = harness.refusal("test/*").await;
     assert_eq!(failure.category, ErrorCategory::Transient);
     assert_eq!(failure.message, "MCP server \"test\" did not answer within 0.7 seconds");

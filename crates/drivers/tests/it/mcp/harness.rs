@@ -9,7 +9,7 @@ use polity_drivers::EnvSource;
 use polity_drivers::mcp::{McpOptions, McpTools};
 use polity_drivers::process::ProcessLauncher;
 use polity_engine::driver::{
-    Place, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
+    CallSite, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
 };
 use polity_testkit::mcp::{environment, fixture_server};
 use serde_json::Value;
@@ -78,9 +78,9 @@ impl McpHarness {
     ) -> Result<ToolReply, ToolFailure> {
         let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
         let (tool, arguments) = (&tool.parse().unwrap(), &arguments);
-        let (limit, place, index) = (TEST_TIMEOUT, Place::OUTSIDE, 0);
+        let (limit, call_site, index) = (TEST_TIMEOUT, CallSite::OUTSIDE, 0);
         self.tools
-            .call(ToolRequest { tool, arguments, limit, limited_by: None, place, index })
+            .call(ToolRequest { tool, arguments, limit, limited_by: None, call_site, index })
             .await
     }
 
@@ -94,7 +94,7 @@ impl McpHarness {
     /// The toolbox of these patterns.
     pub(crate) async fn toolbox(&self, patterns: &[&str]) -> Result<Toolbox, ToolsUnavailable> {
         let patterns: Vec<_> = patterns.iter().map(|pattern| pattern.parse().unwrap()).collect();
-        self.tools.toolbox(&patterns, Place::OUTSIDE).await.map(|toolbox| (*toolbox).clone())
+        self.tools.toolbox(&patterns, CallSite::OUTSIDE).await.map(|toolbox| (*toolbox).clone())
     }
 
     /// The failure to list a pattern's tools.

@@ -21,7 +21,7 @@ use crate::commands::{
 use crate::decide::Command;
 use crate::decide::backoff;
 use crate::driver::{
-    ModelFailure, ModelReply, ModelRequest, Place, Progress, Tool, ToolFailure, ToolReply,
+    CallSite, ModelFailure, ModelReply, ModelRequest, Progress, Tool, ToolFailure, ToolReply,
     ToolRequest, Toolbox, ToolsUnavailable,
 };
 use crate::entropy::Entropy;
@@ -50,7 +50,8 @@ impl Worker {
             .map_or(Duration::MAX, |llm| Duration::from_secs(llm.llm_config.timeout_seconds.get()));
         let mut began = shared.parts.clock.now();
         let call = async {
-            match tools_of(shared, tools_named(pinned), Place { session, turn: state.turn() }).await
+            match tools_of(shared, tools_named(pinned), CallSite { session, turn: state.turn() })
+                .await
             {
                 Ok(listed) => *toolbox = with_sub_agents(listed, sub_agents),
                 // The model goes on with what it had: a server that is gone shows when it is
@@ -72,7 +73,7 @@ impl Worker {
                 history: state.history(),
                 toolbox,
                 marks: state.marks(),
-                place: Place { session, turn: state.turn() },
+                call_site: CallSite { session, turn: state.turn() },
                 progress: &LiveText { shared, task: state.id() },
             };
             let call = shared.parts.models.call(request);
@@ -102,13 +103,13 @@ impl Worker {
     /// themselves will show it.
     pub(super) async fn look_for_tools(&mut self) -> Option<Interrupted> {
         let Self { shared, assignee, session, state, signals, .. } = self;
-        let place = Place { session, turn: state.turn() };
+        let call_site = CallSite { session, turn: state.turn() };
         let patterns = match assignee {
             Assignee::Agent(pinned) => tools_named(pinned).to_vec(),
             Assignee::Workflow(flow) => flow.tools(),
         };
         let listed = tokio::select! {
-            listed = tools_there(shared, &patterns, place) => listed,
+            listed = tools_there(shared, &patterns, call_site) => listed,
             interrupted = interruption(shared, state, signals) => return Some(interrupted),
         };
         self.toolbox = with_sub_agents(listed, &self.sub_agents);
@@ -125,14 +126,14 @@ impl Worker {
         let (session, turn, index) = self.place_of(call_id, index);
         let limited_by = self.limited_by(call_id);
         let work = self.tools.spawn(async move {
-            let place = Place { session: &session, turn };
+            let call_site = CallSite { session: &session, turn };
             let (tool, arguments) = (&tool, &arguments);
             let request = ToolRequest {
                 tool,
                 arguments,
                 limit,
                 limited_by: limited_by.as_ref(),
-                place,
+                call_site,
                 index,
             };
             let began = shared.parts.clock.now();
@@ -264,8 +265,12 @@ fn tools_named(pinned: &PinnedAgent) -> &[ToolPattern] {
 }
 
 /// What there is of these tools. A server that cannot be reached takes its own away, and no others.
-async fn tools_there(shared: &Shared, patterns: &[ToolPattern], place: Place<'_>) -> Arc<Toolbox> {
-    let error = match tools_in_time(shared, patterns, place).await {
+async fn tools_there(
+    shared: &Shared,
+    patterns: &[ToolPattern],
+    call_site: CallSite<'_>,
+) -> Arc<Toolbox> {
+    let error = match tools_in_time(shared, patterns, call_site).await {
         Ok(toolbox) => return toolbox,
         Err(error) => error,
     };
@@ -276,11 +281,11 @@ async fn tools_there(shared: &Shared, patterns: &[ToolPattern], place: Place<'_>
         let own: Vec<ToolPattern> =
             patterns.iter().filter(|pattern| pattern.server() == server).cloned().collect();
         // What is recorded of one server is not what was listed of all.
-        let session = format!("{}/tools of {server}", place.session);
+        let session = format!("{}/tools of {server}", call_site.session);
         let listed = if is_alone {
             Err(error.clone())
         } else {
-            tools_of(shared, &own, Place { session: &session, ..place }).await
+            tools_of(shared, &own, CallSite { session: &session, ..call_site }).await
         };
         there = match listed {
             Ok(listed) => there.and(&listed),
@@ -297,12 +302,12 @@ async fn tools_there(shared: &Shared, patterns: &[ToolPattern], place: Place<'_>
 async fn tools_in_time(
     shared: &Shared,
     patterns: &[ToolPattern],
-    place: Place<'_>,
+    call_site: CallSite<'_>,
 ) -> Result<Arc<Toolbox>, ToolsUnavailable> {
     let mut entropy = Entropy::from_seed(shared.parts.entropy.seed());
     let mut retries = 0;
     loop {
-        match tools_of(shared, patterns, place).await {
+        match tools_of(shared, patterns, call_site).await {
             Err(error)
                 if error.failure.category == ErrorCategory::Transient
                     && retries < LISTING_RETRIES_MAX =>
@@ -319,12 +324,12 @@ async fn tools_in_time(
 async fn tools_of(
     shared: &Shared,
     patterns: &[ToolPattern],
-    place: Place<'_>,
+    call_site: CallSite<'_>,
 ) -> Result<Arc<Toolbox>, ToolsUnavailable> {
     if patterns.is_empty() {
         return Ok(Arc::default());
     }
-    shared.parts.tools.toolbox(patterns, place).await
+    shared.parts.tools.toolbox(patterns, call_site).await
 }
 
 /// Passes on what a model or an agent on another server says while it says it.

@@ -15,7 +15,7 @@ use super::{Interrupted, Worker, interruption};
 use crate::budget::{BudgetAllowance, CallPermit};
 use crate::commands::{RecordRemoteAcceptance, RecordRemoteOutcome};
 use crate::decide::Command;
-use crate::driver::{Place, RemoteEnd, RemoteMessage, RemoteOutcome, RemoteWork, Sent};
+use crate::driver::{CallSite, RemoteEnd, RemoteMessage, RemoteOutcome, RemoteWork, Sent};
 use crate::pinned::Assignee;
 use crate::runtime::EngineError;
 use crate::runtime::remote::CANCEL_WAIT;
@@ -48,7 +48,7 @@ impl Worker {
             state.messages().iter().rev().find(|message| message.role() == MessageRole::User);
         let message = RemoteMessage {
             agent: &agent,
-            place: Place { session: &session, turn: messages_sent(state) },
+            call_site: CallSite { session: &session, turn: messages_sent(state) },
             id: &id,
             text: said.map(Message::content).unwrap_or_default(),
             parameters: &state.task().order().parameters,
@@ -120,8 +120,8 @@ impl Worker {
         let follow = async {
             // Others wait with what they would spend. The work itself is under way already.
             let _permit = permit(&allowance).await;
-            let place = Place { session: &session, turn: messages_sent(state) };
-            let work = RemoteWork { agent: &agent, place, task: &task };
+            let call_site = CallSite { session: &session, turn: messages_sent(state) };
+            let work = RemoteWork { agent: &agent, call_site, task: &task };
             shared.parts.remotes.follow(work, &progress).await
         };
         let followed = tokio::select! {

@@ -1,9 +1,9 @@
-//! Where in a run something is asked.
+//! The position of a call in a run.
 
-/// Where in a run something is asked. A run that goes the same way asks it at the same place, however
-/// many conversations go on at once.
+/// The position of a call in a run, by which cassettes find its answer. It does not depend on the
+/// order in which parallel sessions run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place<'a> {
+pub struct CallSite<'a> {
     /// The conversation: the agent's name, and for a sub-agent also the calls that led to it, such as
     /// `editor/2.1/writer` for the first call of the second turn.
     pub session: &'a str,
@@ -11,7 +11,7 @@ pub struct Place<'a> {
     pub turn: u32,
 }
 
-impl Place<'_> {
-    /// Outside of any run: someone asks by hand.
+impl CallSite<'_> {
+    /// The call site of a call outside any run, made by hand.
     pub const OUTSIDE: Self = Self { session: "", turn: 0 };
 }
