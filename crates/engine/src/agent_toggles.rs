@@ -25,7 +25,7 @@ pub struct AgentToggles(BTreeMap<Name, AgentToggle>);
 
 impl AgentToggle {
     /// Reads a toggle from a recorded event, if it is one.
-    pub(crate) fn told(recorded: RecordedEvent) -> Option<Self> {
+    pub(crate) fn from_event(recorded: RecordedEvent) -> Option<Self> {
         let at = recorded.at;
         if recorded.event == Event::AgentEnabled {
             return Some(Self { enabled: true, reason: None, at });
@@ -37,7 +37,7 @@ impl AgentToggle {
     /// Loads the newest toggle of an agent.
     pub(crate) fn newest(store: &dyn Store, agent: &Name) -> Result<Option<Self>, StoreError> {
         let newest = store.newest_events(&StreamId::Agent(agent.clone()), 1)?;
-        Ok(newest.into_iter().find_map(Self::told))
+        Ok(newest.into_iter().find_map(Self::from_event))
     }
 }
 
@@ -46,13 +46,13 @@ impl AgentToggles {
     pub fn read(store: &dyn Store) -> Result<Self, StoreError> {
         let mut toggles = Self::default();
         for agent in store.switched_agents()? {
-            toggles.look(store, agent)?;
+            toggles.reload(store, agent)?;
         }
         Ok(toggles)
     }
 
     /// Reloads the toggle of one agent.
-    pub(crate) fn look(&mut self, store: &dyn Store, agent: Name) -> Result<(), StoreError> {
+    pub(crate) fn reload(&mut self, store: &dyn Store, agent: Name) -> Result<(), StoreError> {
         if let Some(switch) = AgentToggle::newest(store, &agent)? {
             self.0.insert(agent, switch);
         }

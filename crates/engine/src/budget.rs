@@ -34,11 +34,12 @@ impl BudgetStatus {
     }
 
     /// Computes the status from the accounts of all binding budgets.
-    pub fn of(purses: &[BudgetAccount]) -> Self {
-        let first = |tell: fn(&BudgetAccount) -> Option<String>| purses.iter().find_map(tell);
+    pub fn of(accounts: &[BudgetAccount]) -> Self {
+        let first =
+            |describe: fn(&BudgetAccount) -> Option<String>| accounts.iter().find_map(describe);
         Self {
-            reached: first(|purse| purse.told(|spent, limit| spent >= limit)),
-            exceeded: first(|purse| purse.told(|spent, limit| spent > limit)),
+            reached: first(|account| account.describe_limit(|spent, limit| spent >= limit)),
+            exceeded: first(|account| account.describe_limit(|spent, limit| spent > limit)),
         }
     }
 }
@@ -56,7 +57,7 @@ pub struct BudgetAccount {
 
 impl BudgetAccount {
     /// Describes the limit that `is_over` finds crossed, if any.
-    fn told(&self, is_over: fn(u128, u128) -> bool) -> Option<String> {
+    fn describe_limit(&self, is_over: fn(u128, u128) -> bool) -> Option<String> {
         let Self { agent, budget, spent } = self;
         let tokens = spent.total_tokens();
         if let Some(limit) = budget.max_tokens
@@ -79,7 +80,7 @@ impl BudgetAccount {
 /// The budget accounts of a runtime's tasks.
 #[derive(Debug, Default)]
 pub(crate) struct BudgetLedger {
-    accounts: Mutex<HashMap<TaskId, LedgerEntry>>,
+    entries: Mutex<HashMap<TaskId, LedgerEntry>>,
     /// The tasks whose budgets bind each running task.
     allowances: Mutex<HashMap<TaskId, Arc<[TaskId]>>>,
     changed: Notify,
@@ -87,7 +88,7 @@ pub(crate) struct BudgetLedger {
 
 #[derive(Debug)]
 struct LedgerEntry {
-    purse: BudgetAccount,
+    account: BudgetAccount,
     /// True while a call that counts towards the budget is in progress.
     is_busy: bool,
 }
@@ -106,23 +107,23 @@ pub(crate) struct CallPermit<'a> {
 }
 
 impl BudgetLedger {
-    fn accounts(&self) -> MutexGuard<'_, HashMap<TaskId, LedgerEntry>> {
+    fn entries(&self) -> MutexGuard<'_, HashMap<TaskId, LedgerEntry>> {
         // Every update is a single step, so a panic elsewhere leaves the ledger consistent.
-        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens an account. A busy account is left unchanged: it includes calls that are not yet
     /// journaled.
-    pub(crate) fn open(&self, task: TaskId, purse: BudgetAccount) {
-        let mut accounts = self.accounts();
-        if accounts.get(&task).is_none_or(|account| !account.is_busy) {
-            accounts.insert(task, LedgerEntry { purse, is_busy: false });
+    pub(crate) fn open(&self, task: TaskId, account: BudgetAccount) {
+        let mut entries = self.entries();
+        if entries.get(&task).is_none_or(|entry| !entry.is_busy) {
+            entries.insert(task, LedgerEntry { account, is_busy: false });
         }
     }
 
     /// Closes the account of a task that has no worker here any more.
     pub(crate) fn close(&self, task: TaskId) {
-        self.accounts().remove(&task);
+        self.entries().remove(&task);
         self.allowances().remove(&task);
     }
 
@@ -149,21 +150,21 @@ impl BudgetAllowance {
         if self.tasks.is_empty() {
             return BudgetStatus::default();
         }
-        let accounts = self.ledger.accounts();
-        let purses: Vec<BudgetAccount> = self
+        let entries = self.ledger.entries();
+        let accounts: Vec<BudgetAccount> = self
             .tasks
             .iter()
-            .filter_map(|task| accounts.get(task).map(|account| account.purse.clone()))
+            .filter_map(|task| entries.get(task).map(|entry| entry.account.clone()))
             .collect();
-        BudgetStatus::of(&purses)
+        BudgetStatus::of(&accounts)
     }
 
     /// Charges usage that needed no permit, such as a process's own report.
     pub(crate) fn spend(&self, used: Usage) {
-        let mut accounts = self.ledger.accounts();
+        let mut entries = self.ledger.entries();
         for task in &*self.tasks {
-            if let Some(account) = accounts.get_mut(task) {
-                account.purse.spent += used;
+            if let Some(entry) = entries.get_mut(task) {
+                entry.account.spent += used;
             }
         }
     }
@@ -187,18 +188,18 @@ impl BudgetAllowance {
 
     /// Returns a permit if no other call is in progress.
     fn begin(&self) -> Result<Option<CallPermit<'_>>, String> {
-        let mut accounts = self.ledger.accounts();
-        for account in self.tasks.iter().filter_map(|task| accounts.get(task)) {
-            if let Some(over) = account.purse.told(|spent, limit| spent >= limit) {
+        let mut entries = self.ledger.entries();
+        for entry in self.tasks.iter().filter_map(|task| entries.get(task)) {
+            if let Some(over) = entry.account.describe_limit(|spent, limit| spent >= limit) {
                 return Err(over);
             }
-            if account.is_busy {
+            if entry.is_busy {
                 return Ok(None);
             }
         }
         for task in &*self.tasks {
-            if let Some(account) = accounts.get_mut(task) {
-                account.is_busy = true;
+            if let Some(entry) = entries.get_mut(task) {
+                entry.is_busy = true;
             }
         }
         Ok(Some(CallPermit { allowance: self }))
@@ -219,10 +220,10 @@ impl Drop for CallPermit<'_> {
             return;
         }
         {
-            let mut accounts = allowance.ledger.accounts();
+            let mut entries = allowance.ledger.entries();
             for task in &*allowance.tasks {
-                if let Some(account) = accounts.get_mut(task) {
-                    account.is_busy = false;
+                if let Some(entry) = entries.get_mut(task) {
+                    entry.is_busy = false;
                 }
             }
         }
@@ -247,7 +248,7 @@ mod tests {
 
     use super::*;
 
-    fn purse(budget: serde_json::Value, tokens: u64) -> BudgetAccount {
+    fn account(budget: serde_json::Value, tokens: u64) -> BudgetAccount {
         let spent =
             Usage { input_tokens: tokens, output_tokens: 0, cost: Cost::of_tokens(tokens, 1.0) };
         let budget = serde_json::from_value(budget).unwrap();
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_reached_before_it_is_exceeded() {
+    fn limit_is_reached_before_it_is_exceeded() {
         for (budget, tokens, reached, exceeded) in [
             (json!({"max_tokens": 10}), 9, false, false),
             (json!({"max_tokens": 10}), 10, true, false),
@@ -265,7 +266,7 @@ mod tests {
             (json!({"max_cost_usd": 0.00001}), 11, true, true),
             (json!({"max_cost_usd": 1.0, "max_tokens": 10}), 11, true, true),
         ] {
-            let status = BudgetStatus::of(&[purse(budget.clone(), tokens)]);
+            let status = BudgetStatus::of(&[account(budget.clone(), tokens)]);
             assert_eq!(status.reached().is_some(), reached, "{budget} {tokens}");
             assert_eq!(status.exceeded().is_some(), exceeded, "{budget} {tokens}");
         }
@@ -277,10 +278,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn calls_under_a_budget_go_one_by_one() {
+    async fn budgeted_calls_run_one_at_a_time() {
         let task = TaskId::from_random_bytes([1; 16]);
         let ledger = Arc::new(BudgetLedger::default());
-        ledger.open(task, purse(json!({ "max_tokens": 80 }), 0));
+        ledger.open(task, account(json!({ "max_tokens": 80 }), 0));
         let allowance = BudgetAllowance::new(&ledger, task, vec![task]);
         let first = allowance.permit().await.unwrap();
         assert!(allowance.begin().unwrap().is_none(), "no one knows what it will use");

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_gives_the_same_numbers_and_fractions_stay_below_one() {
+    fn equal_seeds_give_equal_numbers_below_one() {
         for seed in [[0; 16], [1; 16], [0xff; 16]] {
             let (mut a, mut b) = (Entropy::from_seed(seed), Entropy::from_seed(seed));
             assert_eq!(a.id_bytes(), b.id_bytes());

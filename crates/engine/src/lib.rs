@@ -1,8 +1,12 @@
-//! What happens next.
+//! Decides what happens next in a task, and makes it happen.
 //!
-//! [`decide`](decide::decide) is a pure function: from a task's state and a command it makes
-//! events and effects, or says why not. The [`runtime`] commits the events, performs the effects
-//! through [`driver`]s, and brings their outcomes back as commands.
+//! Data flows in one direction:
+//! 1. A front end, a timer or a driver's outcome becomes a [`decide::Command`].
+//! 2. [`decide::decide`] maps state, command and context to events and effects. It is pure: it reads
+//!    no clock, file, environment or random source.
+//! 3. The [`runtime`] commits the events and folds them into [`state::TaskState`].
+//! 4. Only then it performs the effects through the [`driver`] traits.
+//! 5. Their outcomes return as commands.
 
 pub mod agent_toggles;
 pub mod budget;

@@ -1,4 +1,4 @@
-//! A task as the engine sees it: its journal, folded.
+//! The state of a task: its journal, folded.
 
 mod calls;
 mod context;
@@ -35,20 +35,20 @@ pub use workflow::{WorkflowProgress, WorkflowRun};
 
 use crate::pinned::Assignee;
 
-/// What a task waits for a person to decide.
+/// The review that a task waits for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OpenReview {
     /// The checkpoint at which the task waits.
     pub checkpoint_id: CheckpointId,
-    /// What the decision is about.
+    /// The subject of the review.
     pub subject: ReviewSubject,
-    /// What is asked, for people.
+    /// The question for a person.
     pub question: String,
-    /// Since when.
+    /// The time at which the review opened.
     pub created_at: Timestamp,
-    /// Until when, if not for ever.
+    /// The deadline, if there is one.
     pub deadline: Option<Timestamp>,
-    /// What the deadline brings; the end of the task if none.
+    /// The action at the deadline; without one the task fails.
     pub default_action: Option<ReviewAction>,
 }
 
@@ -63,28 +63,28 @@ pub struct TaskState {
     epoch: OwnerEpoch,
     execution: Option<AgentExecution>,
     doing: LoopState,
-    /// When the next try is, while the loop waits for it.
+    /// The time of the next attempt, during a backoff.
     retry_at: Option<Timestamp>,
-    /// How often the model call that is under way has been tried again.
+    /// The retries of the current model call.
     call_retries: u32,
     calls: TurnCalls,
     kept_from: u32,
     review: Option<OpenReview>,
     iterations: u32,
-    /// How often the model was told that its answer cannot be used.
+    /// The number of corrections that the model was asked for.
     corrections: u32,
     checkpoints: u32,
     marks: Vec<u32>,
     cancel_requested: bool,
-    /// The newest task on another server that works for it.
+    /// The newest remote task.
     remote: Option<RemoteTask>,
-    /// Whether that has not come to its end, as far as is known.
+    /// True unless the remote task is known to have ended.
     remote_is_open: bool,
-    /// How many messages it shares with the task that it goes on from.
+    /// The number of messages shared with the task it was forked from.
     shared: usize,
 }
 
-/// What a task is at work on.
+/// The work of a task.
 #[derive(Debug, Clone)]
 enum TaskWork {
     /// An agent with its conversation.
@@ -101,7 +101,7 @@ impl TaskState {
         Self::begin(assignee, first)?.following(events)
     }
 
-    /// Follows events to the end.
+    /// Applies events in order.
     pub fn following(
         mut self,
         events: impl IntoIterator<Item = RecordedEvent>,
@@ -112,7 +112,7 @@ impl TaskState {
         Ok(self)
     }
 
-    /// What would be, were these the next events.
+    /// The state after these events, without recording them.
     pub(crate) fn after(&self, events: &[Event], at: Timestamp) -> Result<Self, CorruptJournal> {
         let mut state = self.clone();
         for event in events {
@@ -127,7 +127,7 @@ impl TaskState {
         Ok(state)
     }
 
-    /// Starts from a task's creation.
+    /// Creates the state from a task's creation.
     pub fn begin(assignee: &Assignee, first: RecordedEvent) -> Result<Self, CorruptJournal> {
         let (StreamId::Task(id), Event::TaskCreated(mut created)) = (first.stream, first.event)
         else {
@@ -175,7 +175,7 @@ impl TaskState {
         })
     }
 
-    /// Follows one event.
+    /// Applies one event.
     pub fn apply(&mut self, recorded: RecordedEvent) -> Result<(), CorruptJournal> {
         let RecordedEvent { sequence, at, event, .. } = recorded;
         if sequence != self.sequence.plus(1) {
@@ -277,8 +277,7 @@ impl TaskState {
 
     fn started(&mut self, at: Timestamp) -> Result<(), CorruptJournal> {
         self.task.advance(TaskTransition::Start, at)?;
-        // A workflow acts from its first moment on, and so does an agent that goes on in the middle
-        // of a turn.
+        // A workflow acts from its start, and so does an agent forked in the middle of a turn.
         if self.workflow_run().is_some() || self.calls.open().next().is_some() {
             self.loop_on(LoopEvent::Act)?;
         }
@@ -311,12 +310,12 @@ impl TaskState {
         Ok(())
     }
 
-    /// A program acts for as long as it is run, and so does an agent on another server.
+    /// Follows the execution of a CLI agent or remote agent in the loop.
     fn run_changed(&mut self, change: &ExecutionChange) -> Result<(), CorruptJournal> {
         match change {
             ExecutionChange::Start { .. } | ExecutionChange::Retry => {
                 self.retry_at = None;
-                // NodeOutcome a person has decided, it acts already.
+                // It acts already after a person's decision.
                 if self.doing != LoopState::Acting {
                     self.loop_on(LoopEvent::Act)?;
                 }
@@ -334,7 +333,7 @@ impl TaskState {
                     context.charge(*usage);
                 }
             }
-            // It has a run of its own after all.
+            // It has its own run after all.
             ExecutionChange::Queue { .. } => self.task.share(None),
             ExecutionChange::Run { remote: None, .. }
             | ExecutionChange::Complete
@@ -359,7 +358,7 @@ impl TaskState {
                     context.say(answer);
                 }
             }
-            // Each call of a workflow is a node's own, and is over by itself.
+            // Calls of nodes are independent, and each ends by itself.
             TaskWork::Workflow(run) => {
                 if let Some(content) = self.calls.apply_alone(call_id, change, at)? {
                     run.answered(call_id, content);
@@ -388,7 +387,7 @@ impl TaskState {
             return Ok(());
         }
         let run = self.workflow_run_mut()?;
-        run.tell(verdict.action(), message, updates, at)?;
+        run.apply_answer(verdict.action(), message, updates, at)?;
         if let ReviewSubject::Checkpoint { node } = review.subject
             && verdict != ReviewVerdict::Reject
         {
@@ -397,7 +396,7 @@ impl TaskState {
         Ok(())
     }
 
-    /// Someone changed the State.
+    /// Applies updates of the State.
     fn update(&mut self, updates: &StateUpdates, at: Timestamp) -> Result<(), CorruptJournal> {
         match &mut self.work {
             TaskWork::Agent(context) => {
@@ -423,7 +422,7 @@ impl TaskState {
         }
     }
 
-    /// The model has answered: it asks for tools, or says what it has to say.
+    /// Applies the model's reply, with or without tool calls.
     fn answered(
         &mut self,
         message: Message,
@@ -451,7 +450,7 @@ impl TaskState {
         Ok(())
     }
 
-    /// The loop ends with the task.
+    /// Ends the loop with the task.
     fn over(&mut self) -> Result<(), IllegalTransition<LoopState>> {
         self.review = None;
         self.retry_at = None;

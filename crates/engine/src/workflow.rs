@@ -1,8 +1,8 @@
-//! A workflow walks on: what follows when nodes end, and which nodes begin.
+//! Decides which nodes of a workflow run next.
 //!
-//! What ends, and the way on from it, is decided in one commit with its checkpoint. What begins is
-//! decided on the State that this leaves, by [`AdvanceWorkflow`]. Conditions take no time, and are decided
-//! one by one, so that each has its own checkpoint.
+//! A node's end, its route and its checkpoint are one commit. Ready nodes start on the State that
+//! this commit leaves, through `AdvanceWorkflow`. Conditions end at once and are decided one by
+//! one, so that each has its own checkpoint.
 
 mod begin;
 mod joining;
@@ -27,35 +27,35 @@ use crate::state::{NodeOutcome, TaskState, WorkflowProgress, WorkflowRun};
 
 use self::route::route;
 
-/// A decision about a workflow, as it is being put together.
+/// A decision about a workflow, under construction.
 pub(crate) struct WorkflowDecision<'a> {
     batch: CallBatch<'a>,
     run: &'a WorkflowRun,
-    /// How far the workflow has come after the events so far.
+    /// The progress after the events so far.
     progress: WorkflowProgress,
-    /// The nodes that these events end well, and what came out of each.
+    /// The nodes that these events finish, with their outputs.
     ended: Vec<(usize, String)>,
-    /// Why the task fails, if it does.
+    /// The reason for failing the task, if there is one.
     failure: Option<(ErrorCode, String)>,
 }
 
-/// What came of asking a person.
+/// The outcome of an attempt to ask a person.
 enum AskOutcome {
-    /// One is asked.
+    /// A review was opened.
     Asked,
-    /// There is nothing to ask.
+    /// No node has a question.
     NothingToAsk,
-    /// The question could not be put, and its node has failed.
+    /// The question could not be rendered, and its node failed.
     Failed,
 }
 
-/// What a node that ends gives.
+/// A node that has finished, with its output.
 pub(crate) struct FinishedNode<'a> {
     pub(crate) node: usize,
     pub(crate) output: &'a str,
     pub(crate) stored: NodeOutput,
     pub(crate) routing_key: Option<String>,
-    /// What a person's answer made of the State, and what the person said, where one was asked.
+    /// The State after a person's answer and the person's message, if a person was asked.
     pub(crate) answer: Option<(&'a State, Option<&'a str>)>,
 }
 
@@ -65,7 +65,7 @@ impl<'a> WorkflowDecision<'a> {
         Self { batch, run, progress, ended: Vec::new(), failure: None }
     }
 
-    /// Begins with the first node, if every tool is there that the nodes call.
+    /// Starts the first node if every tool of the workflow is available.
     pub(crate) fn start(batch: CallBatch<'a>, run: &'a WorkflowRun) -> Decision {
         let mut workflow = Self::new(batch, run);
         match workflow.missing_tool() {
@@ -75,14 +75,14 @@ impl<'a> WorkflowDecision<'a> {
         workflow.conclude()
     }
 
-    /// Begins the nodes that are ready.
+    /// Starts the ready nodes.
     pub(crate) fn begin(batch: CallBatch<'a>, run: &'a WorkflowRun) -> Decision {
         let mut workflow = Self::new(batch, run);
         workflow.begin_ready();
         workflow.conclude()
     }
 
-    /// Goes on from where the calls stand after the events so far.
+    /// Continues from the states of the calls after the events so far.
     pub(crate) fn continue_run(batch: CallBatch<'a>, run: &'a WorkflowRun) -> Decision {
         let answered: Vec<_> = batch.events().iter().filter_map(answer_of).collect();
         let mut workflow = Self::new(batch, run);
@@ -109,7 +109,7 @@ impl<'a> WorkflowDecision<'a> {
         self.run.plan().nodes()[node].name()
     }
 
-    /// The call that does a node's work, which may be one that these events have begun.
+    /// The call of a node, including calls that these events have started.
     fn call_of(&self, node: usize) -> Option<ToolCallId> {
         let name = self.name(node);
         let begun = self.batch.events().iter().rev().find_map(|event| {
@@ -121,7 +121,7 @@ impl<'a> WorkflowDecision<'a> {
         begun.unwrap_or_else(|| self.run.node_run(node).call)
     }
 
-    /// What came out of a node, which may have ended with these events.
+    /// The output of a node, including nodes that these events have finished.
     fn output(&self, node: usize) -> Option<&str> {
         let ended = self.ended.iter().rev().find(|(ended, _)| *ended == node);
         ended.map(|(_, output)| output.as_str()).or_else(|| self.run.output(node))
@@ -132,8 +132,8 @@ impl<'a> WorkflowDecision<'a> {
         self.batch.push(Event::NodeChanged { node, change });
     }
 
-    /// Whether a move was made. One that the plan rules out is a mistake of ours: it is not written
-    /// down, and the task fails.
+    /// Returns true if a transition was legal. An illegal one is a bug: it is not recorded, and the
+    /// task fails.
     fn moved<E: std::fmt::Display>(&mut self, moved: Result<(), E>) -> bool {
         match moved {
             Ok(()) => true,
@@ -144,7 +144,7 @@ impl<'a> WorkflowDecision<'a> {
         }
     }
 
-    /// A node is done: the way on from it is decided, and the State is marked.
+    /// Finishes a node: decides its route and takes a checkpoint.
     pub(crate) fn finish(&mut self, ended: FinishedNode<'_>) {
         let FinishedNode { node, output, stored, routing_key, answer } = ended;
         if let Err(why) = self.check_outputs(node, output) {
@@ -158,7 +158,7 @@ impl<'a> WorkflowDecision<'a> {
             state: answer.map(|(state, _)| state),
             at,
         };
-        // Another node may have ended just before, such as the last branch of this one.
+        // Another node may have finished in the same commit, such as the last branch of this one.
         let before = (!self.ended.is_empty()).then(|| self.batch.state_after_events()).transpose();
         let taken = match before {
             Ok(before) => {
@@ -183,14 +183,14 @@ impl<'a> WorkflowDecision<'a> {
         }
         self.changed(node, NodeChange::Finish { output: stored, routing_key, to, edge });
         self.ended.push((node, output.to_owned()));
-        // What a person was asked has its checkpoint already.
+        // A reviewed node has its checkpoint already.
         if !is_human {
             self.checkpoint(node, false);
         }
         self.join(node, Ok(output));
     }
 
-    /// A node failed. Within a parallel node that may be no harm; else the task fails.
+    /// Fails a node. A parallel node may tolerate it; otherwise the task fails.
     pub(crate) fn fail_node(&mut self, node: usize, code: ErrorCode, error: &str) {
         let moved = self.progress.fail(self.run.plan(), node);
         if !self.moved(moved) {
@@ -203,7 +203,7 @@ impl<'a> WorkflowDecision<'a> {
         }
     }
 
-    /// A person has allowed a node to run.
+    /// Allows a node to run after a person's approval.
     pub(crate) fn allow(&mut self, node: usize) {
         let moved = self.progress.allow(node);
         self.moved(moved);
@@ -213,7 +213,7 @@ impl<'a> WorkflowDecision<'a> {
         self.failure.get_or_insert((code, error));
     }
 
-    /// A node that declares several outputs must give each of them.
+    /// Checks that a node with several declared outputs has them all.
     fn check_outputs(&self, node: usize, output: &str) -> Result<(), String> {
         let names = &self.run.plan().nodes()[node].node.outputs;
         if names.len() < 2 {
@@ -245,7 +245,7 @@ impl<'a> WorkflowDecision<'a> {
         id
     }
 
-    /// What is left to do after the events so far.
+    /// Decides the next step after the events so far.
     pub(crate) fn conclude(mut self) -> Decision {
         while self.failure.is_none() {
             if self.has_ready() {
@@ -260,7 +260,7 @@ impl<'a> WorkflowDecision<'a> {
             match self.ask_next() {
                 AskOutcome::Asked => return self.batch.into_decision([]),
                 AskOutcome::NothingToAsk => break,
-                // Others may be ready by that.
+                // The failure may have made other nodes ready.
                 AskOutcome::Failed => {}
             }
         }
@@ -289,7 +289,7 @@ impl<'a> WorkflowDecision<'a> {
         ready.iter().any(|node| !self.asks(*node))
     }
 
-    /// Whether a person is asked when a node is ready.
+    /// True if a ready node needs a person first.
     fn asks(&self, node: usize) -> bool {
         let planned = &self.run.plan().nodes()[node];
         let is_human = matches!(planned.node.kind, WorkflowNodeKind::Human { .. });
@@ -307,8 +307,7 @@ impl<'a> WorkflowDecision<'a> {
         Decision { events, effects: Vec::new() }
     }
 
-    /// The workflow is done: its result is the output of the node that it ended with, or of all of
-    /// them where there are several.
+    /// Completes the task. The result is the output of the last node, or of all end nodes.
     fn complete(mut self) -> Decision {
         let plan = self.run.plan();
         let mut ends: Vec<usize> = (0..plan.nodes().len())
@@ -316,7 +315,7 @@ impl<'a> WorkflowDecision<'a> {
             .collect();
         ends.sort_by_key(|node| plan.nodes()[*node].rank);
         if ends.is_empty() {
-            // What would have read the last output was skipped.
+            // The node after the last output was skipped.
             let done = (0..plan.nodes().len()).filter(|node| self.progress.is_done(*node));
             ends.extend(done.max_by_key(|node| plan.nodes()[*node].rank));
         }
@@ -334,7 +333,7 @@ impl<'a> WorkflowDecision<'a> {
     }
 }
 
-/// The answer to a call, if the event is one: the call, what was answered, whether it is an error.
+/// The answer in an event: the call, its content, and true if it is an error.
 fn answer_of(event: &Event) -> Option<(ToolCallId, String, bool)> {
     let Event::ToolChanged { call_id, change: ToolChange::Answer { content, is_error, .. } } =
         event

@@ -1,4 +1,4 @@
-//! What the benches share: figures for the table, processor time, the rate of the bare disk.
+//! Shared parts of the benches: figures for the table, CPU time, the sync rate of the disk.
 #![allow(clippy::print_stdout, reason = "the table is made of what benches print")]
 
 use std::fs::{File, OpenOptions};
@@ -14,12 +14,12 @@ pub fn figure(what: &str, measured: &str, target: &str, kept: bool) {
     println!("{}", json!({"what": what, "measured": measured, "target": target, "kept": kept}));
 }
 
-/// The processor time that this process has used, in all of its threads.
+/// The CPU time used by all threads of this process.
 pub fn cpu() -> Duration {
     clock_gettime(ClockId::ProcessCPUTime).try_into().unwrap()
 }
 
-/// Appends to a file with a sync after each: what the disk can do at best.
+/// Appends with a sync each: the upper bound of the disk.
 #[derive(Debug)]
 pub struct Bare {
     file: File,
@@ -27,13 +27,13 @@ pub struct Bare {
 }
 
 impl Bare {
-    /// Appends of so many bytes.
+    /// Appends of this many bytes.
     pub fn new(path: &Path, bytes: usize) -> Self {
         let file = OpenOptions::new().create(true).append(true).open(path).unwrap();
         Self { file, block: vec![7; bytes] }
     }
 
-    /// How many a second.
+    /// The number of synced appends per second.
     pub fn rate(&mut self, slice: Duration) -> f64 {
         let began = Instant::now();
         let mut count = 0;

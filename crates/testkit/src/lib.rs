@@ -1,5 +1,5 @@
-//! For tests only: the conformance suite that every store must pass, lives of tasks to feed it, and
-//! stand-ins for everything that a runtime is made of.
+//! For tests only: the conformance suite that every store must pass, task fixtures for it, and
+//! fakes for every dependency of a runtime.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

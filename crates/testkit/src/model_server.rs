@@ -1,6 +1,7 @@
-//! A model server for tests: real HTTP on this machine, in the wire formats of the providers, with
-//! answers and faults as a test wants them. It refuses what the real servers refuse, so a test that
-//! passes also shows that every conversation that was sent is valid.
+//! A fake model server: local HTTP in the providers' wire formats, with scripted turns and faults.
+//!
+//! It refuses requests that the real servers refuse, so a passing test also shows that every
+//! request was valid.
 
 mod answer;
 mod request;
@@ -34,7 +35,7 @@ type Answerer = dyn Fn(&RecordedRequest) -> Turn + Send + Sync;
 /// The size of the pieces of an endless answer.
 const ENDLESS_PIECE_BYTES: usize = 1024 * 1024;
 
-/// A running model server. It stops when this is dropped.
+/// A running model server. Dropping it stops the server.
 pub struct ModelServer {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -49,7 +50,7 @@ struct Shared {
 }
 
 impl ModelServer {
-    /// A server that answers with these turns, in order; after the last one it says "done".
+    /// A server that replies with these turns in order, and then with "done".
     pub fn with(turns: impl IntoIterator<Item = Turn>) -> Self {
         let turns: Mutex<VecDeque<Turn>> = Mutex::new(turns.into_iter().collect());
         Self::answering(move |_| {
@@ -57,7 +58,7 @@ impl ModelServer {
         })
     }
 
-    /// A server that makes up each answer from the request.
+    /// A server that computes each reply from the request.
     pub fn answering(answerer: impl Fn(&RecordedRequest) -> Turn + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -88,7 +89,7 @@ impl ModelServer {
         format!("http://{}", self.address)
     }
 
-    /// What the server got so far.
+    /// The requests received so far.
     pub fn requests(&self) -> Vec<RecordedRequest> {
         self.shared.requests.lock().unwrap().clone()
     }
@@ -98,7 +99,7 @@ impl Drop for ModelServer {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic of the server has been printed, and the test fails for want of an answer.
+            // A panic of the server was printed, and the test fails without a reply.
             let _ = thread.join();
         }
     }
@@ -113,7 +114,7 @@ async fn serve(listener: tokio::net::TcpListener, shared: Arc<Shared>) {
         tokio::spawn(async move {
             let service = service_fn(|request| answer_request(&shared, connection, request));
             let connection = hyper::server::conn::http1::Builder::new();
-            // A client that goes away, and a stream that is to be cut, both end here as errors.
+            // A disconnecting client and a deliberately cut stream both end here as errors.
             let _ = connection.serve_connection(TokioIo::new(stream), service).await;
         });
     }
@@ -174,7 +175,7 @@ fn answer_with(turn: Turn, request: &RecordedRequest) -> Response<Body> {
     response(200, "text/event-stream; charset=utf-8", body.boxed())
 }
 
-/// Sends an answer event by event, each cut in two unless the turn comes in one piece.
+/// Streams a reply event by event, each split in two unless the turn is sent in one piece.
 async fn stream(mut sender: Sender<Bytes, io::Error>, turn: Turn, wire: Wire) {
     let mut events = answer::events(wire, &turn);
     let closing = answer::closing_events(wire);
@@ -224,7 +225,7 @@ async fn stream(mut sender: Sender<Bytes, io::Error>, turn: Turn, wire: Wire) {
     }
 }
 
-/// Waits. Even the shortest sleep takes a millisecond, so none is not one.
+/// Sleeps, unless the duration is zero: even the shortest sleep takes a millisecond.
 async fn pause(duration: Duration) {
     if duration > Duration::ZERO {
         tokio::time::sleep(duration).await;

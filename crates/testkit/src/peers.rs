@@ -1,8 +1,8 @@
-//! Programs that others wrote, to test against. `cargo xtask peers` installs them.
+//! Third-party programs to test against. `cargo xtask peers` installs them.
 
 use std::path::{Path, PathBuf};
 
-/// The entry point of an MCP server from npm, to be run by Node.
+/// The entry point of an MCP server from npm, for Node.
 pub fn npm_server(name: &str) -> PathBuf {
     installed(&format!("npm/node_modules/@modelcontextprotocol/{name}/dist/index.js"))
 }
@@ -12,18 +12,17 @@ pub fn python_program(name: &str) -> PathBuf {
     installed(&format!("python/bin/{name}"))
 }
 
-/// A command-line agent from npm, by the name of its command.
+/// A CLI agent from npm, by its command.
 pub fn npm_agent(name: &str) -> PathBuf {
     installed(&format!("npm-agents/node_modules/.bin/{name}"))
 }
 
-/// A command-line agent from npm that only the long run of the tests has.
+/// A CLI agent from npm that only the long test run installs.
 pub fn npm_agent_of_the_long_run(name: &str) -> PathBuf {
     installed(&format!("npm-agents-long/node_modules/.bin/{name}"))
 }
 
-/// A command-line agent that comes as a program for one platform, in a package whose name says for
-/// which; the command of its main package would be linked to it by a script.
+/// A CLI agent shipped as a binary per platform, in a package named after the platform.
 pub fn native_agent(packages: &str, prefix: &str, program: &str) -> PathBuf {
     let folder = installed(&format!("npm-agents-long/node_modules/{packages}"));
     let packages = folder.read_dir().expect("a folder").filter_map(Result::ok);
@@ -34,34 +33,34 @@ pub fn native_agent(packages: &str, prefix: &str, program: &str) -> PathBuf {
         .unwrap_or_else(|| panic!("{prefix}* is not in {}", folder.display()))
 }
 
-/// A command-line agent from `PyPI` that only the long run of the tests has.
+/// A CLI agent from `PyPI` that only the long test run installs.
 pub fn python_agent(name: &str) -> PathBuf {
     installed(&format!("python-{name}/bin/{name}"))
 }
 
-/// The Python that has the SDK of A2A.
+/// The Python interpreter with the A2A SDK.
 pub fn a2a_python() -> PathBuf {
     installed("python-a2a/bin/python")
 }
 
-/// The folder that has the JavaScript SDK of A2A.
+/// The folder of the A2A JavaScript SDK.
 pub fn a2a_javascript() -> PathBuf {
     installed("npm-a2a")
 }
 
-/// The folder that has what others read charts with.
+/// The folder of the third-party chart readers.
 pub fn charts() -> PathBuf {
     installed("npm-charts")
 }
 
-/// A script that is kept with the manifests of the peers.
+/// A script next to the peers' manifests.
 pub fn script(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/peers").join(path)
 }
 
-/// Rotel, a collector for OpenTelemetry.
+/// Rotel, an OpenTelemetry collector.
 pub fn collector() -> PathBuf {
-    // Where packages are depends on the version of Python.
+    // The folder of packages depends on the Python version.
     let libraries = installed("python/lib").read_dir().expect("a folder");
     libraries
         .filter_map(|library| Some(library.ok()?.path().join("site-packages/rotel/rotel-agent")))
@@ -80,7 +79,7 @@ fn installed(path: &str) -> PathBuf {
     path
 }
 
-/// The folder in which Cargo builds.
+/// Cargo's target folder.
 #[expect(clippy::disallowed_methods, reason = "only Cargo knows where it builds")]
 fn target() -> PathBuf {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -1,4 +1,4 @@
-//! Programs that do as they are told.
+//! A fake driver for CLI agents.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fs::File;
@@ -16,11 +16,11 @@ use polity_model::run::{ProcessExit, RunReport};
 use polity_model::usage::Usage;
 use serde_json::{Value, json};
 
-/// What stands for a secret in texts that these programs are given.
+/// The text that counts as a secret in inputs.
 pub const SECRET: &str = "s3cret";
 
-/// Runs programs that take a while and then end as they are told, the first first. Once nothing is
-/// left to be told they answer with their input.
+/// A driver whose runs take a while and end as scripted, in order. Without a script, a run answers
+/// with its input.
 #[derive(Default)]
 pub struct ActingPrograms {
     takes: Duration,
@@ -31,7 +31,7 @@ pub struct ActingPrograms {
 struct Told {
     ends: VecDeque<RunEnd>,
     found: Option<RunOutcome>,
-    /// What each run was given.
+    /// The input of each run.
     inputs: Vec<String>,
     at_once: usize,
     at_once_most: usize,
@@ -44,48 +44,48 @@ struct Told {
 }
 
 impl ActingPrograms {
-    /// Programs that take so long, and end so.
+    /// A driver whose runs take this long and end like this.
     pub fn new(takes: Duration, ends: impl IntoIterator<Item = RunEnd>) -> Self {
         let told = Told { ends: ends.into_iter().collect(), ..Told::default() };
         Self { takes, told: Mutex::new(told) }
     }
 
-    /// What each run says it used of a model.
+    /// Sets the usage that each run reports.
     pub fn using(&self, usage: Usage) {
         self.told.lock().unwrap().usage = usage;
     }
 
-    /// What is found of a run whose owner is gone.
+    /// Sets the outcome recovered for a run whose owner died.
     pub fn find(&self, end: RunEnd) {
         self.told.lock().unwrap().found = Some(outcome(end));
     }
 
-    /// What each run was given, in order.
+    /// The inputs of the runs, in order.
     pub fn inputs(&self) -> Vec<String> {
         self.told.lock().unwrap().inputs.clone()
     }
 
-    /// The executions whose files are needed no more, with how many attempts they had.
+    /// The executions whose files were released, with their attempts.
     pub fn forgotten(&self) -> Vec<(ExecutionId, u32)> {
         self.told.lock().unwrap().forgotten.clone()
     }
 
-    /// Something is left of these executions.
+    /// Pretends that files of these executions are left.
     pub fn leave_behind(&self, executions: impl IntoIterator<Item = ExecutionId>) {
         self.told.lock().unwrap().left_behind.extend(executions);
     }
 
-    /// The executions of which what was left was removed, and whether their workspaces are kept.
+    /// The executions whose files were removed, and true if their workspaces were kept.
     pub fn swept(&self) -> Vec<(ExecutionId, bool)> {
         self.told.lock().unwrap().swept.clone()
     }
 
-    /// The executions whose first attempts were ended, and how many.
+    /// The executions whose earlier attempts were ended, with their number.
     pub fn ended(&self) -> Vec<(ExecutionId, u32)> {
         self.told.lock().unwrap().ended.clone()
     }
 
-    /// The most that ever ran at once.
+    /// The largest number of concurrent runs.
     pub fn at_once_most(&self) -> usize {
         self.told.lock().unwrap().at_once_most
     }

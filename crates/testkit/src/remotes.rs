@@ -1,4 +1,4 @@
-//! A stand-in for servers on which agents work.
+//! A fake driver for remote agents.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,22 +12,22 @@ use polity_engine::driver::{
 use polity_model::remote::{RemoteReport, RemoteTask};
 use polity_model::usage::Usage;
 
-/// What a server makes of a message.
+/// A server's reaction to a message.
 #[derive(Debug, Clone)]
 pub enum Reaction {
-    /// A task, which comes to this end.
+    /// Creates a task that ends like this.
     Task(RemoteEnd),
-    /// Nothing but this.
+    /// Replies directly, without a task.
     Reply(RemoteEnd),
 }
 
-/// A server that remembers what it was told. Without a reaction that was set, it makes a task of each
-/// message, which answers with what the message says.
+/// A server that records messages. Without scripted reactions, it creates a task that echoes the
+/// message.
 #[derive(Debug, Default)]
 pub struct ActingRemotes {
-    /// How long it takes to say what becomes of a message.
+    /// The time until a message is accepted.
     pub answers_after: Duration,
-    /// How long the work takes.
+    /// The duration of the work.
     pub works_for: Duration,
     known: Mutex<Known>,
 }
@@ -35,14 +35,14 @@ pub struct ActingRemotes {
 #[derive(Debug, Default)]
 struct Known {
     reactions: VecDeque<Reaction>,
-    /// Each message, and the task that it was for.
+    /// Each message with its remote task.
     messages: Vec<(String, Option<String>)>,
     tasks: BTreeMap<String, RemoteEnd>,
     cancelled: Vec<String>,
 }
 
 impl ActingRemotes {
-    /// A server that reacts like this, message by message.
+    /// A server with these reactions, message by message.
     pub fn new(reactions: impl IntoIterator<Item = Reaction>) -> Self {
         let known = Known { reactions: reactions.into_iter().collect(), ..Known::default() };
         let second = Duration::from_secs(1);
@@ -53,12 +53,12 @@ impl ActingRemotes {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The messages that have arrived, and the tasks that they were for.
+    /// The received messages with their remote tasks.
     pub fn messages(&self) -> Vec<(String, Option<String>)> {
         self.known().messages.clone()
     }
 
-    /// The tasks that it was asked to end.
+    /// The tasks that it was asked to cancel.
     pub fn cancelled(&self) -> Vec<String> {
         self.known().cancelled.clone()
     }
@@ -91,7 +91,7 @@ impl Remotes for ActingRemotes {
     }
 
     fn send<'a>(&'a self, message: RemoteMessage<'a>) -> BoxFuture<'a, Sent> {
-        // It arrives at once, and the answer takes its time.
+        // The message arrives at once; the reply takes its time.
         let sent = self.take(&message);
         Box::pin(async move {
             tokio::time::sleep(self.answers_after).await;

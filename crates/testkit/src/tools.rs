@@ -1,4 +1,4 @@
-//! Stand-ins for tools, and the world on which they have their effects.
+//! A fake tool driver, and a record of its side effects.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::tool::{ToolName, ToolPattern};
 use serde_json::{Map, Value, json};
 
-/// What tools change, which outlives every process.
+/// The side effects of tools. It outlives every simulated process.
 #[derive(Debug, Default)]
 pub struct World {
     asked: AtomicU64,
@@ -21,35 +21,35 @@ pub struct World {
 }
 
 impl World {
-    /// A number for the next thing that a model wants done.
+    /// A number for the next requested effect.
     pub fn next(&self) -> u64 {
         self.asked.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// How often each thing was done, by its number.
+    /// The number of executions of each effect.
     pub fn effects(&self) -> BTreeMap<u64, u32> {
         self.effects.lock().unwrap().clone()
     }
 }
 
-/// What a tool does when it is called.
+/// The scripted behaviour of one tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolAct {
-    /// It does its work and answers.
+    /// Has its effect and answers.
     Answer,
-    /// It says that it failed.
+    /// Answers with an error.
     Error,
-    /// The connection is lost before the call is made.
+    /// Loses the connection before the call.
     NotReached,
-    /// The connection is lost after the work was done.
+    /// Loses the connection after the effect.
     Lost,
-    /// It does its work and never answers.
+    /// Has its effect and never answers.
     Hang,
 }
 
-/// Tools that act as they are told, in order; after the last act, they answer.
+/// Tools with scripted acts in order; after the last act they answer.
 ///
-/// `files/write` and `files/delete` change the world; `files/read` and `time/now` may be repeated.
+/// `files/write` and `files/delete` have side effects; `files/read` and `time/now` are repeatable.
 pub struct ActingTools {
     world: Arc<World>,
     acts: Mutex<VecDeque<ToolAct>>,
@@ -59,7 +59,7 @@ pub struct ActingTools {
 }
 
 impl ActingTools {
-    /// Tools with these acts on this world, each after a delay.
+    /// Tools with these acts and side effects, each after a delay.
     pub fn new(
         world: &Arc<World>,
         acts: impl IntoIterator<Item = ToolAct>,
@@ -74,7 +74,7 @@ impl ActingTools {
         }
     }
 
-    /// How many calls there were at the same time, at the most.
+    /// The largest number of concurrent calls.
     pub fn at_once_most(&self) -> u64 {
         self.at_once_most.load(Ordering::SeqCst)
     }

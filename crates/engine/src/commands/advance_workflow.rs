@@ -11,7 +11,7 @@ use crate::decide::{CommandRejection, Decision, DecisionContext};
 use crate::state::TaskState;
 use crate::workflow::WorkflowDecision;
 
-/// The nodes that are ready begin.
+/// Starts the ready nodes.
 #[derive(Debug, Clone, Copy)]
 pub struct AdvanceWorkflow;
 
@@ -23,7 +23,7 @@ impl AdvanceWorkflow {
     ) -> Result<Decision, CommandRejection> {
         let Some(run) = state.workflow_run().filter(|_| state.status() == TaskStatus::Running)
         else {
-            return Err(unexpected_command(state, "Advance"));
+            return Err(unexpected_command(state, "AdvanceWorkflow"));
         };
         if state.cancel_requested() {
             return Ok(cancel_task(state, Vec::new()));

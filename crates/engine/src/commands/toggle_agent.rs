@@ -1,24 +1,25 @@
-//! Says whether an agent takes work, whatever its file says. A person drives it, from any process.
-//! It is about an agent and no task, so it has what was said before to start from.
+//! Enables or disables an agent, overriding its file. A person drives it, from any process. It
+//! concerns an agent rather than a task, so its state is the agent's newest toggle. Running tasks
+//! are not affected; `CreateTask` refuses work for a disabled agent.
 
 use polity_model::event::Event;
 
 use crate::agent_toggles::AgentToggle;
 
-/// What is said about an agent.
+/// A change of an agent's toggle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToggleAgent {
-    /// It takes work.
+    /// The agent accepts work.
     Enable,
-    /// It takes none.
+    /// The agent accepts no work.
     Disable {
-        /// Why, for people.
+        /// The reason to show.
         reason: Option<String>,
     },
 }
 
 impl ToggleAgent {
-    /// What follows. Where the same was said before, nothing does.
+    /// Returns the event, or none if it would repeat the newest toggle.
     pub(crate) fn decide(&self, before: Option<&AgentToggle>) -> Vec<Event> {
         let event = match (self, before) {
             (Self::Enable, Some(AgentToggle { enabled: true, .. })) => return Vec::new(),
@@ -42,20 +43,20 @@ mod tests {
 
     use super::*;
 
-    fn said(enabled: bool, reason: Option<&str>) -> AgentToggle {
+    fn toggle(enabled: bool, reason: Option<&str>) -> AgentToggle {
         AgentToggle { enabled, reason: reason.map(str::to_owned), at: Timestamp::UNIX_EPOCH }
     }
 
     #[test]
-    fn nothing_is_said_twice() {
+    fn repeated_toggle_has_no_event() {
         let disable =
             |reason: Option<&str>| ToggleAgent::Disable { reason: reason.map(Into::into) };
         assert_eq!(ToggleAgent::Enable.decide(None), [Event::AgentEnabled]);
-        assert_eq!(ToggleAgent::Enable.decide(Some(&said(false, None))), [Event::AgentEnabled]);
-        assert_eq!(ToggleAgent::Enable.decide(Some(&said(true, None))), []);
-        assert_eq!(disable(None).decide(Some(&said(false, None))), []);
+        assert_eq!(ToggleAgent::Enable.decide(Some(&toggle(false, None))), [Event::AgentEnabled]);
+        assert_eq!(ToggleAgent::Enable.decide(Some(&toggle(true, None))), []);
+        assert_eq!(disable(None).decide(Some(&toggle(false, None))), []);
         let reason = Some("no key".to_owned());
-        let again = disable(Some("no key")).decide(Some(&said(false, None)));
+        let again = disable(Some("no key")).decide(Some(&toggle(false, None)));
         assert_eq!(again, [Event::AgentDisabled { reason }]);
     }
 }

@@ -1,7 +1,7 @@
-//! A person decides what a workflow asks: what a human node asks, or whether a node may run.
+//! Answers a workflow's review: a human node's question, or the approval before a node.
 //!
-//! The answer's action becomes the routing key, and the way on follows from it at once. So whoever
-//! goes on with the task finds it decided.
+//! The action becomes the routing key, and the route is decided in the same commit. The next owner
+//! only starts the nodes.
 
 use polity_model::event::{Event, NodeOutput};
 use polity_model::failure::ErrorCode;
@@ -13,7 +13,7 @@ use crate::decide::{CommandRejection, Decision, DecisionContext};
 use crate::state::{TaskState, WorkflowRun};
 use crate::workflow::{FinishedNode, WorkflowDecision};
 
-/// What follows from an answer about a node.
+/// Decides the consequences of an answer about a node.
 pub(crate) fn answer_node(
     answer: &AnswerReview,
     state: &TaskState,
@@ -37,9 +37,9 @@ pub(crate) fn answer_node(
         ReviewVerdict::Retry => return wrong("--retry"),
         ReviewVerdict::SkipWith { .. } => return wrong("--skip-with"),
     }
-    let mut told = run.clone();
-    told.tell(verdict.action(), message.clone(), state_updates, ctx.now)?;
-    let told = told.state();
+    let mut answered = run.clone();
+    answered.apply_answer(verdict.action(), message.clone(), state_updates, ctx.now)?;
+    let answered = answered.state();
     let mut batch = CallBatch::of_state(state, ctx)?;
     batch.push(Event::ReviewAnswered {
         verdict: verdict.clone(),
@@ -65,8 +65,8 @@ pub(crate) fn answer_node(
                 node,
                 output,
                 stored: NodeOutput::Text(output.to_owned()),
-                routing_key: told.routing_key.clone(),
-                answer: Some((&told, message.as_deref())),
+                routing_key: answered.routing_key.clone(),
+                answer: Some((&answered, message.as_deref())),
             });
         }
     }

@@ -1,5 +1,5 @@
-//! A person answers what an agent on another server asks: the answer goes there as the next message
-//! of the same conversation, or the task ends.
+//! Answers a remote agent's question. The answer becomes the next message of the conversation, or
+//! the task ends.
 
 use polity_model::event::Event;
 use polity_model::failure::ErrorCode;
@@ -34,7 +34,7 @@ pub(crate) fn answer_question(
         ReviewVerdict::Modify { arguments } if !arguments.is_empty() => {
             return wrong("other arguments");
         }
-        // Whoever resumes the task sends it.
+        // The owner that resumes the task sends the message.
         ReviewVerdict::Approve | ReviewVerdict::Modify { .. } => {
             let said = message.clone().filter(|said| !said.trim().is_empty());
             let content = said.ok_or(CommandRejection::AnswerNeedsText { task })?;

@@ -1,6 +1,7 @@
-//! A person decides about a program that was running when its process ended, or about a message to
-//! another server that may have been taken or not: it is run or sent again, or the task goes on with
-//! a result that the person gives, or ends.
+//! Answers the review of work in doubt: a run whose process ended, or a message that may have been
+//! accepted.
+//!
+//! The person retries the work, supplies a result, or ends the task.
 
 use polity_model::event::{Event, ResultRef};
 use polity_model::failure::ErrorCode;
@@ -30,7 +31,7 @@ pub(crate) fn answer_run(
         state_updates: state_updates.clone(),
     }];
     match verdict {
-        // Whoever resumes the task gets it in line again.
+        // The owner that resumes the task queues the run again.
         ReviewVerdict::Retry => {}
         ReviewVerdict::SkipWith { result } => {
             let (content, timestamp) = (result.clone(), ctx.now);
@@ -61,11 +62,11 @@ mod tests {
     use super::*;
     use crate::commands::{RecordRecoveredRun, ResumeTask};
     use crate::decide::Effect;
-    use crate::decide::fixtures::{labels, program_in_doubt, test_context, with};
+    use crate::decide::fixtures::{labels, run_in_doubt, test_context, with};
     use crate::entropy::Entropy;
 
     fn answer(verdict: ReviewVerdict) -> Result<Decision, CommandRejection> {
-        let state = program_in_doubt();
+        let state = run_in_doubt();
         let checkpoint_id = state.review().unwrap().checkpoint_id;
         let (message, state_updates) = (Some("enough".to_owned()), StateUpdates::default());
         AnswerReview { checkpoint_id, verdict, message, by: "ada".into(), state_updates }
@@ -73,8 +74,8 @@ mod tests {
     }
 
     #[test]
-    fn it_is_run_again_when_the_task_goes_on() {
-        let state = with(program_in_doubt(), answer(ReviewVerdict::Retry).unwrap().events);
+    fn retry_runs_again_on_resume() {
+        let state = with(run_in_doubt(), answer(ReviewVerdict::Retry).unwrap().events);
         let mut later = test_context();
         later.entropy = Entropy::from_seed([6; 16]);
         let decision = ResumeTask.decide(&state, &mut later).unwrap();
@@ -82,28 +83,27 @@ mod tests {
         assert_eq!(decision.effects, [Effect::WaitForSlot]);
         let again = with(state.clone(), decision.events);
         assert_ne!(again.execution().unwrap().id, state.execution().unwrap().id);
-        // A run that is only in line is not looked for.
+        // A queued run cannot be recovered.
         let refused = RecordRecoveredRun { outcome: None }.decide(&again, &mut test_context());
         assert!(matches!(refused, Err(CommandRejection::UnexpectedCommand { .. })), "{refused:?}");
     }
 
     #[test]
-    fn a_result_that_a_person_gives_is_that_of_the_task() {
+    fn skip_with_sets_the_result() {
         let events = answer(ReviewVerdict::SkipWith { result: "done".into() }).unwrap().events;
-        let task = with(program_in_doubt(), events).snapshot();
+        let task = with(run_in_doubt(), events).snapshot();
         assert_eq!(task.result.as_deref(), Some("done"));
     }
 
     #[test]
-    fn a_person_may_end_the_task() {
-        let task =
-            with(program_in_doubt(), answer(ReviewVerdict::Reject).unwrap().events).snapshot();
+    fn reject_fails_the_task() {
+        let task = with(run_in_doubt(), answer(ReviewVerdict::Reject).unwrap().events).snapshot();
         assert_eq!(task.error_code, Some(ErrorCode::Rejected));
         assert_eq!(task.error.unwrap(), "coder is in doubt, and ada ended the task: enough");
     }
 
     #[test]
-    fn a_mere_yes_does_not_say_enough() {
+    fn approve_is_refused_for_a_doubt() {
         assert!(matches!(
             answer(ReviewVerdict::Approve),
             Err(CommandRejection::DoubtNeedsChoice { .. })

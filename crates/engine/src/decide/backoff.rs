@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_with_a_little_jitter_up_to_a_limit() {
+    fn delay_doubles_with_jitter_up_to_the_limit() {
         let mut entropy = Entropy::from_seed([3; 16]);
         for (retries, least) in [(0, 1), (1, 2), (2, 4), (3, 8)] {
             let wait = delay(retries, None, &mut entropy).as_secs_f64();

@@ -1,10 +1,8 @@
-//! A turn in which the model acts: what happens to each of its calls, and what follows from where
-//! they all stand.
+//! A decision about the tool calls of a task, under construction.
 //!
-//! Calls that may be made are made at once, side by side. A call that needs a person is put before
-//! one when nothing else is under way, one call at a time. Where only sub-agents are left that wait
-//! for a person, the task is paused with them. When every call has its answer, the model is called
-//! again. The nodes of a workflow that are calls go the same way, and lead on to other nodes.
+//! Agents and workflows both make calls, and share the rules here: starting, holding, repeating,
+//! abandoning and answering a call. The next step after all calls have changed is up to the caller:
+//! `tool_turn` for agents, `workflow` for workflows.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -26,33 +24,33 @@ use crate::decide::{CommandRejection, Decision, DecisionContext, Effect, llm};
 use crate::driver::Tool;
 use crate::state::{CorruptJournal, TaskState, WorkflowRun};
 
-/// How long a call may take whose tool is not in the agent's toolbox any more.
+/// The time limit of a call whose tool is no longer in the toolbox.
 const TIMEOUT_DEFAULT: Duration = Duration::from_mins(5);
 
-/// How much of a call's arguments a question repeats, in characters. `review show` has them all.
+/// The number of characters of a call's arguments in a question. `review show` has them all.
 const QUESTION_CHARACTERS_MAX: usize = 400;
 
-/// How often a node's call is repeated after a passing failure, where the node does not say.
+/// The retries of a node's call if the node sets none.
 const NODE_RETRIES_DEFAULT: u32 = 3;
 
-/// A decision about the calls of a turn, as it is being put together.
+/// A decision about the calls of a task, under construction.
 pub(crate) struct CallBatch<'a> {
     state: &'a TaskState,
     ctx: &'a mut DecisionContext,
     caller: Caller<'a>,
-    /// Where the answer to the first call stands in the conversation.
+    /// The index of the first call's answer in the conversation.
     first_answer: usize,
-    /// Where each call stands after the events so far.
+    /// The state of each call after the events so far.
     call_states: Vec<CallState>,
     events: Vec<Event>,
     effects: Vec<Effect>,
-    /// The calls that nodes have begun with these events.
+    /// The calls that the events so far have started for nodes.
     new_calls: Vec<ToolCallId>,
-    /// Why a call of a workflow's node failed, for programs.
+    /// The error code of a node's failed call.
     error_code: Option<ErrorCode>,
 }
 
-/// Whose calls they are.
+/// The owner of the calls.
 #[derive(Clone, Copy)]
 enum Caller<'a> {
     /// An agent's.
@@ -61,10 +59,10 @@ enum Caller<'a> {
     Workflow(&'a WorkflowRun),
 }
 
-/// A call, as far as it must be known to go on.
+/// The parts of a call that a review shows.
 pub(crate) struct CallView<'a> {
     pub(crate) id: ToolCallId,
-    /// The tool as people write it.
+    /// The tool's displayed name.
     pub(crate) name: String,
     pub(crate) arguments: &'a Map<String, Value>,
 }
@@ -78,7 +76,7 @@ impl<'a> CallView<'a> {
 }
 
 impl<'a> CallBatch<'a> {
-    /// On the turn that the task is in.
+    /// A batch over the calls of the current turn.
     pub(crate) fn of_state(
         state: &'a TaskState,
         ctx: &'a mut DecisionContext,
@@ -103,7 +101,7 @@ impl<'a> CallBatch<'a> {
         })
     }
 
-    /// On a turn that begins with an answer of the model, which is the first of the events.
+    /// A batch over the calls of a new reply, which is the first event.
     pub(crate) fn of_reply(
         state: &'a TaskState,
         llm: &'a LlmAgent,
@@ -148,7 +146,7 @@ impl<'a> CallBatch<'a> {
         &self.call_states
     }
 
-    /// Why a call of a workflow's node failed, for programs.
+    /// The error code of a node's failed call.
     pub(crate) fn error_code(&self) -> Option<ErrorCode> {
         self.error_code
     }
@@ -157,25 +155,25 @@ impl<'a> CallBatch<'a> {
         self.error_code = error_code;
     }
 
-    /// The task after the events so far.
+    /// The task's state after the events so far.
     pub(crate) fn state_after_events(&self) -> Result<TaskState, CorruptJournal> {
         self.state.after(&self.events, self.ctx.now)
     }
 
-    /// The number of the next checkpoint, after the events so far.
+    /// The number of the next checkpoint after the events so far.
     pub(crate) fn next_checkpoint(&self) -> u32 {
         let is_checkpoint = |event: &&Event| matches!(event, Event::CheckpointTaken { .. });
         self.state.checkpoints() + ordinal(self.events.iter().filter(is_checkpoint).count())
     }
 
-    /// The place of a call, which may be one that these events have begun.
+    /// The index of a call, including calls that the events so far have started.
     fn index_of(&self, call_id: ToolCallId) -> Option<usize> {
         let known = self.state.calls().all().len();
         let new = || self.new_calls.iter().position(|new| *new == call_id);
         self.state.calls().index(call_id).or_else(|| new().map(|new| known + new))
     }
 
-    /// A call is not needed any more, whether it is under way or about to be.
+    /// Abandons a call that is running or about to start.
     pub(crate) fn abandon(&mut self, call_id: ToolCallId, why: &str) {
         let Some(index) = self.index_of(call_id) else { return };
         if self.call_states[index] == CallState::Answered {
@@ -188,14 +186,14 @@ impl<'a> CallBatch<'a> {
         }
     }
 
-    /// Answers the calls that these events have begun, because the task ends with them.
+    /// Answers the calls that the events so far have started, because the task ends.
     pub(crate) fn answer_new_calls(&mut self, why: &str) {
         for call_id in self.new_calls.clone() {
             self.abandon(call_id, &format!("{why} before the tool was called"));
         }
     }
 
-    /// How often a call is repeated after a passing failure.
+    /// The number of retries of a call.
     pub(crate) fn max_retries(&self, call_id: ToolCallId) -> u32 {
         match self.caller {
             Caller::Agent(llm) => llm.max_retries,
@@ -206,7 +204,7 @@ impl<'a> CallBatch<'a> {
         }
     }
 
-    /// Whether a person must allow a tool.
+    /// True if a person must approve the tool.
     pub(crate) fn needs_approval(&self, tool: &ToolName) -> bool {
         match self.caller {
             Caller::Agent(llm) => llm.approval.iter().any(|pattern| pattern.covers(tool)),
@@ -221,7 +219,7 @@ impl<'a> CallBatch<'a> {
         }
     }
 
-    /// How long the node of a call may take, if the workflow says.
+    /// The time limit of the call's node, if the workflow sets one.
     fn timeout_of(&self, call_id: ToolCallId) -> Option<NonZeroU64> {
         match self.caller {
             Caller::Agent(_) => None,
@@ -229,7 +227,7 @@ impl<'a> CallBatch<'a> {
         }
     }
 
-    /// The node that a call works for.
+    /// The node that a call performs.
     fn node_of(&self, call_id: ToolCallId) -> Option<&'a WorkflowNode> {
         match self.caller {
             Caller::Agent(_) => None,
@@ -251,7 +249,7 @@ impl<'a> CallBatch<'a> {
         self.events.push(Event::ToolChanged { call_id, change });
     }
 
-    /// The call is made.
+    /// Starts a call.
     pub(crate) fn call(
         &mut self,
         index: usize,
@@ -263,7 +261,7 @@ impl<'a> CallBatch<'a> {
         self.call_by_name(index, call_id, name, arguments, tool.repeatable, tool.timeout);
     }
 
-    /// A call that a node has just asked for is made.
+    /// Starts a call that a node has just requested.
     pub(crate) fn call_new(
         &mut self,
         call_id: ToolCallId,
@@ -281,7 +279,7 @@ impl<'a> CallBatch<'a> {
         self.start_call(index, call_id, tool.clone(), None, repeatable, timeout, deadline);
     }
 
-    /// The call is made although its tool may not be listed any more: its server will tell.
+    /// Starts a call whose tool may no longer be listed; its server decides.
     pub(crate) fn call_again(
         &mut self,
         index: usize,
@@ -310,7 +308,7 @@ impl<'a> CallBatch<'a> {
         let node = self.node_of(call_id);
         let own = self.timeout_of(call_id);
         let own = own.map(|seconds| Duration::from_secs(seconds.get()));
-        // The time while no one was at work, or a person was waited for, is not the node's.
+        // A node's time limit excludes the time without an owner and the time of a review.
         let deadline = own.map(|own| after(self.ctx.now, own));
         let repeatable = repeatable || node.is_some_and(|node| node.idempotent);
         let timeout = own.unwrap_or(timeout);
@@ -329,7 +327,7 @@ impl<'a> CallBatch<'a> {
         deadline: Option<Timestamp>,
     ) {
         self.call_states[index] = CallState::Running;
-        // A sub-agent's session is found again by the call's id, so it is never opened twice.
+        // A session is identified by its call, so it is never opened twice.
         let (repeatable, effect) = match tool.sub_agent() {
             Some(_) => (true, Effect::OpenSession { call_id, deadline }),
             None => (repeatable, Effect::CallTool { call_id, timeout }),
@@ -338,26 +336,26 @@ impl<'a> CallBatch<'a> {
         self.effects.push(effect);
     }
 
-    /// The call waits for a person's approval.
+    /// Holds the call for a person's approval.
     pub(crate) fn hold(&mut self, index: usize, call_id: ToolCallId, tool: ToolName) {
         self.call_states[index] = CallState::Held;
         self.push_change(call_id, ToolChange::Hold { tool });
     }
 
-    /// The call's sub-agent waits for a person.
+    /// Marks the call as waiting with its sub-agent.
     pub(crate) fn wait_for_session(&mut self, index: usize, call_id: ToolCallId) {
         self.call_states[index] = CallState::Waiting;
         self.push_change(call_id, ToolChange::Wait);
         self.effects.push(Effect::WatchSession { call_id });
     }
 
-    /// No one knows whether the call had its effect.
+    /// Marks the call as in doubt: it may have had its effect.
     pub(crate) fn mark_in_doubt(&mut self, index: usize, call_id: ToolCallId) {
         self.call_states[index] = CallState::InDoubt;
         self.push_change(call_id, ToolChange::Doubt);
     }
 
-    /// An attempt failed, and another follows at its time.
+    /// Records a failed attempt and the time of the next.
     pub(crate) fn record_attempt(
         &mut self,
         index: usize,
@@ -370,12 +368,12 @@ impl<'a> CallBatch<'a> {
         self.push_change(call_id, ToolChange::Fail { failure, duration_ms, retry_at });
     }
 
-    /// The next attempt waits for its time.
+    /// Waits for the time of the next attempt.
     pub(crate) fn wait_for_retry(&mut self, call_id: ToolCallId, until: Timestamp) {
         self.effects.push(Effect::WaitForTool { call_id, until });
     }
 
-    /// The call has its answer.
+    /// Answers the call.
     pub(crate) fn answer(
         &mut self,
         index: usize,
@@ -387,7 +385,7 @@ impl<'a> CallBatch<'a> {
         self.push_answer(index, call_id, content, structured, false, duration_ms);
     }
 
-    /// The call is answered with what went wrong, which the model can act on.
+    /// Answers the call with an error that the model can act on.
     pub(crate) fn answer_with_error(
         &mut self,
         index: usize,
@@ -408,7 +406,7 @@ impl<'a> CallBatch<'a> {
         duration_ms: u64,
     ) {
         self.call_states[index] = CallState::Answered;
-        // Calls of nodes stand alone, and their answers come as they come.
+        // Calls of nodes are independent, so their answers have no order.
         let ordinal = match self.caller {
             Caller::Agent(_) => Some(ordinal(self.first_answer + index)),
             Caller::Workflow(_) => None,
@@ -417,7 +415,7 @@ impl<'a> CallBatch<'a> {
         self.push_change(call_id, change);
     }
 
-    /// The task ends here, with what there is.
+    /// Fails the task with the last answer as a partial result.
     pub(crate) fn into_failure(mut self, error_code: ErrorCode, error: String) -> Decision {
         fail_task(self.state, &mut self.events, error_code, error);
         Decision { events: self.events, effects: Vec::new() }
@@ -440,17 +438,17 @@ impl<'a> CallBatch<'a> {
         Decision { events: self.events, effects: Vec::new() }
     }
 
-    /// The events so far, for a task that ends in another way.
+    /// The events so far, for a task that ends.
     pub(crate) fn into_events(self) -> Vec<Event> {
         self.events
     }
 
-    /// Takes the events so far out.
+    /// Takes the events so far.
     pub(crate) fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }
 
-    /// What was put together, with more to do.
+    /// The decision, with additional effects.
     pub(crate) fn into_decision(mut self, more: impl IntoIterator<Item = Effect>) -> Decision {
         self.effects.extend(more);
         Decision { events: self.events, effects: self.effects }
@@ -477,7 +475,7 @@ impl<'a> CallBatch<'a> {
             sequence: self.next_checkpoint(),
             node: self.node_of(call_id).map_or(agent, |node| &node.name).to_string(),
             awaiting_human: true,
-            // Answers that are there already join the State when all are.
+            // Existing answers join the State once all calls are answered.
             message_count: match self.caller {
                 Caller::Agent(_) => Some(ordinal(self.first_answer)),
                 Caller::Workflow(_) => None,

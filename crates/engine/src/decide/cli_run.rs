@@ -1,6 +1,5 @@
-//! What the commands about programs share: a task whose agent is a command-line program waits for
-//! its place, runs the program, and ends with what came of it. Some of it goes for agents on other
-//! servers too.
+//! Rules that the commands of CLI runs share: queueing, starting, retrying and doubt. The rules for
+//! retries and doubt also apply to remote agents.
 
 use std::time::Duration;
 
@@ -18,13 +17,13 @@ use crate::decide::{Decision, DecisionContext, Effect, backoff};
 use crate::pinned::Assignee;
 use crate::state::TaskState;
 
-/// The program that does the task, if one does.
+/// The CLI agent that performs the task, if one does.
 pub(crate) fn cli_agent(state: &TaskState) -> Option<&CliAgent> {
     state.context()?.agent.program()
 }
 
-/// Whether the program may be run again without harm: it says so, or changes nothing, or does so in
-/// a folder of its own that is made anew for each run.
+/// True if a run may be repeated: the agent is idempotent or read-only, or has a fresh workspace
+/// per run.
 pub(crate) fn is_repeatable(cli: &CliAgent) -> bool {
     let has_own_folder = match cli.workspace {
         WorkspaceMode::Shared => false,
@@ -33,13 +32,13 @@ pub(crate) fn is_repeatable(cli: &CliAgent) -> bool {
     cli.idempotent || cli.access_type == AccessType::ReadOnly || has_own_folder
 }
 
-/// The program that is to do a task, with its name.
+/// The CLI agent of an assignee, with its name.
 pub(crate) fn cli_agent_of(assignee: &Assignee) -> Option<(&Name, &CliAgent)> {
     let agent = assignee.agent()?;
     Some((&agent.name, agent.program()?))
 }
 
-/// An execution of the program gets in line.
+/// Queues an execution of the CLI agent.
 pub(crate) fn queue_execution(
     agent: &Name,
     cli: &CliAgent,
@@ -55,8 +54,8 @@ pub(crate) fn queue_execution(
     (id, execution_event(id, change))
 }
 
-/// An execution of the program begins where its place is held, and waits for one where not. It gets
-/// in line first if it is not yet. Where another task was given the same, there is none.
+/// Starts the run if the task holds a slot, and queues it otherwise. A duplicate waits for its
+/// original instead.
 pub(crate) fn start_or_queue(
     state: &TaskState,
     cli: &CliAgent,
@@ -91,7 +90,7 @@ pub(crate) fn start_or_queue(
     Decision { events, effects: vec![Effect::WaitForSlot] }
 }
 
-/// It is tried again when its time has come.
+/// Retries the execution after a backoff.
 pub(crate) fn retry_later(
     execution: &AgentExecution,
     failure: &AttemptFailure,
@@ -106,16 +105,16 @@ pub(crate) fn retry_later(
     Decision { events, effects: vec![Effect::WaitUntil(until)] }
 }
 
-/// What is in doubt.
+/// A run or message with an unknown outcome.
 pub(crate) struct RunDoubt {
-    /// Why, as the execution's failure.
+    /// The failure of the execution.
     pub(crate) failure: String,
-    /// What a person is asked.
+    /// The question for a person.
     pub(crate) question: String,
 }
 
 impl RunDoubt {
-    /// About a program whose process is gone.
+    /// The doubt about a run whose process ended.
     pub(crate) fn of_run(agent: &Name) -> Self {
         Self {
             failure:
@@ -130,7 +129,7 @@ impl RunDoubt {
     }
 }
 
-/// No one knows what has been done, and it may not be repeated: a person decides.
+/// Ends the execution and opens a review of the doubt.
 pub(crate) fn open_doubt_review(
     state: &TaskState,
     ctx: &mut DecisionContext,
@@ -160,7 +159,7 @@ pub(crate) fn open_doubt_review(
     Decision { events, effects: Vec::new() }
 }
 
-/// Why a task fails whose program failed.
+/// The task's error code for a failed run.
 pub(crate) fn failure_code(category: ErrorCategory) -> ErrorCode {
     match category {
         ErrorCategory::Transient | ErrorCategory::Permanent | ErrorCategory::AgentError => {

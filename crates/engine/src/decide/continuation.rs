@@ -30,7 +30,7 @@ pub(crate) fn resume_calls(
     for (index, call) in state.calls().all().iter().enumerate() {
         let id = call.id();
         match (call.state, &call.tool) {
-            // A person has allowed it, and it has not been made yet.
+            // A person approved the call, and it has not started yet.
             (CallState::Asked, Some(tool)) => {
                 batch.call_again(index, id, tool, call.arguments.clone(), call.repeatable);
             }
@@ -39,7 +39,7 @@ pub(crate) fn resume_calls(
             }
             (CallState::Running, _) => batch.mark_in_doubt(index, id),
             (CallState::Failed, _) => batch.wait_for_retry(id, call.retry_at.unwrap_or_default()),
-            // A call is asked for, and made or held or refused, within one commit.
+            // A call is requested, and started, held or refused, within one commit.
             (CallState::Asked, None) | (CallState::Waiting, _) => {
                 return Err(unexpected_command(state, "ResumeTask"));
             }

@@ -8,32 +8,32 @@ use polity_model::ids::{InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus;
 use polity_store::TaskRow;
 
-/// Those that are looked at for a twin.
+/// The tasks with the same deduplication key.
 pub(crate) struct DuplicateTasks<'a> {
-    /// The tasks that were given the same, the newest first. The task itself is among them.
+    /// The tasks, newest first, including the duplicate itself.
     pub(crate) rows: &'a [TaskRow],
-    /// Whether one counts that has not begun, or that waits for one of which nothing comes.
+    /// True if a pending task counts, and a duplicate whose original is lost.
     pub(crate) with_pending: bool,
 }
 
-/// For how long the same input gives the earlier result, if it does.
+/// The agent's deduplication window, if it has one.
 fn window(cli: &CliAgent) -> Option<SignedDuration> {
     let window = Duration::from_secs(cli.deduplicate_seconds?.get());
     Some(SignedDuration::try_from(window).unwrap_or(SignedDuration::MAX))
 }
 
 impl DuplicateTasks<'_> {
-    /// Since when tasks must have been created to matter to one that was created then: those that it
-    /// could share a run with, and those that these wait for.
+    /// The earliest creation time of tasks that matter: possible originals, and the originals of
+    /// those.
     pub(crate) fn since(cli: &CliAgent, created_at: Timestamp) -> Timestamp {
         let window = window(cli).unwrap_or_default();
         let back = window.checked_add(window).unwrap_or(SignedDuration::MAX);
         created_at.checked_sub(back).unwrap_or(Timestamp::MIN)
     }
 
-    /// The task whose run a task shares, if there is one: the oldest of those that were given the
-    /// same before it, within the time that its agent allows, that has a run of its own and has
-    /// succeeded or is at work. Everyone sees the same order, so that no two wait for each other.
+    /// Finds the original of a duplicate: the oldest earlier task within the agent's window that
+    /// has its own run and has completed or is running. All processes see the same order, so no two
+    /// tasks wait for each other.
     pub(crate) fn original_of(
         &self,
         task: TaskId,
@@ -49,7 +49,7 @@ impl DuplicateTasks<'_> {
                 (TaskStatus::Completed, None) => true,
                 (TaskStatus::Running, None) => is_at_work,
                 (TaskStatus::Pending, _) => is_at_work && self.with_pending,
-                // It is about to have a run of its own.
+                // It is about to start its own run.
                 (TaskStatus::Running, Some(with)) => {
                     is_at_work && self.with_pending && self.is_lost(with, &is_alive)
                 }
@@ -63,7 +63,7 @@ impl DuplicateTasks<'_> {
         older.iter().rev().find(is_shared).map(|row| row.id)
     }
 
-    /// Whether nothing comes of a task that someone waits for.
+    /// True if a task will never have a result to share.
     fn is_lost(&self, task: TaskId, is_alive: impl Fn(InstanceId) -> bool) -> bool {
         let row = self.rows.iter().find(|row| row.id == task);
         row.is_none_or(|row| match row.status {

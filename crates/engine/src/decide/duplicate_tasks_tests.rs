@@ -4,13 +4,13 @@ use polity_model::usage::Usage;
 
 use super::*;
 use crate::decide::cli_run::cli_agent;
-use crate::decide::fixtures::{instance, program_queued};
+use crate::decide::fixtures::{instance, run_queued};
 
 fn id(number: u8) -> TaskId {
     TaskId::from_random_bytes([number; 16])
 }
 
-/// A task that was created in that second by the first process.
+/// A task created in that second by the first process.
 fn row(number: u8, status: TaskStatus) -> TaskRow {
     TaskRow {
         id: id(number),
@@ -39,12 +39,12 @@ fn row(number: u8, status: TaskStatus) -> TaskRow {
     }
 }
 
-/// The original of a task that was created in the hundredth second.
+/// The original of a task created in second 100.
 fn original(others: Vec<TaskRow>, with_pending: bool) -> Option<TaskId> {
     let newest = std::iter::once(row(100, TaskStatus::Running));
     let mut rows: Vec<_> = newest.chain(others).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.created_position));
-    let state = program_queued();
+    let state = run_queued();
     let mut cli = cli_agent(&state).unwrap().clone();
     cli.deduplicate_seconds = std::num::NonZeroU64::new(60);
     let tasks = DuplicateTasks { rows: &rows, with_pending };

@@ -1,4 +1,4 @@
-//! States and inputs that the commands' tests begin with.
+//! Task states and contexts for the commands' tests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,8 +38,7 @@ pub(crate) fn test_context() -> DecisionContext {
     }
 }
 
-/// Tools of two servers, and one that may stand in for another. `files/write` and `files/delete`
-/// may not be called twice.
+/// Tools of two servers, with one fallback. `files/write` and `files/delete` are not repeatable.
 pub(crate) fn toolbox() -> Arc<Toolbox> {
     let tool = |name: &str, repeatable: bool, fallback_tools: &[&str]| {
         let input_schema = json!({
@@ -79,34 +78,34 @@ pub(crate) fn pinned() -> PinnedAgent {
     )
 }
 
-/// A program that may not be run twice.
-pub(crate) fn program_queued() -> TaskState {
-    program_with(&json!({}))
+/// A queued run of a CLI agent that is not repeatable.
+pub(crate) fn run_queued() -> TaskState {
+    run_with(&json!({}))
 }
 
-/// A program whose file says this besides.
-pub(crate) fn program_with(more: &Value) -> TaskState {
+/// A queued run of a CLI agent with these additional fields.
+pub(crate) fn run_with(more: &Value) -> TaskState {
     let mut agent = json!({"kind": "cli", "name": "coder", "executable_path": "coder"});
     agent.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let agent = AgentDefinition::from_canonical(&agent.to_string()).unwrap();
     running_with(&PinnedAgent::alone(Arc::new(agent), None))
 }
 
-/// The program, in its place.
-pub(crate) fn begun(state: TaskState) -> TaskState {
-    let begin = BeginRun { wait: SlotWait::Place };
+/// The state after the run has started.
+pub(crate) fn started_run(state: TaskState) -> TaskState {
+    let begin = BeginRun { wait: SlotWait::Acquired };
     let events = begin.decide(&state, &test_context()).unwrap().events;
     let state = with(state, events);
     let events = RecordProcess { process_id: 7 }.decide(&state).unwrap().events;
     with(state, events)
 }
 
-pub(crate) fn program_running() -> TaskState {
-    begun(program_queued())
+pub(crate) fn run_running() -> TaskState {
+    started_run(run_queued())
 }
 
-pub(crate) fn program_in_doubt() -> TaskState {
-    let state = with(program_running(), vec![Event::TaskResumed]);
+pub(crate) fn run_in_doubt() -> TaskState {
+    let state = with(run_running(), vec![Event::TaskResumed]);
     let found = RecordRecoveredRun { outcome: None };
     let events = found.decide(&state, &mut test_context()).unwrap().events;
     with(state, events)
@@ -148,7 +147,7 @@ pub(crate) fn running() -> TaskState {
     with(pending(), events)
 }
 
-/// A task of another agent than the usual one.
+/// A running task of another agent.
 pub(crate) fn running_with(pinned: &PinnedAgent) -> TaskState {
     let pending = pending_with(pinned);
     let events = StartTask.decide(&pending, &mut test_context()).unwrap().events;
@@ -164,7 +163,7 @@ pub(crate) fn backing_off() -> TaskState {
     with(running(), events)
 }
 
-/// The next try, once its time has come.
+/// The state after the backoff.
 pub(crate) fn retried(state: TaskState) -> TaskState {
     let until = state.retry_at().unwrap();
     let mut later = test_context();
@@ -188,7 +187,7 @@ pub(crate) fn reply(content: &str) -> ModelReply {
     }
 }
 
-/// An answer that asks for tools, each named `server/tool`, with a path that is its number.
+/// A reply that requests tools, each `server/tool`, with its index as the path.
 pub(crate) fn asks_for(tools: &[&str]) -> ModelReply {
     let ask = |(number, tool): (usize, &&str)| {
         let (server, tool) = tool.split_once('/').unwrap_or(("", tool));
@@ -203,24 +202,24 @@ pub(crate) fn asks_for(tools: &[&str]) -> ModelReply {
     ModelReply { tool_calls: tools.iter().enumerate().map(ask).collect(), ..reply("") }
 }
 
-/// A task whose model has asked for tools.
+/// A task whose model has requested tools.
 pub(crate) fn turn_with_calls(tools: &[&str]) -> TaskState {
     let answer = RecordModelReply { reply: asks_for(tools), duration_ms: 1 };
     let events = answer.decide(&running(), &mut test_context()).unwrap().events;
     with(running(), events)
 }
 
-/// The id of one of the calls of the turn.
+/// The id of a call of the turn.
 pub(crate) fn call_id(state: &TaskState, index: usize) -> ToolCallId {
     state.calls().all()[index].id()
 }
 
-/// The names of a decision's events.
+/// The labels of a decision's events.
 pub(crate) fn labels(decision: &Decision) -> Vec<&'static str> {
     decision.events.iter().map(label).collect()
 }
 
-/// The name of an event; of one about a tool call, what happened to the call.
+/// The label of an event, or of a tool call's change.
 fn label(event: &Event) -> &'static str {
     match event {
         Event::ToolChanged { change, .. } => match change {
@@ -235,7 +234,7 @@ fn label(event: &Event) -> &'static str {
     }
 }
 
-/// The answer that a decision gives to a call, if it gives one.
+/// The answer that a decision gives to a call, if any.
 pub(crate) fn answer_to(decision: &Decision, id: ToolCallId) -> Option<String> {
     decision.events.iter().find_map(|event| match event {
         Event::ToolChanged { call_id, change: ToolChange::Answer { content, .. } }

@@ -9,27 +9,25 @@ use polity_model::machine::tool_call::CallState;
 use crate::decide::{Decision, DecisionContext, Effect};
 use crate::state::TaskState;
 
-/// An execution's move, as an event.
+/// An execution's transition, as an event.
 pub(crate) fn execution_event(execution_id: ExecutionId, change: ExecutionChange) -> Event {
     Event::ExecutionChanged { execution_id, change }
 }
 
-/// Ends the newest execution, whatever it was doing, and puts it in order. A model loop leaves
-/// nothing behind, so its cleanup is over as soon as it begins.
+/// Ends and cleans up the newest execution. A model loop has nothing to clean up, so its cleanup
+/// ends at once.
 pub(crate) fn end_execution(state: &TaskState, how: ExecutionChange) -> Vec<Event> {
     let Some(execution) = state.execution() else { return Vec::new() };
     let id = execution.id;
-    let put_in_order = [
+    let clean_up = [
         execution_event(id, ExecutionChange::CleanUp),
         execution_event(id, ExecutionChange::Finish),
     ];
     match execution.state {
-        ExecutionState::Running => {
-            [execution_event(id, how)].into_iter().chain(put_in_order).collect()
-        }
-        // Between two tries the attempt has failed already.
-        ExecutionState::Failed => put_in_order.into(),
-        // A program that is being started has not begun its work: its start fails.
+        ExecutionState::Running => [execution_event(id, how)].into_iter().chain(clean_up).collect(),
+        // The attempt has failed already.
+        ExecutionState::Failed => clean_up.into(),
+        // A run that is still starting fails.
         ExecutionState::Starting => {
             let fail = match how {
                 fail @ ExecutionChange::Fail { .. } => fail,
@@ -49,9 +47,9 @@ pub(crate) fn end_execution(state: &TaskState, how: ExecutionChange) -> Vec<Even
                     ExecutionChange::Fail { failure, retry_at: None }
                 }
             };
-            [execution_event(id, fail)].into_iter().chain(put_in_order).collect()
+            [execution_event(id, fail)].into_iter().chain(clean_up).collect()
         }
-        // An execution ends and is put in order within one commit.
+        // An execution ends and is cleaned up within one commit.
         ExecutionState::Idle
         | ExecutionState::Completed
         | ExecutionState::Timeout
@@ -60,9 +58,8 @@ pub(crate) fn end_execution(state: &TaskState, how: ExecutionChange) -> Vec<Even
     }
 }
 
-/// Sends the conversation to the model, unless what the task may spend is used up: then it ends
-/// here, with what there is.
-/// `prepared` is what the call alone needs.
+/// Calls the model, or fails the task if its budget is used up. `prepared` holds events that only
+/// the call needs.
 pub(crate) fn call_model(
     state: &TaskState,
     ctx: &DecisionContext,
@@ -80,7 +77,7 @@ pub(crate) fn call_model(
     Decision { events, effects: vec![Effect::CallModel] }
 }
 
-/// Ends a task because someone asked for it, after what has happened already.
+/// Cancels the task after the events so far.
 pub(crate) fn cancel_task(state: &TaskState, mut events: Vec<Event>) -> Decision {
     answer_open_calls(state, "the task was cancelled", &mut events);
     events.extend(end_execution(state, ExecutionChange::Cancel));
@@ -88,7 +85,7 @@ pub(crate) fn cancel_task(state: &TaskState, mut events: Vec<Event>) -> Decision
     Decision { events, effects: Vec::new() }
 }
 
-/// Ends a task with an error of its agent, and with what there is of a result.
+/// Fails the task with an agent error and the last answer as a partial result.
 pub(crate) fn fail_task(
     state: &TaskState,
     events: &mut Vec<Event>,
@@ -100,8 +97,8 @@ pub(crate) fn fail_task(
     events.push(Event::TaskFailed { code, error, partial_result: Some(ResultRef::LastAnswer) });
 }
 
-/// Answers every call that has no answer yet, because the task ends: a conversation with a call
-/// that was never answered could not be taken up again.
+/// Answers every open call because the task ends. A conversation with an unanswered call could not
+/// be continued by a fork.
 pub(crate) fn answer_open_calls(state: &TaskState, why: &str, events: &mut Vec<Event>) {
     let first_answer = state.message_count();
     let is_alone = state.workflow_run().is_some();
@@ -116,7 +113,7 @@ pub(crate) fn answer_open_calls(state: &TaskState, why: &str, events: &mut Vec<E
                 format!("{why} before the tool was called")
             }
         };
-        // One that these same events have answered already needs no second answer.
+        // The events so far may have answered the call already.
         let call_id = call.id();
         let answers_it = |event: &Event| {
             matches!(event, Event::ToolChanged { call_id: answered, change: ToolChange::Answer { .. } }

@@ -8,7 +8,7 @@ use polity_model::machine::tool_call::CallState;
 use crate::decide::CommandRejection;
 use crate::state::{TaskState, TurnCall};
 
-/// Only a task that waits for its model can be told how the call went.
+/// Checks that the task waits for its model.
 pub(crate) fn expect_reasoning(
     state: &TaskState,
     command: &'static str,
@@ -20,7 +20,7 @@ pub(crate) fn expect_reasoning(
     }
 }
 
-/// Only a call that is being made can be told how it went.
+/// Checks that the call is running.
 pub(crate) fn expect_running_call<'a>(
     state: &'a TaskState,
     id: ToolCallId,

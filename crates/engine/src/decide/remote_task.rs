@@ -1,6 +1,7 @@
-//! What the commands about agents on other servers share. A message is in the journal as about to be
-//! sent before it is, and the task that the server makes of it as soon as its name is known. Each
-//! message is an execution: it starts while the message is sent, and runs while the server works.
+//! Rules that the commands of remote agents share.
+//!
+//! The journal records a message before it is sent, and the remote task as soon as its id is known.
+//! Each message is an execution: starting while it is sent, running while the server works.
 
 use polity_definition::RemoteAgent;
 use polity_model::event::{Event, ExecutionChange};
@@ -15,15 +16,15 @@ use crate::decide::preconditions::unexpected_command;
 use crate::decide::{CommandRejection, Decision, DecisionContext, Effect};
 use crate::state::TaskState;
 
-/// How often a message is sent again that did not arrive.
+/// The number of retries of a message that did not arrive.
 pub const REMOTE_RETRIES_MAX: u32 = 3;
 
-/// The agent on another server that does the task, if one does.
+/// The remote agent that performs the task, if one does.
 pub(crate) fn remote_agent(state: &TaskState) -> Option<&RemoteAgent> {
     state.context()?.agent.remote()
 }
 
-/// The newest message for the agent is sent, unless what the task may spend is used up.
+/// Sends the newest message, or fails the task if its budget is used up.
 pub(crate) fn send_message(
     state: &TaskState,
     ctx: &mut DecisionContext,
@@ -41,8 +42,8 @@ pub(crate) fn send_message(
     Decision { events, effects: vec![Effect::SendMessage] }
 }
 
-/// The former owner is gone. What the server works on is followed; a message of which no one knows
-/// whether it arrived is put before a person.
+/// Continues after the former owner died: follows an accepted remote task, and puts a message in
+/// doubt if its acceptance is unknown.
 pub(crate) fn resume_remote(
     state: &TaskState,
     ctx: &mut DecisionContext,
@@ -50,7 +51,7 @@ pub(crate) fn resume_remote(
     let resumed = vec![Event::TaskResumed];
     let Some(execution) = state.execution() else { return Ok(send_message(state, ctx, resumed)) };
     let effect = match (execution.state, state.retry_at()) {
-        // A person has answered, or has said that the message is to be sent again.
+        // A person has answered, or asked for a retry.
         (ExecutionState::Idle, _) => return Ok(send_message(state, ctx, resumed)),
         (ExecutionState::Running, _) if execution.remote.is_some() => Effect::FollowRemote,
         (ExecutionState::Starting | ExecutionState::Running, _) => {
@@ -59,7 +60,7 @@ pub(crate) fn resume_remote(
             return Ok(open_doubt_review(state, ctx, resumed, in_doubt));
         }
         (ExecutionState::Failed, Some(until)) => Effect::WaitUntil(until),
-        // It ends, and is put in order, within one commit.
+        // An execution ends and is cleaned up within one commit.
         (
             ExecutionState::Failed
             | ExecutionState::Completed
@@ -72,7 +73,7 @@ pub(crate) fn resume_remote(
     Ok(Decision { events: resumed, effects: vec![effect] })
 }
 
-/// About a message that was sent, and may have been taken or not.
+/// The doubt about a message that may have been accepted.
 pub(crate) fn message_doubt(agent: &Name, why: &str) -> RunDoubt {
     RunDoubt {
         failure: format!("{why}: no one knows whether it has taken it"),

@@ -1,4 +1,4 @@
-//! Two runs held against each other: where they go the same way, and where they part.
+//! Comparison of two runs: their common steps and their differences.
 
 mod run;
 
@@ -13,45 +13,45 @@ use serde_json::{Value, json};
 
 pub use run::{ComparedRun, HumanIntervention, NodeFailure, RequestedTool, RunStep};
 
-/// Where two runs are the same and where they differ.
+/// The comparison of two runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunComparison {
-    /// Whether there is no difference at all.
+    /// True if nothing differs.
     pub same: bool,
-    /// The checkpoint up to which both have one history, if they are forks of one task.
+    /// The last common checkpoint, if both are forks of one task.
     pub shared: Option<ForkedFrom>,
-    /// How many steps both have in common from the beginning on.
+    /// The number of common steps from the start.
     pub common_steps: usize,
-    /// The first step at which they part.
+    /// The first differing step.
     pub first_difference: Option<StepDifference>,
-    /// Everything that differs.
+    /// All differences.
     pub differences: Vec<RunDifference>,
 }
 
 /// A step that differs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StepDifference {
-    /// Which step, counted from 1.
+    /// The number of the step, from 1.
     pub step: usize,
-    /// What the one did; none if it had ended.
+    /// The step of the first run; none if it had ended.
     pub a: Option<RunStep>,
-    /// What the other did.
+    /// The step of the second run.
     pub b: Option<RunStep>,
 }
 
-/// Something that differs.
+/// A difference between two runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum RunDifference {
     /// A definition.
     Definition {
-        /// What it is.
+        /// The kind of definition.
         kind: PinKind,
         /// Its name.
         name: Name,
-        /// What the one has.
+        /// The digest in the first run.
         a: Option<Digest>,
-        /// What the other has.
+        /// The digest in the second run.
         b: Option<Digest>,
     },
     /// A step.
@@ -60,15 +60,15 @@ pub enum RunDifference {
     Field {
         /// Its name.
         field: &'static str,
-        /// What the one has.
+        /// The value in the first run.
         a: Value,
-        /// What the other has.
+        /// The value in the second run.
         b: Value,
     },
 }
 
 impl RunComparison {
-    /// Holds two runs against each other.
+    /// Compares two runs.
     pub fn of(a: &ComparedRun, b: &ComparedRun) -> Self {
         let mut differences = definitions(&a.pins, &b.pins);
         let field = |field, a: Value, b: Value| {
@@ -98,7 +98,7 @@ impl RunComparison {
     }
 }
 
-/// The steps that differ, by their number.
+/// The differing steps, with their numbers.
 fn steps(a: &[RunStep], b: &[RunStep]) -> Vec<StepDifference> {
     let pairs = (0..a.len().max(b.len())).map(|index| (index, a.get(index), b.get(index)));
     pairs
@@ -107,7 +107,7 @@ fn steps(a: &[RunStep], b: &[RunStep]) -> Vec<StepDifference> {
         .collect()
 }
 
-/// What each of two tasks pinned of one definition.
+/// The digests of one definition in both runs.
 type PinnedPair<'a> = (Option<&'a Digest>, Option<&'a Digest>);
 
 fn definitions(a: &[DefinitionPin], b: &[DefinitionPin]) -> Vec<RunDifference> {

@@ -1,8 +1,8 @@
-//! Which ended tasks are to go, and why the others stay. Pure: rows, policy and time in, decisions
-//! out.
+//! Retention: decides which ended tasks to remove.
 //!
-//! A task goes as one with the tasks of its sub-agents. A task that others were forked from stays
-//! for as long as they do, because they share its history.
+//! The rules are pure: rows, policy and time in, decisions out. A task is removed together with its
+//! sub-agents' tasks. A task that was forked stays as long as its forks do, because they share its
+//! history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,45 +15,45 @@ use polity_store::{Kept, TaskRow};
 
 const SECONDS_PER_DAY: i64 = 86_400;
 
-/// What becomes of a task.
+/// The action on a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetentionAction {
-    /// It goes.
+    /// The task is removed.
     Remove,
-    /// It stays.
+    /// The task is kept.
     Keep,
 }
 
-/// What was decided about a task.
+/// The decision about a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetentionDecision {
     /// The task.
     pub task: TaskId,
-    /// What becomes of it.
+    /// The action.
     pub action: RetentionAction,
-    /// When its time is over. None while it lives, or where that is beyond all calendars.
+    /// The time at which the task becomes due; none if it has not ended or the date overflows.
     pub due_at: Option<Timestamp>,
-    /// What decided.
+    /// The reason for the action.
     pub rule: RetentionReason,
 }
 
-/// What decides about a task.
+/// The reason for keeping or removing a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RetentionReason {
-    /// The task says itself for how many days it is kept.
+    /// The task's own `retention_days`.
     Own {
         /// The days.
         days: u32,
     },
-    /// The policy says it.
+    /// A rule of the policy.
     Policy(RetentionRule),
-    /// It has not ended.
+    /// The task has not ended.
     Alive(TaskStatus),
-    /// A sub-agent's task below it has not ended.
+    /// A sub-agent's task has not ended.
     LivingParts,
-    /// A fork of it, or of one of its parts, stays.
+    /// A fork of the task, or of a part of it, is kept.
     SharedBy(TaskId),
-    /// It goes or stays with the task that it is a part of.
+    /// The task shares the decision about its parent.
     With(TaskId),
 }
 
@@ -82,22 +82,21 @@ impl From<Kept> for RetentionReason {
     }
 }
 
-/// As much of an id as lists show.
+/// The first characters of an id, as in lists.
 fn short(id: TaskId) -> String {
     id.to_string().chars().take(8).collect()
 }
 
-/// What is to be done about all tasks of a store.
+/// The decisions about all tasks of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RetentionPlan {
-    /// One for each task, in the order of the rows.
+    /// One decision per task, in the order of the rows.
     pub decisions: Vec<RetentionDecision>,
-    /// The tasks that go together, in the order in which they are to go: forks before that which
-    /// they were forked from.
+    /// The tasks to remove together, forks before their originals.
     pub units: Vec<Vec<TaskId>>,
 }
 
-/// Decides about every task. `rows` are all that the store has, newest first.
+/// Decides about every task. `rows` are all tasks of the store, newest first.
 pub fn plan_retention(rows: &[TaskRow], policy: &RetentionPolicy, now: Timestamp) -> RetentionPlan {
     let forest = TaskForest::of(rows);
     let mut decided = BTreeMap::new();
@@ -113,7 +112,7 @@ pub fn plan_retention(rows: &[TaskRow], policy: &RetentionPolicy, now: Timestamp
         let Some(of_top) = decided.get(&top) else { continue };
         let rule = if top == row.id { of_top.rule.clone() } else { with(row, top) };
         plan.decisions.push(RetentionDecision { task: row.id, rule, ..of_top.clone() });
-        // Forks are younger than what they were forked from, so they come first here.
+        // Forks are newer than their originals, so they come first.
         if top == row.id
             && of_top.action == RetentionAction::Remove
             && let Some(tree) = forest.trees.get(&top)
@@ -124,7 +123,7 @@ pub fn plan_retention(rows: &[TaskRow], policy: &RetentionPolicy, now: Timestamp
     plan
 }
 
-/// A part that lives says so; any other goes the way of the whole.
+/// A part that has not ended has its own reason; any other shares the decision about the whole.
 fn with(row: &TaskRow, top: TaskId) -> RetentionReason {
     if row.status.is_final() {
         RetentionReason::With(top)
@@ -133,7 +132,7 @@ fn with(row: &TaskRow, top: TaskId) -> RetentionReason {
     }
 }
 
-/// Decides about a tree by its top, as if there were no forks.
+/// Decides about a tree by its root, ignoring forks.
 fn decide(
     top: &TaskRow,
     tree: &[&TaskRow],
@@ -169,7 +168,7 @@ fn decide(
     RetentionDecision { task: top.id, action, due_at, rule }
 }
 
-/// The status as policies name it, of a task that has ended.
+/// The policy's name for the status of an ended task.
 fn ended_as(status: TaskStatus) -> Option<RetentionStatus> {
     match status {
         TaskStatus::Pending | TaskStatus::Running | TaskStatus::AwaitingHuman => None,
@@ -179,10 +178,10 @@ fn ended_as(status: TaskStatus) -> Option<RetentionStatus> {
     }
 }
 
-/// Tasks, and the trees that they form with their sub-agents.
+/// Tasks and the trees that they form with their sub-agents.
 struct TaskForest<'a> {
     rows: BTreeMap<TaskId, &'a TaskRow>,
-    /// By the task at the top.
+    /// The trees by their roots.
     trees: BTreeMap<TaskId, Vec<&'a TaskRow>>,
 }
 
@@ -197,11 +196,11 @@ impl<'a> TaskForest<'a> {
         forest
     }
 
-    /// The task at the top of a task's tree. One whose parent is not there is a top itself.
+    /// The root of a task's tree. A task whose parent is missing is a root.
     fn top(&self, row: &TaskRow) -> TaskId {
         let (mut top, mut passed) = (row, BTreeSet::new());
         while let Some(parent) = top.parent_task_id.and_then(|parent| self.rows.get(&parent)) {
-            // No task is above itself, but a store that says so must not hold this up for ever.
+            // Guards against a cycle in the store.
             if !passed.insert(top.id) {
                 break;
             }
@@ -210,7 +209,7 @@ impl<'a> TaskForest<'a> {
         top.id
     }
 
-    /// A tree that stays keeps the trees that its tasks were forked from, and those keep theirs.
+    /// Keeps the originals of kept forks, transitively.
     fn keep_what_is_shared(&self, decided: &mut BTreeMap<TaskId, RetentionDecision>) {
         let stays = |decision: &RetentionDecision| decision.action == RetentionAction::Keep;
         let mut staying: Vec<TaskId> =

@@ -14,7 +14,7 @@ fn id(number: u8) -> TaskId {
     TaskId::from_random_bytes([number; 16])
 }
 
-/// A task that was completed at the beginning of time.
+/// A task that completed at time 0.
 fn row(number: u8) -> TaskRow {
     TaskRow {
         id: id(number),
@@ -65,18 +65,18 @@ fn policy() -> RetentionPolicy {
     Home::parse(vec![SourceFile { path, text }]).retention_policy
 }
 
-/// The plan for these tasks, given oldest first, and what it says of each.
-fn told(rows: &[TaskRow], now: i64) -> (RetentionPlan, Vec<(RetentionAction, String)>) {
+/// The plan for these tasks, oldest first, and the decision about each.
+fn decided(rows: &[TaskRow], now: i64) -> (RetentionPlan, Vec<(RetentionAction, String)>) {
     let newest_first: Vec<_> = rows.iter().rev().cloned().collect();
     let mut plan = plan_retention(&newest_first, &policy(), at(now));
     plan.decisions.reverse();
     assert!(rows.iter().map(|row| row.id).eq(plan.decisions.iter().map(|each| each.task)));
-    let told = plan.decisions.iter().map(|each| (each.action, each.rule.to_string())).collect();
-    (plan, told)
+    let decided = plan.decisions.iter().map(|each| (each.action, each.rule.to_string())).collect();
+    (plan, decided)
 }
 
 #[test]
-fn the_nearest_rule_decides_for_how_long_a_task_is_kept() {
+fn most_specific_retention_rule_applies() {
     use TaskStatus::{Cancelled, Completed, Failed};
     for (own, class, status, days, rule) in [
         (None, None, Completed, 7, "default: 7"),
@@ -95,8 +95,8 @@ fn the_nearest_rule_decides_for_how_long_a_task_is_kept() {
         let task = TaskRow { retention_days: own, class, status, ..row(1) };
         let due = days * DAY;
         for (now, action) in [(due - 1, RetentionAction::Keep), (due, RetentionAction::Remove)] {
-            let (plan, told) = told(std::slice::from_ref(&task), now);
-            assert_eq!(told, [(action, rule.to_owned())]);
+            let (plan, decided) = decided(std::slice::from_ref(&task), now);
+            assert_eq!(decided, [(action, rule.to_owned())]);
             assert_eq!(plan.decisions[0].due_at, Some(at(due)));
             let units = if action == RetentionAction::Remove { vec![vec![id(1)]] } else { vec![] };
             assert_eq!(plan.units, units);
@@ -105,88 +105,88 @@ fn the_nearest_rule_decides_for_how_long_a_task_is_kept() {
 }
 
 #[test]
-fn a_time_beyond_all_calendars_is_never_over() {
-    let (plan, told) = told(&[kept_for(u32::MAX, row(1))], 9999 * DAY);
-    assert_eq!(told[0].0, RetentionAction::Keep);
+fn overflowing_due_date_never_comes() {
+    let (plan, decided) = decided(&[kept_for(u32::MAX, row(1))], 9999 * DAY);
+    assert_eq!(decided[0].0, RetentionAction::Keep);
     assert_eq!((plan.decisions[0].due_at, plan.units), (None, vec![]));
 }
 
 #[test]
-fn the_living_are_never_removed() {
+fn unfinished_tasks_are_kept() {
     use TaskStatus::{AwaitingHuman, Pending, Running};
     for (status, rule) in [
         (Pending, "still pending"),
         (Running, "still running"),
         (AwaitingHuman, "waits for a person"),
     ] {
-        let (plan, told) = told(&[kept_for(0, living(1, status))], 99 * DAY);
-        assert_eq!(told, [(RetentionAction::Keep, rule.to_owned())]);
+        let (plan, decided) = decided(&[kept_for(0, living(1, status))], 99 * DAY);
+        assert_eq!(decided, [(RetentionAction::Keep, rule.to_owned())]);
         assert_eq!((plan.decisions[0].due_at, plan.units), (None, vec![]));
     }
 }
 
 #[test]
-fn a_tree_goes_as_one_with_its_top() {
+fn sub_agent_tasks_are_removed_with_their_root() {
     let rows = [row(1), kept_for(0, part(2, 1)), kept_for(999, part(3, 2))];
-    let (plan, told) = told(&rows, 7 * DAY);
+    let (plan, decided) = decided(&rows, 7 * DAY);
     let with = format!("goes with task {}", short(id(1)));
-    assert_eq!(told[0], (RetentionAction::Remove, "default: 7".to_owned()));
+    assert_eq!(decided[0], (RetentionAction::Remove, "default: 7".to_owned()));
     assert_eq!(
-        told[1..],
+        decided[1..],
         [(RetentionAction::Remove, with.clone()), (RetentionAction::Remove, with.clone())]
     );
     assert_eq!(plan.units, [[id(3), id(2), id(1)]]);
-    // A part whose own time is over stays while the top does.
-    let (plan, told) = self::told(&rows, 6 * DAY);
-    assert_eq!(told[1], (RetentionAction::Keep, with));
+    // A part that is due stays while its root does.
+    let (plan, decided) = self::decided(&rows, 6 * DAY);
+    assert_eq!(decided[1], (RetentionAction::Keep, with));
     assert_eq!(plan.units, Vec::<Vec<TaskId>>::new());
 }
 
 #[test]
-fn a_task_with_a_living_part_at_any_depth_stays() {
+fn unfinished_descendant_keeps_the_tree() {
     let lives = TaskRow { parent_task_id: Some(id(2)), ..living(3, TaskStatus::AwaitingHuman) };
-    let (plan, told) = told(&[kept_for(0, row(1)), part(2, 1), lives], 99 * DAY);
-    assert_eq!(told[0], (RetentionAction::Keep, "has living sub-agents".to_owned()));
-    assert_eq!(told[1].0, RetentionAction::Keep);
-    assert_eq!(told[2], (RetentionAction::Keep, "waits for a person".to_owned()));
+    let (plan, decided) = decided(&[kept_for(0, row(1)), part(2, 1), lives], 99 * DAY);
+    assert_eq!(decided[0], (RetentionAction::Keep, "has living sub-agents".to_owned()));
+    assert_eq!(decided[1].0, RetentionAction::Keep);
+    assert_eq!(decided[2], (RetentionAction::Keep, "waits for a person".to_owned()));
     assert_eq!(plan.units, Vec::<Vec<TaskId>>::new());
 }
 
 #[test]
-fn what_a_fork_shares_stays_as_long_as_the_fork() {
-    // 1 was forked into 2, and 2 into 3, which stays. 4 was forked from 1 and may go.
+fn kept_fork_keeps_its_originals() {
+    // 1 was forked to 2, and 2 to 3, which stays. 4 was forked from 1 and may go.
     let rows = [row(1), fork(2, 1), kept_for(30, fork(3, 2)), fork(4, 1)];
-    let (plan, told) = told(&rows, 8 * DAY);
+    let (plan, decided) = decided(&rows, 8 * DAY);
     let shared = |by| (RetentionAction::Keep, format!("task {} was forked from it", short(id(by))));
-    assert_eq!(told[..2], [shared(2), shared(3)]);
-    assert_eq!(told[2], (RetentionAction::Keep, "its own retention_days 30".to_owned()));
+    assert_eq!(decided[..2], [shared(2), shared(3)]);
+    assert_eq!(decided[2], (RetentionAction::Keep, "its own retention_days 30".to_owned()));
     assert_eq!(plan.decisions[0].due_at, Some(at(7 * DAY)));
     assert_eq!(plan.units, [[id(4)]]);
-    // When all of the chain is due it goes, the forks first.
-    let (plan, _) = self::told(&rows, 30 * DAY);
+    // A chain that is due goes, forks first.
+    let (plan, _) = self::decided(&rows, 30 * DAY);
     assert_eq!(plan.units, [[id(4)], [id(3)], [id(2)], [id(1)]]);
 }
 
 #[test]
-fn a_living_fork_of_a_part_keeps_the_whole_tree() {
+fn unfinished_fork_of_a_part_keeps_the_tree() {
     let lives = TaskRow { forked_from: Some(id(2)), ..living(3, TaskStatus::Running) };
-    let (plan, told) = told(&[row(1), part(2, 1), lives], 99 * DAY);
+    let (plan, decided) = decided(&[row(1), part(2, 1), lives], 99 * DAY);
     assert_eq!(
-        told[0],
+        decided[0],
         (RetentionAction::Keep, format!("task {} was forked from it", short(id(3))))
     );
-    assert_eq!((told[1].0, plan.units), (RetentionAction::Keep, vec![]));
+    assert_eq!((decided[1].0, plan.units), (RetentionAction::Keep, vec![]));
 }
 
 #[test]
-fn a_part_whose_top_is_not_there_stands_for_itself() {
-    let (plan, told) = told(&[part(2, 1)], 7 * DAY);
-    assert_eq!(told, [(RetentionAction::Remove, "default: 7".to_owned())]);
+fn task_with_missing_parent_is_a_root() {
+    let (plan, decided) = decided(&[part(2, 1)], 7 * DAY);
+    assert_eq!(decided, [(RetentionAction::Remove, "default: 7".to_owned())]);
     assert_eq!(plan.units, [[id(2)]]);
 }
 
 #[test]
-fn tasks_that_claim_to_be_above_themselves_do_not_hold_it_up() {
-    let (plan, _) = told(&[part(1, 2), part(2, 1)], 7 * DAY);
+fn parent_cycle_terminates() {
+    let (plan, _) = decided(&[part(1, 2), part(2, 1)], 7 * DAY);
     assert!(plan.decisions.len() <= 2);
 }

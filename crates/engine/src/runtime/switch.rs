@@ -26,7 +26,7 @@ pub async fn toggle_agent(
             load::blocking(store, move |store| store.newest_events(&looked_at, 1)).await?.pop();
         let expected_sequence =
             newest.as_ref().map_or(StreamSequence::default(), |newest| newest.sequence);
-        let events = switch.decide(newest.and_then(AgentToggle::told).as_ref());
+        let events = switch.decide(newest.and_then(AgentToggle::from_event).as_ref());
         if events.is_empty() {
             return Ok(false);
         }
@@ -58,7 +58,7 @@ impl Shared {
     pub(super) async fn look_at_agent(&self, agent: Name) {
         let mut agent_toggles = AgentToggles::clone(&self.agent_toggles());
         let looked = load::blocking(&self.parts.store, move |store| {
-            agent_toggles.look(store, agent)?;
+            agent_toggles.reload(store, agent)?;
             Ok(agent_toggles)
         });
         match looked.await {

@@ -1,8 +1,8 @@
-//! The tool calls of the turn that a task is in.
+//! The tool calls of a task's current turn.
 //!
-//! They are answered in the order in which they were asked for, whenever their answers come: an
-//! answer is kept here until all are there, and then they join the conversation together. So the
-//! conversation never holds a call without its answer right behind it.
+//! Answers arrive in any order. They are held here until the turn is complete, and then join the
+//! conversation in the order of the calls. So the conversation never holds a call without its
+//! answer.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -18,36 +18,35 @@ use serde_json::{Map, Value};
 
 use super::CorruptJournal;
 
-/// One call of the turn.
+/// A call of the turn.
 #[derive(Debug, Clone)]
 pub struct TurnCall {
-    /// The call as the model asked for it.
+    /// The call as requested by the model.
     pub asked: ToolCall,
-    /// Where it is in its life.
+    /// Its state.
     pub state: CallState,
-    /// The tool that is called, once that is known: the model may have named it wrongly, and
-    /// another may stand in for it.
+    /// The resolved tool: a correction of the requested one, or its fallback.
     pub tool: Option<ToolName>,
-    /// The tool that was first called, or held, for which others may stand in.
+    /// The first tool that was called or held, whose fallbacks apply.
     pub first_tool: Option<ToolName>,
-    /// The arguments, where a person changed them.
+    /// The arguments, if a person changed them.
     pub arguments: Option<Map<String, Value>>,
-    /// Whether a person has allowed it.
+    /// True if a person approved it.
     pub allowed: bool,
-    /// Whether the attempt that was made last may be repeated.
+    /// True if the newest attempt may be repeated.
     pub repeatable: bool,
-    /// How often the tool that is called now has been called.
+    /// The number of attempts of the current tool.
     pub attempts: u32,
-    /// When the next attempt is made, while it waits for that.
+    /// The time of the next attempt, during a backoff.
     pub retry_at: Option<Timestamp>,
     answer: Option<Message>,
 }
 
-/// The calls of the turn, in the order in which the model asked for them.
+/// The calls of the turn, in the order of the model's reply.
 #[derive(Debug, Clone, Default)]
 pub struct TurnCalls {
     calls: Vec<TurnCall>,
-    /// What the last turns asked for and were answered, to notice when a model turns in a circle.
+    /// Hashes of the newest requests and answers, which detect a model that repeats itself.
     asked_hash: u64,
     answered_hash: u64,
     same_asked: u32,
@@ -75,12 +74,12 @@ impl TurnCall {
         self.asked.id
     }
 
-    /// What the tool is called with.
+    /// The arguments of the call.
     pub fn arguments(&self) -> &Map<String, Value> {
         self.arguments.as_ref().unwrap_or(&self.asked.arguments)
     }
 
-    /// The tool as people write it.
+    /// The tool's displayed name.
     pub fn name(&self) -> String {
         match &self.tool {
             Some(tool) => tool.to_string(),
@@ -116,7 +115,7 @@ impl TurnCall {
 }
 
 impl TurnCalls {
-    /// A new turn.
+    /// Starts a turn.
     pub(super) fn begin(&mut self, calls: &[ToolCall]) {
         self.same_asked = self.repeated_with(calls);
         self.asked_hash = asked_hash(calls);
@@ -124,17 +123,17 @@ impl TurnCalls {
         self.calls.extend(calls.iter().cloned().map(TurnCall::new));
     }
 
-    /// How many turns in a row would ask for exactly the same, if these calls were the next.
+    /// The number of consecutive turns with the same requests, if these calls came next.
     pub fn repeated_with(&self, calls: &[ToolCall]) -> u32 {
         if asked_hash(calls) == self.asked_hash { self.same_asked + 1 } else { 1 }
     }
 
-    /// The calls, in the order in which the model asked for them.
+    /// The calls, in the order of the model's reply.
     pub fn all(&self) -> &[TurnCall] {
         &self.calls
     }
 
-    /// The calls that have no answer yet.
+    /// The calls without an answer.
     pub fn open(&self) -> impl Iterator<Item = &TurnCall> {
         self.calls.iter().filter(|call| call.state != CallState::Answered)
     }
@@ -144,7 +143,7 @@ impl TurnCalls {
         self.calls.iter().find(|call| call.id() == id)
     }
 
-    /// The place of a call's answer among the answers of the turn.
+    /// The index of a call in the turn.
     pub fn index(&self, id: ToolCallId) -> Option<usize> {
         self.calls.iter().position(|call| call.id() == id)
     }
@@ -153,8 +152,8 @@ impl TurnCalls {
         self.calls.iter_mut().find(|call| call.id() == id).ok_or(CorruptJournal::NoCall(id))
     }
 
-    /// Follows what happened to a call. When its answer was the last that was missing, the answers
-    /// of the whole turn come out, in order.
+    /// Applies a change to a call. The last missing answer returns the answers of the whole turn,
+    /// in order.
     pub(super) fn apply(
         &mut self,
         id: ToolCallId,
@@ -165,8 +164,7 @@ impl TurnCalls {
         Ok(if is_answered { self.answers() } else { Vec::new() })
     }
 
-    /// Follows what happened to a call that stands alone. With its answer, which comes out, it is
-    /// over.
+    /// Applies a change to an independent call. Its answer removes the call and is returned.
     pub(super) fn apply_alone(
         &mut self,
         id: ToolCallId,
@@ -180,17 +178,17 @@ impl TurnCalls {
         Ok(self.calls.remove(place).answer.map(Message::into_content))
     }
 
-    /// Forgets all calls.
+    /// Removes all calls.
     pub(super) fn clear(&mut self) {
         self.calls.clear();
     }
 
-    /// One more call, beside those that are under way.
+    /// Adds a call to those in progress.
     pub(super) fn add(&mut self, call: ToolCall) {
         self.calls.push(TurnCall::new(call));
     }
 
-    /// Follows what happened to a call. Says whether that was its answer.
+    /// Applies a change to a call. Returns true if it was the answer.
     fn follow(
         &mut self,
         id: ToolCallId,
@@ -223,7 +221,7 @@ impl TurnCalls {
         Ok(false)
     }
 
-    /// A person has decided about a call.
+    /// Applies a person's verdict on a call.
     pub(super) fn decided(
         &mut self,
         id: ToolCallId,
@@ -233,7 +231,7 @@ impl TurnCalls {
         match verdict {
             ReviewVerdict::Approve | ReviewVerdict::Retry => {}
             ReviewVerdict::Modify { arguments } => call.arguments = Some(arguments),
-            // The answer to the call, or the task's failure, follows as an event of its own.
+            // The answer to the call, or the task's failure, follows as its own event.
             ReviewVerdict::Reject | ReviewVerdict::SkipWith { .. } => return Ok(()),
         }
         call.moved(CallEvent::Allow)?;
@@ -241,7 +239,7 @@ impl TurnCalls {
         Ok(())
     }
 
-    /// The answers of the turn in order, if none is missing.
+    /// The answers of the turn in order, if all are there.
     fn answers(&mut self) -> Vec<Message> {
         if self.open().next().is_some() {
             return Vec::new();
@@ -254,7 +252,7 @@ impl TurnCalls {
         answers
     }
 
-    /// How many turns in a row have asked for the same and were answered the same.
+    /// The number of consecutive turns with the same requests and answers.
     pub fn same_answered(&self) -> u32 {
         self.same_answered
     }
@@ -264,7 +262,7 @@ fn asked_hash(calls: &[ToolCall]) -> u64 {
     hash(calls.iter().map(|call| (&call.server, &call.tool, &call.arguments)))
 }
 
-/// Only compared within one process, and made anew from the journal by the next.
+/// Compared only within one process; the next process rebuilds it from the journal.
 fn hash<T: Hash>(items: impl Iterator<Item = T>) -> u64 {
     let mut hasher = DefaultHasher::new();
     for item in items {

@@ -1,4 +1,4 @@
-//! What an agent carries through a run: everything about it that changes.
+//! The changing part of an agent during a run.
 
 use std::sync::Arc;
 
@@ -9,23 +9,23 @@ use polity_model::state::State;
 use polity_model::usage::Usage;
 use serde_json::{Map, Value};
 
-/// The runtime side of an agent. It shares the frozen definition and grows in place.
+/// An agent's run: the shared definition and the conversation.
 #[derive(Debug, Clone)]
 pub struct AgentContext {
-    /// Who the agent is. Shared, never changed.
+    /// The definition.
     pub agent: Arc<AgentDefinition>,
-    /// What has been said so far.
+    /// The conversation so far.
     pub conversation: MessageHistory,
-    /// What the agent keeps in mind besides the conversation; it begins with the parameters.
+    /// Values besides the conversation, initialized with the task's parameters.
     pub working_memory: Map<String, Value>,
-    /// The sum of what its model calls used.
+    /// The total usage of its model calls.
     pub usage: Usage,
-    /// The task it is working on, if any.
+    /// The current task, if any.
     pub current_task: Option<TaskId>,
 }
 
 impl AgentContext {
-    /// An agent with nothing on its mind.
+    /// An agent with an empty conversation.
     pub fn new(agent: Arc<AgentDefinition>) -> Self {
         Self {
             agent,
@@ -36,17 +36,17 @@ impl AgentContext {
         }
     }
 
-    /// Adds one message to the conversation.
+    /// Adds a message to the conversation.
     pub fn say(&mut self, message: Message) {
         self.conversation.push(message);
     }
 
-    /// Adds what one model call used.
+    /// Adds the usage of a model call.
     pub fn charge(&mut self, used: Usage) {
         self.usage += used;
     }
 
-    /// The State at this moment, copied out to be stored or shown.
+    /// The current State, copied to be stored or shown.
     pub fn state(&self) -> State {
         State {
             messages: self.conversation.clone(),

@@ -1,4 +1,4 @@
-//! What is wrong with a journal that makes no sense.
+//! Errors in a journal that cannot be folded.
 
 use polity_model::event::StreamSequence;
 use polity_model::execution::RetryRefused;
@@ -12,57 +12,57 @@ use polity_model::name::Name;
 use polity_model::state::InvalidUpdate;
 use polity_model::task::RunFinished;
 
-/// A journal that no task could have written.
+/// A journal with an impossible sequence of events.
 #[derive(Debug, thiserror::Error)]
 pub enum CorruptJournal {
-    /// A task's events begin with its creation, and no other does.
+    /// The first event is not the creation, or a later one is.
     #[error("the journal of a task begins with its creation")]
     NoBeginning,
-    /// An event is missing or doubled.
+    /// An event is missing or duplicated.
     #[error("event {found:?} follows on {last:?}")]
     Gap {
-        /// The last event that was read.
+        /// The last sequence read.
         last: StreamSequence,
-        /// The one that came next.
+        /// The next sequence.
         found: StreamSequence,
     },
-    /// The task could not have done that.
+    /// An illegal transition of the task.
     #[error(transparent)]
     Task(#[from] IllegalTransition<TaskStatus>),
-    /// The execution could not have done that.
+    /// An illegal transition of the execution.
     #[error(transparent)]
     Execution(#[from] RetryRefused),
-    /// Something was charged after the end.
+    /// Usage was charged after the end.
     #[error(transparent)]
     Charged(#[from] RunFinished),
-    /// The loop could not have done that.
+    /// An illegal transition of the loop.
     #[error(transparent)]
     Loop(#[from] IllegalTransition<LoopState>),
-    /// A tool call could not have done that.
+    /// An illegal transition of a tool call.
     #[error(transparent)]
     Call(#[from] IllegalTransition<CallState>),
-    /// A tool call moved on that no one asked for.
+    /// A change of an unknown tool call.
     #[error("no one asked for the tool call {0}")]
     NoCall(ToolCallId),
-    /// A person answered what was not asked.
+    /// An answer without an open review.
     #[error("a person answered what was not asked")]
     NoReview,
-    /// A node could not have done that.
+    /// An illegal transition of a node.
     #[error(transparent)]
     Node(#[from] IllegalTransition<NodeState>),
-    /// A node moved on that the workflow does not have, or that no edge leads to.
+    /// A change of a node that the workflow does not have, or that no edge leads to.
     #[error("the workflow has no node {0} there")]
     NoNode(Name),
-    /// A node moved on in a task that has no workflow.
+    /// A change of a node in a task without a workflow.
     #[error("the task has no workflow, and a node of one moved on")]
     NoWorkflow,
-    /// The State was changed in a way that it does not allow.
+    /// An invalid update of the State.
     #[error(transparent)]
     Update(#[from] InvalidUpdate),
-    /// Something happened in a task that happens elsewhere.
+    /// An event that does not belong to a task.
     #[error("{0} is no event of a task")]
     NotOfATask(&'static str),
-    /// An execution moved on before it started.
+    /// A change of an execution that has not started.
     #[error("an execution moved on that had not started")]
     NoExecution,
 }

@@ -1,4 +1,4 @@
-//! A task that goes on from a checkpoint of another.
+//! Forks: tasks that continue from a checkpoint of another.
 
 use std::sync::Arc;
 
@@ -9,30 +9,30 @@ use polity_model::task::{TaskExecution, TaskOrder};
 
 use super::{CorruptJournal, TaskState, TaskWork, TurnCall};
 
-/// Why a task cannot go on from a checkpoint of another.
+/// The reason why a task cannot be forked at a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CannotFork {
-    /// A call of the other task would be made by both.
+    /// Both tasks would own the same sub-agent's call.
     #[error("a sub-agent of the task is at work there, and cannot work for two tasks")]
     SubAgentAtWork,
 }
 
 impl TaskState {
-    /// Whether another task could go on from here.
+    /// Checks that the task can be forked here.
     pub fn check_fork(&self) -> Result<(), CannotFork> {
         let is_sub_agent =
             |call: &TurnCall| call.tool.as_ref().is_some_and(|tool| tool.sub_agent().is_some());
         let mut open = self.calls.open();
         match &self.work {
-            // The calls of a model's turn stand in the conversation.
+            // The calls of a model's turn are in the conversation.
             TaskWork::Agent(_) if open.any(is_sub_agent) => Err(CannotFork::SubAgentAtWork),
             TaskWork::Agent(_) => Ok(()),
-            // A workflow begins anew what had not ended, as it does all that comes after.
+            // A workflow restarts the nodes that had not ended.
             TaskWork::Workflow(_) => Ok(()),
         }
     }
 
-    /// The beginning of a task that goes on from here: the same State, and nothing under way.
+    /// The initial state of a fork: the same State, with nothing in progress.
     pub fn fork(&self, first: RecordedEvent) -> Result<Self, CorruptJournal> {
         let (StreamId::Task(id), Event::TaskCreated(mut created)) = (first.stream, first.event)
         else {

@@ -1,4 +1,4 @@
-//! What can be asked of a task's state.
+//! Read access to a task's state.
 
 use jiff::Timestamp;
 use polity_model::event::{DefinitionPin, OwnerEpoch, StreamId, StreamSequence};
@@ -20,32 +20,32 @@ impl TaskState {
         self.task.order().id
     }
 
-    /// The stream its events are in.
+    /// The stream of its events.
     pub fn stream(&self) -> StreamId {
         StreamId::Task(self.id())
     }
 
-    /// The newest event that this state knows of.
+    /// The sequence of the newest applied event.
     pub fn sequence(&self) -> StreamSequence {
         self.sequence
     }
 
-    /// Where the task is in its life.
+    /// The task's status.
     pub fn status(&self) -> TaskStatus {
         self.task.status()
     }
 
-    /// The live run.
+    /// The task's execution.
     pub fn task(&self) -> &TaskExecution {
         &self.task
     }
 
-    /// The task as it is now, to be shown.
+    /// The task as a snapshot, to be shown.
     pub fn snapshot(&self) -> Task {
         self.task.snapshot()
     }
 
-    /// The newest thing that the model said; of a workflow, the newest output of a node.
+    /// The model's newest reply, or the newest output of a workflow's node.
     pub fn last_answer(&self) -> Option<&str> {
         match &self.work {
             TaskWork::Agent(context) => context.conversation.last_answer_since(self.shared),
@@ -53,7 +53,7 @@ impl TaskState {
         }
     }
 
-    /// The agent with its conversation, if an agent does the task.
+    /// The agent with its conversation, if an agent performs the task.
     pub fn context(&self) -> Option<&AgentContext> {
         match &self.work {
             TaskWork::Agent(context) => Some(context),
@@ -61,27 +61,27 @@ impl TaskState {
         }
     }
 
-    /// Whether a command-line program does the task.
+    /// True if a CLI agent performs the task.
     pub fn is_program(&self) -> bool {
         self.context().is_some_and(|context| context.agent.program().is_some())
     }
 
-    /// Whether an agent on another server does the task.
+    /// True if a remote agent performs the task.
     pub fn is_remote(&self) -> bool {
         self.context().is_some_and(|context| context.agent.remote().is_some())
     }
 
-    /// The newest task on another server that works for it.
+    /// The newest remote task.
     pub fn remote(&self) -> Option<&RemoteTask> {
         self.remote.as_ref()
     }
 
-    /// The task on another server that works for it, unless that has come to its end.
+    /// The remote task, unless it has ended.
     pub fn open_remote(&self) -> Option<&RemoteTask> {
         self.remote.as_ref().filter(|_| self.remote_is_open)
     }
 
-    /// Where the workflow stands, if a workflow does the task.
+    /// The workflow's run, if a workflow performs the task.
     pub fn workflow_run(&self) -> Option<&WorkflowRun> {
         match &self.work {
             TaskWork::Agent(_) => None,
@@ -89,7 +89,7 @@ impl TaskState {
         }
     }
 
-    /// The State at this moment, copied out to be stored or shown.
+    /// The current State, copied to be stored or shown.
     pub fn state(&self) -> State {
         match &self.work {
             TaskWork::Agent(context) => context.state(),
@@ -97,12 +97,12 @@ impl TaskState {
         }
     }
 
-    /// What has been said to and by the model.
+    /// The conversation with the model.
     pub fn messages(&self) -> &[Message] {
         self.context().map_or(&[], |context| context.conversation.messages())
     }
 
-    /// How many messages there are.
+    /// The number of messages.
     pub fn message_count(&self) -> usize {
         match &self.work {
             TaskWork::Agent(context) => context.conversation.len(),
@@ -115,12 +115,12 @@ impl TaskState {
         &self.pins
     }
 
-    /// The process that the task belongs to.
+    /// The process that owns the task.
     pub fn owner(&self) -> Option<InstanceId> {
         self.owner
     }
 
-    /// How often the task has changed hands.
+    /// The number of changes of ownership.
     pub fn epoch(&self) -> OwnerEpoch {
         self.epoch
     }
@@ -130,57 +130,57 @@ impl TaskState {
         self.execution.as_ref()
     }
 
-    /// What the loop is doing.
+    /// The state of the loop.
     pub fn doing(&self) -> LoopState {
         self.doing
     }
 
-    /// When the model is called again, while the loop waits for that.
+    /// The time of the next attempt, during a backoff.
     pub fn retry_at(&self) -> Option<Timestamp> {
         self.retry_at
     }
 
-    /// How often the model call that is under way has been tried again.
+    /// The retries of the current model call.
     pub fn call_retries(&self) -> u32 {
         self.call_retries
     }
 
-    /// The tool calls of this turn.
+    /// The tool calls of the current turn.
     pub fn calls(&self) -> &TurnCalls {
         &self.calls
     }
 
-    /// The part of the conversation that the model is sent.
+    /// The part of the conversation that is sent to the model.
     pub fn history(&self) -> History<'_> {
         History::shortened(self.messages(), self.kept_from as usize)
     }
 
-    /// The first message that is still sent to the model, besides the one that opened.
+    /// The first message still sent to the model, besides the opening one.
     pub fn kept_from(&self) -> u32 {
         self.kept_from
     }
 
-    /// What the task waits for a person to decide.
+    /// The open review, if there is one.
     pub fn review(&self) -> Option<&OpenReview> {
         self.review.as_ref()
     }
 
-    /// Whether the task waits for a person only because its sub-agents do.
+    /// True if the task waits only because its sub-agents wait for a person.
     pub fn is_paused(&self) -> bool {
         self.status() == TaskStatus::AwaitingHuman && self.review.is_none()
     }
 
-    /// How many answers the model has given.
+    /// The number of model replies.
     pub fn iterations(&self) -> u32 {
         self.iterations
     }
 
-    /// How often the model was told that its answer cannot be used.
+    /// The number of corrections that the model was asked for.
     pub fn corrections(&self) -> u32 {
         self.corrections
     }
 
-    /// The turn that the task is in, from 1: what the model is asked next, or has asked for last.
+    /// The number of the current turn, from 1.
     pub fn turn(&self) -> u32 {
         match self.doing {
             LoopState::Acting | LoopState::Asking | LoopState::Answered | LoopState::Over => {
@@ -190,17 +190,17 @@ impl TaskState {
         }
     }
 
-    /// How many checkpoints there are.
+    /// The number of checkpoints.
     pub fn checkpoints(&self) -> u32 {
         self.checkpoints
     }
 
-    /// What drivers want to be told again.
+    /// Marks that drivers receive again with the next request.
     pub fn marks(&self) -> &[u32] {
         &self.marks
     }
 
-    /// Whether someone asked for the task to end, and it has not yet.
+    /// True if a cancel was requested and the task has not ended.
     pub fn cancel_requested(&self) -> bool {
         self.cancel_requested && !self.status().is_final()
     }

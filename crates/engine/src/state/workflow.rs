@@ -1,7 +1,7 @@
-//! A workflow as it is walked: how far it has come, and the State that its nodes share.
+//! The run of a workflow: its progress and the State that its nodes share.
 //!
-//! Messages stand in the order of the nodes that said them, whichever of those that ran at once
-//! ended first. So a run that goes the same way has the same State in the end.
+//! Messages are ordered by node, not by time, so concurrent nodes that end in another order leave
+//! the same State.
 
 mod progress;
 mod view;
@@ -22,44 +22,44 @@ use super::CorruptJournal;
 pub use progress::WorkflowProgress;
 pub(crate) use view::NodeOutcome;
 
-/// Where a workflow stands.
+/// The run of a workflow.
 #[derive(Debug, Clone)]
 pub struct WorkflowRun {
     plan: Arc<WorkflowPlan>,
     workflow: Name,
     progress: WorkflowProgress,
     runs: Vec<NodeRun>,
-    /// The node that ended well last.
+    /// The node that finished last.
     newest: Option<usize>,
     messages: Vec<Message>,
-    /// Where each message belongs: the round in which its node began, and the node's rank.
+    /// The sort key of each message: the round in which its node started, and the node's rank.
     keys: Vec<(u32, u32)>,
     metadata: Map<String, Value>,
     next_action: Option<String>,
     current_agent: Name,
-    /// Where the node stands that the agent works for.
+    /// The sort key of the node that set `current_agent`.
     led_by: (u32, u32),
     routing_key: Option<String>,
-    /// Where the node stands that gave the routing key.
+    /// The sort key of the node that set the routing key.
     routed_by: (u32, u32),
 }
 
 /// The newest run of a node.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct NodeRun {
-    /// The call that does its work.
+    /// The call that performs it.
     pub(crate) call: Option<ToolCallId>,
-    /// How often the node has run.
+    /// The number of runs.
     pub(crate) count: u32,
-    /// When it began.
+    /// The time at which it started.
     pub(crate) began: Option<Timestamp>,
-    /// The round in which it began.
+    /// The round in which it started.
     round: u32,
-    /// The answer to its call, until its end is known.
+    /// The answer to its call, until the node ends.
     answer: Option<String>,
-    /// What came out of it last.
+    /// Its newest output.
     pub(crate) output: Option<String>,
-    /// The node whose output is the newest message behind this one; none if it is the input.
+    /// The node with the newest message up to this one; none for the input.
     last: Option<usize>,
 }
 
@@ -87,12 +87,12 @@ impl WorkflowRun {
         }
     }
 
-    /// The workflow, ready to be walked.
+    /// The compiled workflow.
     pub fn plan(&self) -> &WorkflowPlan {
         &self.plan
     }
 
-    /// How far it has come.
+    /// The progress.
     pub fn progress(&self) -> &WorkflowProgress {
         &self.progress
     }
@@ -102,27 +102,27 @@ impl WorkflowRun {
         &self.workflow
     }
 
-    /// The node that a call works for.
+    /// The node that a call performs.
     pub fn node_of(&self, call: ToolCallId) -> Option<usize> {
         self.runs.iter().position(|run| run.call == Some(call))
     }
 
-    /// The name of the node that a call works for.
+    /// The name of the node that a call performs.
     pub fn node_name(&self, call: ToolCallId) -> Option<&Name> {
         self.node_of(call).map(|node| self.plan.nodes()[node].name())
     }
 
-    /// The call that does a node's work, while it is at work.
+    /// The call that performs a node, while it runs.
     pub fn call(&self, node: usize) -> Option<ToolCallId> {
         self.runs[node].call
     }
 
-    /// What came out of a node last.
+    /// The newest output of a node.
     pub fn output(&self, node: usize) -> Option<&str> {
         self.runs[node].output.as_deref()
     }
 
-    /// What came out of the node that ended last.
+    /// The output of the node that ended last.
     pub fn newest_output(&self) -> Option<&str> {
         self.newest.and_then(|node| self.output(node))
     }
@@ -131,19 +131,19 @@ impl WorkflowRun {
         &self.runs[node]
     }
 
-    /// The call that is answered now. Its node's end follows as an event of its own.
+    /// Keeps the answer to a call. The end of its node follows as its own event.
     pub(super) fn answered(&mut self, call: ToolCallId, content: String) {
         if let Some(node) = self.node_of(call) {
             self.runs[node].answer = Some(content);
         }
     }
 
-    /// The node of this name.
+    /// The index of the node with this name.
     pub(super) fn number(&self, node: &Name) -> Result<usize, CorruptJournal> {
         self.plan.number(node).ok_or_else(|| CorruptJournal::NoNode(node.clone()))
     }
 
-    /// Follows what happened to a node. The call that does its work comes out.
+    /// Applies a change to a node. Returns the call that performs it, if it starts one.
     pub(super) fn apply(
         &mut self,
         node: &Name,
@@ -197,12 +197,12 @@ impl WorkflowRun {
         run.answer = None;
     }
 
-    /// Where the newest run of a node stands among all.
+    /// The sort key of a node's newest run.
     fn key(&self, node: usize) -> (u32, u32) {
         (self.runs[node].round, self.plan.nodes()[node].rank)
     }
 
-    /// The links that lead from a node to these, by an edge where that matters.
+    /// The links from a node to these nodes, restricted to an edge if one is given.
     fn links_to(
         &self,
         node: usize,
@@ -268,14 +268,14 @@ impl WorkflowRun {
         self.messages.insert(place, message);
     }
 
-    /// Adds a message that no node said, behind all that were said.
+    /// Adds a message of no node, after all others.
     pub(super) fn add(&mut self, message: Message) {
         let key = self.keys.last().copied().unwrap_or_default();
         self.keys.push(key);
         self.messages.push(message);
     }
 
-    /// A person is asked, by a node or before it runs.
+    /// Opens a review, by a node or before it.
     pub(super) fn ask(&mut self, node: &Name, at: Timestamp) -> Result<(), CorruptJournal> {
         let node = self.number(node)?;
         self.progress.ask(node)?;
@@ -285,14 +285,14 @@ impl WorkflowRun {
         Ok(())
     }
 
-    /// A person allows a node to run.
+    /// Allows a node to run after a person's approval.
     pub(super) fn allow(&mut self, node: &Name) -> Result<(), CorruptJournal> {
         let node = self.number(node)?;
         self.progress.allow(node)?;
         Ok(())
     }
 
-    /// Someone changed the State.
+    /// Applies updates of the State.
     pub(super) fn update(
         &mut self,
         updates: &StateUpdates,
@@ -311,8 +311,9 @@ impl WorkflowRun {
         Ok(())
     }
 
-    /// A person has answered: the action becomes the routing key, unless the person sets another.
-    pub(crate) fn tell(
+    /// Applies a person's answer: the action becomes the routing key, unless the person sets
+    /// another.
+    pub(crate) fn apply_answer(
         &mut self,
         action: &str,
         message: Option<String>,
@@ -326,14 +327,14 @@ impl WorkflowRun {
         self.update(updates, at)
     }
 
-    /// The same run for a task that goes on from here by itself: what was under way begins anew.
+    /// The run of a fork: nodes in progress restart.
     pub(super) fn forked(&self) -> Result<Self, CorruptJournal> {
         let mut run = self.clone();
         run.progress.begin_again(&self.plan)?;
-        // What the other task's nodes gave is no answer of this one.
+        // Outputs of the original are no answers of the fork.
         run.newest = None;
         for run in &mut run.runs {
-            // What begins anew is the same run, and is found by the same number.
+            // A restarted node keeps its run number.
             if run.began.take().is_some() {
                 run.count = run.count.saturating_sub(1);
             }

@@ -7,8 +7,8 @@ use polity_model::failure::AttemptFailure;
 use crate::decide::call_batch::CallBatch;
 use crate::state::TurnCall;
 
-/// Calls the next tool that may stand in for the one that failed, if there is one: it must take
-/// these arguments, and must not need a person's approval, which was not asked for it.
+/// Calls the next fallback of a failed tool. A fallback must accept the same arguments and need no
+/// approval. Returns false if there is none.
 pub(crate) fn call_fallback(
     batch: &mut CallBatch<'_>,
     index: usize,
@@ -16,7 +16,7 @@ pub(crate) fn call_fallback(
     failure: AttemptFailure,
     duration_ms: u64,
 ) -> bool {
-    // A person who allowed this tool has not seen any other.
+    // A person approved this tool and no other.
     if call.allowed {
         return false;
     }

@@ -1,5 +1,4 @@
-//! Answers of an agent with an `output_schema`: the JSON in them, and what happens where there is
-//! none that fits.
+//! Replies of an agent with an `output_schema`: extraction and correction of their JSON.
 
 use polity_definition::{LlmAgent, OutputSchema};
 use polity_model::event::Event;
@@ -11,13 +10,13 @@ use crate::decide::{Decision, DecisionContext};
 use crate::driver::ModelReply;
 use crate::state::TaskState;
 
-/// How often in one task the model is told that its answer does not fit the `output_schema`.
+/// The number of corrections per task.
 pub const OUTPUT_CORRECTIONS_MAX: u32 = 3;
 
-/// What Markdown puts around code.
+/// The Markdown code fence.
 const FENCE: &str = "```";
 
-/// The JSON text in an answer, or what is wrong with the answer, for a model that will try again.
+/// Extracts the JSON of a reply. The error describes the problem for the model.
 pub(crate) fn extract_json<'a>(
     schema: &OutputSchema,
     reply: &'a ModelReply,
@@ -36,7 +35,7 @@ pub(crate) fn extract_json<'a>(
     }
 }
 
-/// The text without the code fence around it, which many models cannot leave out.
+/// Strips a code fence, which many models cannot leave out.
 fn unfenced(text: &str) -> &str {
     let inside = text.strip_prefix(FENCE).and_then(|rest| rest.strip_suffix(FENCE));
     let Some(inside) = inside else { return text };
@@ -47,8 +46,8 @@ fn unfenced(text: &str) -> &str {
     without_language.trim()
 }
 
-/// The model is told what is wrong with its answer, and asked again. When it may not be asked any
-/// more, the task ends with the answer as it is.
+/// Asks the model to correct its reply. Without corrections or turns left, the task fails with the
+/// reply as it is.
 pub(crate) fn request_correction(
     state: &TaskState,
     llm: &LlmAgent,

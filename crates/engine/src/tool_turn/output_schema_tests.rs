@@ -17,7 +17,7 @@ use crate::decide::fixtures::{
 use crate::driver::{ModelFailure, ToolReply};
 use crate::pinned::PinnedAgent;
 
-/// A task whose agent answers with a name and an age.
+/// A task whose agent must reply with a name and an age.
 fn asked(max_iterations: u32) -> TaskState {
     let schema = json!({"type": "object", "required": ["name", "age"],
         "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}});
@@ -37,8 +37,8 @@ fn after(state: TaskState, reply: ModelReply) -> TaskState {
     with(state, events)
 }
 
-/// What the model is told about its answer.
-fn told(decision: &Decision) -> &str {
+/// The correction that the model reads.
+fn correction(decision: &Decision) -> &str {
     match &decision.events[1] {
         Event::MessageAdded { message } => message.content(),
         other => panic!("{other:?}"),
@@ -46,7 +46,7 @@ fn told(decision: &Decision) -> &str {
 }
 
 #[test]
-fn an_answer_that_fits_is_the_result_without_what_is_around_it() {
+fn valid_json_is_the_result_without_its_fence() {
     for answer in [
         r#"{"name": "Ada", "age": 36}"#,
         "\n {\"name\": \"Ada\", \"age\": 36} \n",
@@ -61,7 +61,7 @@ fn an_answer_that_fits_is_the_result_without_what_is_around_it() {
 }
 
 #[test]
-fn an_answer_that_does_not_fit_is_told_and_asked_for_again() {
+fn invalid_json_is_sent_back_for_correction() {
     for (answer, problem) in [
         ("Ada is 36.", "it is not JSON (expected value at line 1 column 1)"),
         ("", "it is empty"),
@@ -78,7 +78,7 @@ fn an_answer_that_does_not_fit_is_told_and_asked_for_again() {
             "Your answer cannot be used: {problem}. Answer again with nothing but JSON that fits \
              the JSON Schema."
         );
-        assert_eq!(told(&decision), expected, "{answer}");
+        assert_eq!(correction(&decision), expected, "{answer}");
         let state = with(asked(10), decision.events);
         assert_eq!((state.corrections(), state.turn()), (1, 2));
         let messages = state.messages();
@@ -89,10 +89,14 @@ fn an_answer_that_does_not_fit_is_told_and_asked_for_again() {
 }
 
 #[test]
-fn an_answer_that_was_cut_off_says_so() {
+fn truncated_reply_is_reported() {
     let cut = ModelReply { is_cut: true, ..reply(r#"{"name": "Ada", "#) };
     let decision = record(&asked(10), cut);
-    assert!(told(&decision).contains("longer than an answer may be"), "{}", told(&decision));
+    assert!(
+        correction(&decision).contains("longer than an answer may be"),
+        "{}",
+        correction(&decision)
+    );
 }
 
 #[test]
@@ -107,7 +111,7 @@ fn corrections_run_out() {
     assert_eq!(
         task.error.as_deref(),
         Some(
-            "the answer does not fit the agent's output_schema, although the model was told so 3 \
+            "the answer does not fit the agent's output_schema, although the model was correction so 3 \
              times: it is not JSON (expected ident at line 1 column 2)"
         )
     );
@@ -115,7 +119,7 @@ fn corrections_run_out() {
 }
 
 #[test]
-fn the_turns_of_an_agent_are_not_exceeded_by_corrections() {
+fn corrections_count_towards_max_iterations() {
     let state = after(asked(2), reply("no"));
     let task = after(state, reply("[]")).snapshot();
     assert_eq!(task.error_code, Some(ErrorCode::LimitIterations));
@@ -124,7 +128,7 @@ fn the_turns_of_an_agent_are_not_exceeded_by_corrections() {
 }
 
 #[test]
-fn a_cancel_wins_over_a_correction() {
+fn cancel_takes_precedence_over_correction() {
     let state = with(asked(10), vec![Event::CancelRequested]);
     let decision = record(&state, reply("no"));
     assert_eq!(decision.effects, []);
@@ -132,7 +136,7 @@ fn a_cancel_wins_over_a_correction() {
 }
 
 #[test]
-fn tools_come_before_the_answer_and_need_not_fit() {
+fn text_beside_tool_calls_is_not_validated() {
     let state =
         after(asked(10), ModelReply { content: "Let me see.".into(), ..asks_for(&["files/read"]) });
     let call_id = call_id(&state, 0);
@@ -144,7 +148,7 @@ fn tools_come_before_the_answer_and_need_not_fit() {
 }
 
 #[test]
-fn a_process_that_ends_after_a_correction_leaves_a_task_that_calls_the_model_again() {
+fn resume_after_a_correction_calls_the_model() {
     let state = after(asked(10), reply("no"));
     let decision = ResumeTask.decide(&state, &mut test_context()).unwrap();
     assert_eq!(labels(&decision), ["task_resumed", "model_called"]);
@@ -154,7 +158,7 @@ fn a_process_that_ends_after_a_correction_leaves_a_task_that_calls_the_model_aga
 }
 
 #[test]
-fn a_conversation_with_corrections_can_be_shortened() {
+fn history_with_corrections_can_be_shortened() {
     let state = after(after(asked(10), reply("no")), reply("still no"));
     let failure = AttemptFailure { category: ErrorCategory::Permanent, message: "too long".into() };
     let failure = ModelFailure { context_full: true, ..ModelFailure::new(failure) };
@@ -168,7 +172,7 @@ fn a_conversation_with_corrections_can_be_shortened() {
 }
 
 #[test]
-fn an_agent_without_a_schema_may_say_anything() {
+fn agent_without_schema_accepts_any_text() {
     let task = after(running(), reply("```json\n{}\n```")).snapshot();
     assert_eq!(task.result.as_deref(), Some("```json\n{}\n```"));
 }
@@ -191,9 +195,9 @@ fn any_json() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Whatever is accepted is the value that was meant, and whatever is refused does not fit.
+    /// Every accepted reply equals the intended value, and every refused one violates the schema.
     #[test]
-    fn what_is_accepted_is_what_was_said(
+    fn accepts_exactly_the_valid_replies(
         value in any_json(),
         pretty in any::<bool>(),
         before in "[ \n]{0,2}(```(json|JSON)?[ \n]{1,2})?",

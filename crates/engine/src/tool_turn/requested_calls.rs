@@ -1,4 +1,4 @@
-//! What a model asks for, held against what there is: the tool, its arguments, a person's approval.
+//! Checks of requested calls: the tool, its arguments and its approval.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -9,23 +9,23 @@ use polity_model::trace::shorten;
 
 use crate::driver::{AskedArguments, AskedTool, Tool, Toolbox};
 
-/// How many tools are named to a model that asked for one that is not there.
+/// The number of tools named to a model that requested an unknown one.
 const NAMED_TOOLS_MAX: usize = 40;
 
-/// How much of unreadable arguments is repeated to the model, in characters.
+/// The number of characters of unreadable arguments repeated to the model.
 const UNREADABLE_CHARACTERS_MAX: usize = 200;
 
-/// What becomes of a call that a model asked for.
+/// The ruling on a requested call.
 pub(crate) enum CallRuling {
-    /// It is made.
+    /// The call is made.
     Call(Arc<Tool>),
-    /// It waits for a person's approval.
+    /// The call waits for a person's approval.
     Hold(ToolName),
-    /// It cannot be made; the model reads why.
+    /// The call is refused, with the reason for the model.
     Refuse(String),
 }
 
-/// Decides about one call.
+/// Rules on one call.
 pub(crate) fn check_call(asked: &AskedTool, toolbox: &Toolbox, llm: &LlmAgent) -> CallRuling {
     let tool = match find(asked, toolbox) {
         Ok(tool) => tool,
@@ -53,7 +53,7 @@ pub(crate) fn check_call(asked: &AskedTool, toolbox: &Toolbox, llm: &LlmAgent) -
     CallRuling::Call(Arc::clone(tool))
 }
 
-/// Counts the sub-agents that one answer hands work to.
+/// A limit on the sub-agents that one reply may call.
 pub(crate) struct FanOutLimit {
     max: NonZeroU32,
     called: u32,
@@ -64,7 +64,7 @@ impl FanOutLimit {
         Self { max, called: 0 }
     }
 
-    /// The same ruling, unless it would be one sub-agent too many.
+    /// Refuses the call if it would be one sub-agent too many.
     pub(crate) fn limit(&mut self, ruling: CallRuling) -> CallRuling {
         let is_sub_agent = match &ruling {
             CallRuling::Call(tool) => tool.name.sub_agent().is_some(),
@@ -83,8 +83,8 @@ impl FanOutLimit {
     }
 }
 
-/// The tool that is meant. A model that names the wrong server, or none, means the one server that
-/// has a tool of that name.
+/// Finds the requested tool. A wrong or missing server name is corrected if only one server has the
+/// tool.
 fn find<'t>(asked: &AskedTool, toolbox: &'t Toolbox) -> Result<&'t Arc<Tool>, String> {
     let offered = toolbox.offered();
     let exact = offered

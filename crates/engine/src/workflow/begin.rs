@@ -1,4 +1,4 @@
-//! Nodes begin: what they are given is put together, and a person is asked where one is.
+//! Starts nodes: renders their inputs and opens reviews.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ use super::{AskOutcome, FinishedNode, WorkflowDecision};
 type NodeError = (ErrorCode, String);
 
 impl WorkflowDecision<'_> {
-    /// Begins the nodes that are ready. What is ready only because one of them has ended at once comes
-    /// next, and is decided on the State that this one leaves.
+    /// Starts the ready nodes. A node that becomes ready because another ended at once waits for
+    /// the next command.
     pub(super) fn begin_ready(&mut self) {
         let (mut together, mut met) = (Vec::new(), Vec::new());
         loop {
@@ -46,7 +46,7 @@ impl WorkflowDecision<'_> {
         }
     }
 
-    /// The next of the nodes that are ready together and that was not met yet: conditions last, because
+    /// The next unvisited node of those that were ready together. Conditions come last, because
     /// they end at once.
     fn next_of(&self, ready: &[usize], together: &[usize], met: &[usize]) -> Option<usize> {
         let plan = self.run.plan();
@@ -105,13 +105,13 @@ impl WorkflowDecision<'_> {
                 }
                 self.join_ended(node);
             }
-            // A person is asked when nothing else is under way.
+            // A review is opened when nothing else is in progress.
             WorkflowNodeKind::Human { .. } => {}
         }
         Ok(())
     }
 
-    /// What an agent or another workflow is given: the newest message, unless the node says.
+    /// The input of an agent or sub-workflow: the newest message, unless the node has a template.
     fn described(
         &self,
         node: usize,
@@ -128,7 +128,7 @@ impl WorkflowDecision<'_> {
         Ok(Map::from_iter([(TASK_DESCRIPTION_ARGUMENT.to_owned(), Value::from(text))]))
     }
 
-    /// A tool that a node calls and that its server does not have, where the server could be asked.
+    /// Returns a tool that a node calls and that its reachable server does not have.
     pub(super) fn missing_tool(&mut self) -> Option<String> {
         let plan = self.run.plan();
         let toolbox = &self.batch.ctx().toolbox;
@@ -168,7 +168,7 @@ impl WorkflowDecision<'_> {
         })
     }
 
-    /// The node's work is a call: of a tool, an agent or another workflow.
+    /// Starts the call that performs a node.
     fn call(&mut self, node: usize, tool: &ToolName, arguments: Map<String, Value>) {
         let id = ToolCallId::from_random_bytes(self.batch.ctx().entropy.id_bytes());
         let call = ToolCall {
@@ -188,7 +188,7 @@ impl WorkflowDecision<'_> {
         self.batch.call_new(id, tool, plan.nodes()[node].node.idempotent, timeout);
     }
 
-    /// A template of a node, over the State that the events so far leave.
+    /// Renders a node's template over the State after the events so far.
     fn rendered_now(&mut self, node: usize, template: &Template) -> Result<String, NodeError> {
         let state = self.batch.state_after_events();
         let state = state.map_err(|broken| (ErrorCode::SystemError, broken.to_string()))?;
@@ -196,7 +196,7 @@ impl WorkflowDecision<'_> {
         template.render(&run.scope(node)).map_err(|error| cannot_evaluate(&error))
     }
 
-    /// Asks a person what the first node asks that is ready for it.
+    /// Opens the review of the first ready node that has a question.
     pub(super) fn ask_next(&mut self) -> AskOutcome {
         let plan = self.run.plan();
         let Some(node) = self.progress.ready(plan).into_iter().find(|node| self.asks(*node)) else {
@@ -208,7 +208,7 @@ impl WorkflowDecision<'_> {
             WorkflowNodeKind::Human { question, deadline_seconds, default_action } => {
                 match self.rendered_now(node, question) {
                     Ok(question) => {
-                        // Whichever is over first: the time of the person, or that of the node.
+                        // The earlier of the review's deadline and the node's time limit.
                         let limit = plan.timeout_seconds(node);
                         let is_late =
                             deadline_seconds.is_none_or(|own| limit.is_some_and(|l| l < own));
@@ -262,7 +262,7 @@ fn cannot_evaluate(error: &EvaluationError) -> NodeError {
     (ErrorCode::ConditionFailed, error.to_string())
 }
 
-/// What a node does, for people.
+/// The node's work in words.
 fn what(kind: &WorkflowNodeKind) -> String {
     match kind {
         WorkflowNodeKind::Agent { agent, .. } => format!("gives work to {agent}"),

@@ -1,4 +1,4 @@
-//! Parallel nodes: when one is done, and what becomes of its branches.
+//! Joins of parallel nodes, and the fate of their other branches.
 
 use polity_definition::JoinMode;
 use polity_model::event::{NodeChange, NodeOutput};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::{FinishedNode, WorkflowDecision};
 
 impl WorkflowDecision<'_> {
-    /// A node has ended. If it is a branch of a parallel node, that may be done too.
+    /// Joins a branch that has ended into its parallel node.
     pub(super) fn join(&mut self, node: usize, ended: Result<&str, (ErrorCode, &str)>) {
         let plan = self.run.plan();
         let Some(parallel) = plan.nodes()[node].branch_of else { return };
@@ -46,8 +46,7 @@ impl WorkflowDecision<'_> {
         }
     }
 
-    /// A parallel node begins whose branches may have ended before: in a task that goes on from a
-    /// checkpoint of another, between the end of a branch and what follows from it.
+    /// Joins branches that ended before their parallel node started, as in a fork between the two.
     pub(super) fn join_ended(&mut self, parallel: usize) {
         let branches = &self.run.plan().nodes()[parallel].branches;
         let done = branches.iter().copied().find(|branch| self.progress.is_done(*branch));
@@ -66,7 +65,7 @@ impl WorkflowDecision<'_> {
         });
     }
 
-    /// What came out of all branches, by name.
+    /// The outputs of all branches, by name.
     fn outputs_of(&self, branches: &[usize]) -> String {
         let of = |branch: usize| Value::from(self.output(branch).unwrap_or_default());
         let all: Map<String, Value> =
@@ -74,7 +73,7 @@ impl WorkflowDecision<'_> {
         Value::Object(all).to_string()
     }
 
-    /// The branches that have not ended are not needed any more.
+    /// Abandons the branches that have not ended.
     fn give_up_branches(&mut self, parallel: usize, but: usize, why: &str) {
         for branch in self.run.plan().nodes()[parallel].branches.clone() {
             if branch != but {

@@ -1,5 +1,4 @@
-//! What each answer to a question of a workflow would lead to, as far as that is known before it
-//! is given. Nothing changes by looking.
+//! Previews of the routes that the answers to a review would take.
 
 use jiff::Timestamp;
 use polity_model::review::{ReviewAction, ReviewAnswer, ReviewPreview, ReviewSubject};
@@ -8,11 +7,10 @@ use polity_model::state::StateUpdates;
 use super::route::{RouteError, route};
 use crate::state::{NodeOutcome, TaskState, WorkflowRun};
 
-/// What the person who answers may change, so that conditions over it cannot be told beforehand.
+/// The fields that an answer may change. Conditions over them cannot be previewed.
 const CHANGED_BY_ANSWERS: [&str; 3] = ["messages", "metadata", "nodes"];
 
-/// The answers to what a human node asks whose consequences are known, if the person changes
-/// nothing in the State with them.
+/// Previews the answers to a human node's question, assuming that the person changes no State.
 pub fn preview_answers(state: &TaskState, now: Timestamp) -> Vec<ReviewAnswer> {
     let Some(ReviewSubject::Node { node }) = state.review().map(|review| &review.subject) else {
         return Vec::new();
@@ -44,14 +42,14 @@ fn preview_answer(
     if depends {
         return None;
     }
-    let mut told = run.clone();
-    told.tell(action.label(), None, &StateUpdates::default(), now).ok()?;
-    let told = told.state();
+    let mut answered = run.clone();
+    answered.apply_answer(action.label(), None, &StateUpdates::default(), now).ok()?;
+    let answered = answered.state();
     let after = NodeOutcome {
         node,
         output: action.label(),
-        routing_key: told.routing_key.as_deref(),
-        state: Some(&told),
+        routing_key: answered.routing_key.as_deref(),
+        state: Some(&answered),
         at: now,
     };
     Some(match route(run, run.progress(), &after) {
@@ -63,7 +61,7 @@ fn preview_answer(
     })
 }
 
-/// Whether the end of a branch is that of the task depends on the other branches.
+/// A failed branch fails the task only if its join does.
 fn fails(error: &RouteError, action: ReviewAction, is_branch: bool) -> ReviewPreview {
     let why = error.before_answering(action.label());
     if is_branch { ReviewPreview::FailsBranch(why) } else { ReviewPreview::FailsTask(why) }

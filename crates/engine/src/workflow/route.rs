@@ -1,4 +1,4 @@
-//! The way on from a node that has ended.
+//! The route from a finished node.
 
 use polity_definition::EvaluationError;
 use polity_definition::{PlanEdge, PlanTarget};
@@ -6,27 +6,27 @@ use polity_model::failure::ErrorCode;
 
 use crate::state::{NodeOutcome, WorkflowProgress, WorkflowRun};
 
-/// The routing key of a person who decided against it.
+/// The routing key of a rejection.
 const REJECT: &str = "reject";
 
-/// What is said of edges that cannot be taken again.
+/// The message for edges whose `max_loops` is used up.
 const USED_UP: &str = "the edges that lead back were taken as often as max_loops allows";
 
-/// Why no way leads on from a node.
+/// The reason why no edge leads on from a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RouteError {
-    /// Whether an edge is taken cannot be told.
+    /// The condition of an edge cannot be evaluated.
     Condition { edge: usize, error: EvaluationError },
-    /// A person decided against it, and no edge that is meant for that can be taken.
+    /// A person rejected, and no edge for a rejection is open.
     Rejected { is_used_up: bool },
-    /// The edges that would be taken lead back, and were taken too often.
+    /// Every matching edge leads back and is used up.
     UsedUp,
-    /// No edge is meant for this routing key.
+    /// No edge matches the routing key.
     NoEdge { key: Option<String> },
 }
 
 impl RouteError {
-    /// As the failure of the node. `said` is what a person said who was asked.
+    /// The failure of the node. `said` is the message of the person who answered.
     pub(crate) fn into_failure(self, said: Option<&str>) -> (ErrorCode, String) {
         match self {
             Self::Condition { edge, error } => {
@@ -46,7 +46,7 @@ impl RouteError {
         }
     }
 
-    /// For someone who might answer with `action`.
+    /// The message for a person who might answer with `action`.
     pub(crate) fn before_answering(&self, action: &str) -> String {
         match self {
             Self::Condition { edge, error } => {
@@ -60,8 +60,8 @@ impl RouteError {
     }
 }
 
-/// The links that are taken when a node ends. Every edge whose condition holds is taken; a mapping
-/// takes one of its links. `run` is as it was just before, `progress` is how far it has come since.
+/// Returns the links to take when a node ends: every edge whose condition holds, and one link per
+/// mapping. `run` is the state before the end, `progress` includes the events so far.
 pub(crate) fn route(
     run: &WorkflowRun,
     progress: &WorkflowProgress,
@@ -71,7 +71,7 @@ pub(crate) fn route(
     let node = &plan.nodes()[after.node];
     let newest = run.message_after(after);
     let scope = run.scope_after(after, newest.as_ref());
-    // Someone who decides against it goes only where a way is meant for that.
+    // A rejection only follows edges that mention it.
     let is_rejected = after.state.is_some() && scope.routing_key == Some(REJECT);
     let mut taken = Vec::new();
     let mut is_used_up = false;
@@ -102,7 +102,7 @@ pub(crate) fn route(
     }
     let leads_back = |link: &usize| plan.links()[*link].is_back;
     if taken.iter().any(leads_back) {
-        // What lies ahead is decided when the way leads past here again.
+        // Links ahead are decided when the loop comes back here.
         taken.retain(leads_back);
         taken.truncate(1);
     }
@@ -118,7 +118,7 @@ pub(crate) fn route(
     })
 }
 
-/// Whether an edge says where a decision against it leads.
+/// True if an edge names the route of a rejection.
 fn is_meant_for_reject(edge: &PlanEdge) -> bool {
     let is_keyed = match &edge.target {
         PlanTarget::Node(_) => false,

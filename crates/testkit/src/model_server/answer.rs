@@ -1,4 +1,4 @@
-//! How the providers say it: turns as events, and errors in each provider's form.
+//! Encodings of turns and errors in the providers' formats.
 
 use serde_json::{Value, json};
 
@@ -6,14 +6,14 @@ use super::request::{RecordedRequest, Wire};
 use super::responses;
 use super::turn::{Call, Fault, Turn};
 
-/// Two halves of a text, so that everything comes in more than one piece.
+/// Splits a text in two, so that everything arrives in more than one piece.
 pub(super) fn halves(text: &str) -> [&str; 2] {
     let middle = (text.len() / 2..=text.len()).find(|at| text.is_char_boundary(*at));
     let (first, second) = text.split_at(middle.unwrap_or(text.len()));
     [first, second]
 }
 
-/// The events of a whole answer.
+/// The events of a complete reply.
 pub(super) fn events(wire: Wire, turn: &Turn) -> Vec<String> {
     match wire {
         Wire::OpenAi => openai(turn),
@@ -23,7 +23,7 @@ pub(super) fn events(wire: Wire, turn: &Turn) -> Vec<String> {
     }
 }
 
-/// How many of those events end an answer, rather than being part of it.
+/// The number of trailing events that only close the reply.
 pub(super) fn closing_events(wire: Wire) -> usize {
     match wire {
         Wire::OpenAi => 3,
@@ -50,7 +50,7 @@ fn openai(turn: &Turn) -> Vec<String> {
         events.push(part(json!({"tool_calls": [{"index": index, "id": format!("call_{index}"),
             "type": "function", "function": {"name": call.name, "arguments": ""}}]})));
     }
-    // Pieces of all calls in turn, as parallel calls may come.
+    // Interleaves the pieces of all calls, as parallel calls may arrive.
     for half in 0..2 {
         for (index, call) in turn.calls.iter().enumerate() {
             events.push(part(json!({"tool_calls": [{"index": index,
@@ -66,7 +66,7 @@ fn openai(turn: &Turn) -> Vec<String> {
     events
 }
 
-/// A whole answer as one document, for clients of `OpenAI` that ask for no stream.
+/// A complete reply as one document, for `OpenAI` clients that request no stream.
 pub(super) fn openai_document(turn: &Turn) -> Value {
     let calls = turn.calls.iter().enumerate();
     let calls: Vec<_> = calls
@@ -91,7 +91,7 @@ fn anthropic(turn: &Turn) -> Vec<String> {
         let kind = value["type"].as_str().unwrap_or_default();
         format!("event: {kind}\n{}", data(&value))
     };
-    // A part of the input is counted as read from the cache.
+    // Half of the input counts as cached.
     let cached = turn.input_tokens / 2;
     let mut events = vec![event(json!({"type": "message_start", "message": {"id": "msg_1",
         "type": "message", "role": "assistant", "content": [], "model": "m", "stop_reason": null,
@@ -144,7 +144,7 @@ fn gemini(turn: &Turn) -> Vec<String> {
         if let Some(finish) = finish {
             candidate["finishReason"] = json!(finish);
         }
-        // A part of the output is counted as thoughts.
+        // Half of the output counts as thoughts.
         let thoughts = turn.output_tokens / 2;
         data(&json!({"candidates": [candidate], "modelVersion": "m", "usageMetadata": {
             "promptTokenCount": turn.input_tokens, "thoughtsTokenCount": thoughts,
@@ -158,7 +158,7 @@ fn gemini(turn: &Turn) -> Vec<String> {
     for call in &turn.calls {
         let mut part = json!({"functionCall": {"name": call.name}});
         if !call.arguments.is_empty() {
-            // What is no JSON can only come as a text here.
+            // Arguments that are not JSON can only be sent as text here.
             part["functionCall"]["args"] = serde_json::from_str(&call.arguments)
                 .unwrap_or_else(|_| Value::String(call.arguments.clone()));
         }
@@ -171,7 +171,7 @@ fn gemini(turn: &Turn) -> Vec<String> {
     events
 }
 
-/// An error in the provider's form.
+/// An error in the provider's format.
 pub(super) fn error(wire: Wire, status: u16, message: &str) -> Value {
     let kind = match (wire, status) {
         (Wire::OpenAi | Wire::OpenAiResponses, 500..=599) => "server_error",
@@ -199,7 +199,7 @@ pub(super) fn error(wire: Wire, status: u16, message: &str) -> Value {
     }
 }
 
-/// The status and the body of an answer that fails before it begins.
+/// The status and body of a reply that fails before its first event.
 pub(super) fn failure(fault: &Fault, request: &RecordedRequest) -> Option<(u16, Value)> {
     let wire = request.wire;
     let (status, message) = match fault {

@@ -1,4 +1,4 @@
-//! What a model server was sent, and whether a real one would have taken it.
+//! Requests to the fake model server, and their validation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,10 +18,10 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// Those that Polity speaks itself.
+    /// The formats that Polity speaks.
     pub const ALL: [Self; 3] = [Self::OpenAi, Self::Anthropic, Self::Gemini];
 
-    /// The format of an address. Like the real servers, this one knows its own addresses only.
+    /// The format of a path. Like the real servers, this one serves only its own paths.
     pub(super) fn of_path(path: &str) -> Option<Self> {
         let gemini = path.strip_prefix("/v1beta/models/");
         match path {
@@ -33,10 +33,10 @@ impl Wire {
     }
 }
 
-/// A request that a model server got.
+/// A received request.
 #[derive(Debug, Clone)]
 pub struct RecordedRequest {
-    /// The wire format that its address stands for.
+    /// The wire format of its path.
     pub wire: Wire,
     /// The path of its address.
     pub path: String,
@@ -46,12 +46,12 @@ pub struct RecordedRequest {
     pub headers: BTreeMap<String, String>,
     /// Its body.
     pub body: Value,
-    /// Which connection it came over, counted from 0.
+    /// The number of the connection, from 0.
     pub connection: usize,
 }
 
 impl RecordedRequest {
-    /// The key that was sent, wherever the provider wants it.
+    /// The API key, from the place that the provider uses.
     pub fn key(&self) -> Option<&str> {
         let header = |name: &str| self.headers.get(name).map(String::as_str);
         match self.wire {
@@ -63,7 +63,7 @@ impl RecordedRequest {
         }
     }
 
-    /// The names of the tools that the model may ask for.
+    /// The names of the offered tools.
     pub fn tool_names(&self) -> Vec<&str> {
         let (tools, name) = match self.wire {
             Wire::OpenAi => ("/tools", "/function/name"),
@@ -73,12 +73,12 @@ impl RecordedRequest {
         list(&self.body, tools).iter().filter_map(|tool| tool.pointer(name)?.as_str()).collect()
     }
 
-    /// How many answers of tools are in the conversation.
+    /// The number of tool answers in the conversation.
     pub fn tool_answers(&self) -> usize {
         self.exchanges().iter().map(|exchange| exchange.answered.len()).sum()
     }
 
-    /// Why a real server would refuse the request.
+    /// The reason why a real server would refuse the request.
     pub(super) fn problem(&self) -> Option<String> {
         if let Some(name) = self.tool_names().into_iter().find(|name| !is_allowed_name(name)) {
             return Some(format!("tool name {name:?} does not match ^[a-zA-Z0-9_-]{{1,64}}$"));
@@ -133,7 +133,7 @@ impl RecordedRequest {
         alternation_problem(list(&self.body, "/contents"), "model")
     }
 
-    /// Which calls were made, and which were answered right after that.
+    /// The calls of the conversation and the answers right after them.
     fn exchanges(&self) -> Vec<Exchange> {
         let mut exchanges = vec![Exchange::default()];
         let (messages, model) = match self.wire {
@@ -144,7 +144,7 @@ impl RecordedRequest {
         let mut answers_may_come = false;
         for message in messages {
             let is_models = message["role"] == model;
-            // An answer that comes after something else belongs to no call.
+            // An answer that follows something else belongs to no call.
             let is_stray = message["role"] == "tool" && !answers_may_come;
             if is_models || is_stray {
                 exchanges.push(Exchange::default());
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn openai_refuses_calls_without_answers_and_answers_without_calls() {
+    fn openai_refuses_unpaired_calls_and_answers() {
         let user = json!({"role": "user", "content": "x"});
         let asks = json!({"role": "assistant", "tool_calls": [{"id": "1"}, {"id": "2"}]});
         let answers = |id: &str| json!({"role": "tool", "tool_call_id": id, "content": ""});
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn responses_refuse_calls_without_outputs_and_outputs_without_calls() {
+    fn responses_refuse_unpaired_calls_and_outputs() {
         let item = |kind: &str, id: &str| json!({"type": kind, "call_id": id});
         let (call, output) = (item("function_call", "1"), item("function_call_output", "1"));
         let said = json!({"type": "message", "role": "assistant", "content": []});
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn anthropic_refuses_roles_that_do_not_alternate_and_results_that_come_late() {
+    fn anthropic_refuses_bad_roles_and_late_results() {
         let text = json!({"type": "text", "text": "x"});
         let user = json!({"role": "user", "content": [text]});
         let asks = json!({"role": "assistant", "content": [{"type": "tool_use", "id": "1"}]});

@@ -1,11 +1,11 @@
-//! `OpenAI`'s Responses API: an answer is a list of items, and each is told of as it grows.
+//! `OpenAI`'s Responses API: a reply is a list of items, streamed as they grow.
 
 use serde_json::{Value, json};
 
 use super::answer::{data, halves};
 use super::turn::{Call, Turn};
 
-/// The events of a whole answer.
+/// The events of a complete reply.
 pub(super) fn events(turn: &Turn) -> Vec<String> {
     let mut told = Told::default();
     told.event("response.created", json!({"response": response(turn, "in_progress", &[])}));
@@ -20,7 +20,7 @@ pub(super) fn events(turn: &Turn) -> Vec<String> {
     told.events
 }
 
-/// Events, which are counted.
+/// Numbered events.
 #[derive(Default)]
 struct Told {
     events: Vec<String>,
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn items_grow_and_are_whole_in_the_end() {
+    fn items_grow_until_complete() {
         let turn = Turn::calls([Call::new("read", r#"{"path": "a"}"#)]).saying("Let me see.");
         let events: Vec<Value> = events(&turn)
             .iter()

@@ -1,8 +1,8 @@
-//! What a model server says, whatever the wire format.
+//! Scripted turns of the fake model server, independent of the wire format.
 
 use std::time::Duration;
 
-/// One answer of a model server.
+/// One reply of the server.
 #[derive(Debug, Clone, Default)]
 pub struct Turn {
     pub(super) text: String,
@@ -15,79 +15,78 @@ pub struct Turn {
     pub(super) in_one_piece: bool,
 }
 
-/// A tool that a model asks for.
+/// A tool call in a reply.
 #[derive(Debug, Clone)]
 pub struct Call {
     /// The tool's name on the wire, such as `files__read`.
     pub name: String,
     /// The arguments as the model wrote them, which need not be JSON.
     pub arguments: String,
-    /// What the model wants to be told again: a signature for Gemini, a thought for Anthropic.
+    /// Opaque data that the model expects back: a signature for Gemini, a thought for Anthropic.
     pub signature: Option<String>,
 }
 
 impl Call {
-    /// A call of a tool by its name on the wire.
+    /// A call of a tool by its wire name.
     pub fn new(name: &str, arguments: &str) -> Self {
         Self { name: name.to_owned(), arguments: arguments.to_owned(), signature: None }
     }
 
-    /// The same, with something that the model wants to be told again.
+    /// Adds opaque data that the model expects back.
     pub fn signed(self, signature: &str) -> Self {
         Self { signature: Some(signature.to_owned()), ..self }
     }
 }
 
-/// What goes wrong with an answer.
+/// A fault of a reply.
 #[derive(Debug, Clone)]
 pub enum Fault {
     /// An error with this status, in the provider's form.
     Status {
         /// The status.
         status: u16,
-        /// What the provider says.
+        /// The provider's message.
         message: String,
-        /// More headers.
+        /// Additional headers.
         headers: Vec<(&'static str, String)>,
     },
-    /// An error as it comes when the conversation is longer than the model can read.
+    /// The provider's error for a conversation that exceeds the context.
     ContextFull,
-    /// A refusal of the key that repeats the key.
+    /// A rejection of the key that repeats the key.
     EchoKey,
-    /// A refusal of any temperature, as reasoning models have it. Requests without one are
-    /// answered.
+    /// A rejection of any temperature, as by reasoning models. Requests without one succeed.
     NoTemperature,
-    /// The connection ends in the middle of the answer.
+    /// The connection closes in the middle of the reply.
     Cut,
-    /// The answer ends well as far as HTTP goes, without the event that should end it.
+    /// The HTTP reply is complete, but its final event is missing.
     Unfinished,
-    /// An event in the middle of the answer is no JSON.
+    /// An event in the middle of the reply is not JSON.
     InvalidJson,
-    /// The provider reports that it is overloaded in the middle of the answer.
+    /// The provider reports overload in the middle of the reply.
     ErrorInStream,
-    /// A page for people, with status 200.
+    /// An HTML page with status 200.
     Page,
-    /// More bytes than anyone should read.
+    /// An unlimited number of bytes.
     Endless,
 }
 
 impl Turn {
-    /// Says something.
+    /// Replies with text.
     pub fn text(text: &str) -> Self {
         Self { text: text.to_owned(), input_tokens: 10, output_tokens: 5, ..Self::default() }
     }
 
-    /// Asks for tools.
+    /// Requests tools.
     pub fn calls(calls: impl IntoIterator<Item = Call>) -> Self {
         Self { calls: calls.into_iter().collect(), ..Self::text("") }
     }
 
-    /// Says nothing and asks for nothing.
+    /// Replies with neither text nor calls.
     pub fn empty() -> Self {
         Self::text("")
     }
 
-    /// Fails. Faults in the middle of an answer come after a piece of text.
+    /// Fails. Faults in the middle of a reply follow a piece of text.
     pub fn fault(fault: Fault) -> Self {
         Self { fault: Some(fault), ..Self::text("half an answer") }
     }
@@ -98,28 +97,28 @@ impl Turn {
         Self::fault(Fault::Status { status, message, headers: Vec::new() })
     }
 
-    /// Fails with a status and says when to try again.
+    /// Fails with a status and a `retry-after` header.
     pub fn retry_after(status: u16, retry_after: &str) -> Self {
         let headers = vec![("retry-after", retry_after.to_owned())];
         Self::fault(Fault::Status { status, message: "slow down".to_owned(), headers })
     }
 
-    /// The same, with this text.
+    /// Sets the text.
     pub fn saying(self, text: &str) -> Self {
         Self { text: text.to_owned(), ..self }
     }
 
-    /// The same, with these tokens.
+    /// Sets the token usage.
     pub fn usage(self, input_tokens: u64, output_tokens: u64) -> Self {
         Self { input_tokens, output_tokens, ..self }
     }
 
-    /// The same, with a wait before the first byte and between the pieces.
+    /// Delays the first byte, and each piece after it.
     pub fn slow(self, first_byte_after: Duration, between_chunks: Duration) -> Self {
         Self { first_byte_after, between_chunks, ..self }
     }
 
-    /// The same, sent at once: for measurements, in which the server should cost little.
+    /// Sends the reply at once, for benches in which the server should cost little.
     pub fn in_one_piece(self) -> Self {
         Self { in_one_piece: true, ..self }
     }

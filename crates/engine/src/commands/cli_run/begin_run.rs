@@ -1,5 +1,6 @@
-//! A place is free for a program that waited for one, or waiting is over without one. The runtime
-//! drives it, which has looked at the line and holds the place.
+//! Starts the run of a queued CLI agent, or fails its task. The runtime drives it when the wait for
+//! a concurrency slot ends, with or without a slot. A task that holds a slot from the start skips
+//! this command. The three failures name the setting that limits the queue.
 
 use polity_model::event::{Event, ExecutionChange};
 use polity_model::failure::ErrorCode;
@@ -12,28 +13,28 @@ use crate::decide::preconditions::unexpected_command;
 use crate::decide::{CommandRejection, Decision, DecisionContext, Effect};
 use crate::state::TaskState;
 
-/// The wait for a place is over.
+/// The wait for a slot is over.
 #[derive(Debug, Clone)]
 pub struct BeginRun {
-    /// How it ended.
+    /// The outcome of the wait.
     pub wait: SlotWait,
 }
 
-/// How a wait for a place ended.
+/// The outcome of a wait for a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SlotWait {
-    /// With a place.
-    Place,
-    /// The line is as long as it may be.
+    /// The task holds a slot.
+    Acquired,
+    /// The queue is full.
     Full {
-        /// How many wait already.
+        /// The number of runs that wait already.
         waiting: usize,
     },
-    /// It took longer than it may.
+    /// The wait exceeded the agent's queue timeout.
     TooLong,
-    /// Places cannot be taken at all.
-    Broken {
-        /// Why not.
+    /// Slots cannot be acquired at all.
+    Unavailable {
+        /// The cause.
         message: String,
     },
 }
@@ -57,7 +58,7 @@ impl BeginRun {
         }
         let agent = &execution.agent;
         let error = match &self.wait {
-            SlotWait::Place => {
+            SlotWait::Acquired => {
                 let (agent, max_retries) = (agent.clone(), cli.max_retries);
                 let start = ExecutionChange::Start { agent, max_retries };
                 return Ok(Decision {
@@ -75,11 +76,11 @@ impl BeginRun {
                  what runs with `polity agent status {agent}`",
                 cli.queue_timeout_seconds
             ),
-            SlotWait::Broken { message } => message.clone(),
+            SlotWait::Unavailable { message } => message.clone(),
         };
         let code = match self.wait {
-            SlotWait::Place | SlotWait::Full { .. } | SlotWait::TooLong => ErrorCode::LimitQueue,
-            SlotWait::Broken { .. } => ErrorCode::SystemError,
+            SlotWait::Acquired | SlotWait::Full { .. } | SlotWait::TooLong => ErrorCode::LimitQueue,
+            SlotWait::Unavailable { .. } => ErrorCode::SystemError,
         };
         let failed = Event::TaskFailed { code, error, partial_result: None };
         Ok(Decision { events: vec![failed], effects: Vec::new() })
@@ -89,43 +90,43 @@ impl BeginRun {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::fixtures::{labels, program_queued, program_running, test_context, with};
+    use crate::decide::fixtures::{labels, run_queued, run_running, test_context, with};
 
     fn begin(wait: SlotWait, state: &TaskState) -> Result<Decision, CommandRejection> {
         BeginRun { wait }.decide(state, &test_context())
     }
 
     #[test]
-    fn with_a_place_the_program_is_run() {
-        let decision = begin(SlotWait::Place, &program_queued()).unwrap();
+    fn acquired_slot_starts_the_run() {
+        let decision = begin(SlotWait::Acquired, &run_queued()).unwrap();
         assert_eq!(decision.effects, [Effect::RunCliAgent]);
-        let state = with(program_queued(), decision.events);
+        let state = with(run_queued(), decision.events);
         assert_eq!(state.execution().unwrap().state, ExecutionState::Starting);
     }
 
     #[test]
-    fn without_one_the_task_fails_and_names_the_limit() {
+    fn failure_names_the_queue_limit() {
         for (wait, limit) in [
             (SlotWait::Full { waiting: 10 }, "queue_limit is 10"),
             (SlotWait::TooLong, "queue_timeout_seconds"),
         ] {
-            let decision = begin(wait, &program_queued()).unwrap();
-            let task = with(program_queued(), decision.events).snapshot();
+            let decision = begin(wait, &run_queued()).unwrap();
+            let task = with(run_queued(), decision.events).snapshot();
             assert_eq!(task.error_code, Some(ErrorCode::LimitQueue));
             assert!(task.error.unwrap().contains(limit));
         }
     }
 
     #[test]
-    fn who_asked_for_the_end_gets_it() {
-        let state = with(program_queued(), vec![Event::CancelRequested]);
-        let decision = begin(SlotWait::Place, &state).unwrap();
+    fn requested_cancel_is_carried_out() {
+        let state = with(run_queued(), vec![Event::CancelRequested]);
+        let decision = begin(SlotWait::Acquired, &state).unwrap();
         assert_eq!(labels(&decision), ["task_cancelled"]);
     }
 
     #[test]
-    fn one_that_runs_does_not_begin() {
-        let refused = begin(SlotWait::Place, &program_running());
+    fn running_run_is_refused() {
+        let refused = begin(SlotWait::Acquired, &run_running());
         assert!(matches!(refused, Err(CommandRejection::UnexpectedCommand { .. })), "{refused:?}");
     }
 }

@@ -1,6 +1,6 @@
-//! A task that was given the same as this one has come to its end, or is not waited for any more.
-//! The runtime drives it. What came of the other is taken for this one's own; where nothing came of
-//! it, the task looks for another twin, or has its program run.
+//! Records the result of the task that this one duplicates. The runtime drives it when the original
+//! ends or is no longer waited for. A result of the original becomes the result of this task.
+//! Without one, the task waits for another original or runs its own agent.
 
 use polity_model::event::{Event, ResultRef};
 use polity_model::machine::task::TaskStatus;
@@ -12,10 +12,10 @@ use crate::decide::preconditions::unexpected_command;
 use crate::decide::{CommandRejection, Decision, DecisionContext};
 use crate::state::TaskState;
 
-/// The twin of a task is over, or is not waited for any more.
+/// The original has ended, or is no longer waited for.
 #[derive(Debug, Clone)]
 pub struct RecordDuplicate {
-    /// What came of it, if anything did.
+    /// The result of the original, if there is one.
     pub result: Option<String>,
 }
 
@@ -52,7 +52,7 @@ mod tests {
 
     use super::*;
     use crate::decide::Effect;
-    use crate::decide::fixtures::{labels, program_queued, program_running, test_context, with};
+    use crate::decide::fixtures::{labels, run_queued, run_running, test_context, with};
 
     fn original() -> TaskId {
         TaskId::from_random_bytes([9; 16])
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn result_of_the_original_is_used() {
-        let state = with(program_queued(), vec![Event::RunShared { with: original() }]);
+        let state = with(run_queued(), vec![Event::RunShared { with: original() }]);
         let command = RecordDuplicate { result: Some("done".into()) };
         let decision = command.decide(&state, &mut test_context()).unwrap();
         let task = with(state.clone(), decision.events).snapshot();
@@ -68,13 +68,13 @@ mod tests {
         let state = with(state, vec![Event::CancelRequested]);
         let decision = command.decide(&state, &mut test_context()).unwrap();
         assert_eq!(labels(&decision), ["task_cancelled"]);
-        let refused = command.decide(&program_running(), &mut test_context());
+        let refused = command.decide(&run_running(), &mut test_context());
         assert!(matches!(refused, Err(CommandRejection::UnexpectedCommand { .. })), "{refused:?}");
     }
 
     #[test]
     fn runs_itself_if_the_original_has_no_result() {
-        let state = with(program_queued(), vec![Event::RunShared { with: original() }]);
+        let state = with(run_queued(), vec![Event::RunShared { with: original() }]);
         let command = RecordDuplicate { result: None };
         let decision = command.decide(&state, &mut test_context()).unwrap();
         assert_eq!(decision.effects, [Effect::WaitForSlot]);

@@ -1,6 +1,6 @@
-//! A program was started, or is over. The runtime drives it with what the driver reported, also for
-//! a run whose former owner is gone. A transient failure with retries left waits for the next try,
-//! if the program may be run again; any other fails the task.
+//! Records the end of a CLI agent's run. The runtime drives it with the driver's report;
+//! `RecordRecoveredRun` does so for a run whose owner died. A transient failure is retried if
+//! retries are left and the agent is repeatable. Any other failure fails the task.
 
 use polity_model::event::{Event, ExecutionChange, ResultRef};
 use polity_model::failure::ErrorCode;
@@ -15,10 +15,10 @@ use crate::decide::{CommandRejection, Decision, DecisionContext};
 use crate::driver::{RunEnd, RunOutcome};
 use crate::state::TaskState;
 
-/// The program is over.
+/// The run has ended.
 #[derive(Debug, Clone)]
 pub struct RecordRun {
-    /// What came of it.
+    /// The driver's report.
     pub outcome: RunOutcome,
 }
 
@@ -36,7 +36,7 @@ impl RecordRun {
         let RunOutcome { end, report, usage } = &self.outcome;
         let id = execution.id;
         let mut events = Vec::new();
-        // One that was over at once tells of its process together with its end.
+        // A run that ends at once reports its process together with its end.
         let was_started = execution.state == ExecutionState::Running || report.process_id.is_some();
         if execution.state == ExecutionState::Starting && was_started {
             let process_id = report.process_id;
@@ -46,7 +46,7 @@ impl RecordRun {
             id,
             ExecutionChange::Report { report: report.clone().into(), usage: *usage },
         ));
-        let put_in_order = [
+        let clean_up = [
             execution_event(id, ExecutionChange::CleanUp),
             execution_event(id, ExecutionChange::Finish),
         ];
@@ -61,7 +61,7 @@ impl RecordRun {
                 let message = Message::Assistant { content, tool_calls, timestamp };
                 events.push(Event::MessageAdded { message });
                 events.push(execution_event(id, ExecutionChange::Complete));
-                events.extend(put_in_order);
+                events.extend(clean_up);
                 events.push(Event::TaskCompleted { result: ResultRef::LastAnswer });
             }
             RunEnd::Failed(failure) => {
@@ -74,8 +74,8 @@ impl RecordRun {
                 }
                 let change = ExecutionChange::Fail { failure: failure.clone(), retry_at: None };
                 events.push(execution_event(id, change));
-                events.extend(put_in_order);
-                // One that was not even begun because nothing may be spent any more.
+                events.extend(clean_up);
+                // The run never started because the budget was used up.
                 let is_over_budget = !was_started && ctx.budget.reached().is_some();
                 let code =
                     if is_over_budget { ErrorCode::Budget } else { failure_code(failure.category) };
@@ -83,12 +83,12 @@ impl RecordRun {
             }
             RunEnd::TimedOut(message) => {
                 events.push(execution_event(id, ExecutionChange::TimeOut));
-                events.extend(put_in_order);
+                events.extend(clean_up);
                 events.push(failed(ErrorCode::Timeout, message));
             }
             RunEnd::Stopped if was_started => {
                 events.push(execution_event(id, ExecutionChange::Cancel));
-                events.extend(put_in_order);
+                events.extend(clean_up);
                 events.push(Event::TaskCancelled);
             }
             RunEnd::Stopped => return Ok(cancel_task(state, events)),

@@ -1,4 +1,4 @@
-//! Tests of runs that end.
+//! Tests for the end of a run.
 
 use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::run::{ProcessExit, RunReport};
@@ -9,7 +9,7 @@ use super::*;
 use crate::commands::{BeginRun, RecordProcess, RecordRecoveredRun, ResumeTask, SlotWait};
 use crate::decide::Effect;
 use crate::decide::fixtures::{
-    begun, labels, program_queued, program_running, program_with, retried, test_context, with,
+    labels, retried, run_queued, run_running, run_with, started_run, test_context, with,
 };
 
 fn over(end: RunEnd) -> RecordRun {
@@ -28,20 +28,20 @@ fn path(state: &TaskState) -> Vec<String> {
 }
 
 #[test]
-fn an_answer_is_the_result() {
-    let decision = over(RunEnd::Answered("42".into()))
-        .decide(&program_running(), &mut test_context())
-        .unwrap();
-    let state = with(program_running(), decision.events);
+fn answer_is_the_result() {
+    let decision =
+        over(RunEnd::Answered("42".into())).decide(&run_running(), &mut test_context()).unwrap();
+    let state = with(run_running(), decision.events);
     assert_eq!(state.snapshot().result.as_deref(), Some("42"));
     assert_eq!(path(&state), ["starting", "running", "completed", "cleanup", "idle"]);
     assert_eq!(state.execution().unwrap().runs[0].report.process_id, Some(7));
 }
 
 #[test]
-fn one_that_is_over_at_once_has_run_all_the_same() {
-    let state = program_queued();
-    let events = BeginRun { wait: SlotWait::Place }.decide(&state, &test_context()).unwrap().events;
+fn immediate_end_still_records_the_process() {
+    let state = run_queued();
+    let events =
+        BeginRun { wait: SlotWait::Acquired }.decide(&state, &test_context()).unwrap().events;
     let starting = with(state, events);
     let decision =
         over(RunEnd::Answered("42".into())).decide(&starting, &mut test_context()).unwrap();
@@ -51,14 +51,14 @@ fn one_that_is_over_at_once_has_run_all_the_same() {
 }
 
 #[test]
-fn a_passing_failure_is_tried_again_only_if_the_program_may_be_run_again() {
+fn transient_failure_is_retried_if_repeatable() {
     let harmful = over(failed(ErrorCategory::Transient));
-    let decision = harmful.decide(&program_running(), &mut test_context()).unwrap();
-    let state = with(program_running(), decision.events);
+    let decision = harmful.decide(&run_running(), &mut test_context()).unwrap();
+    let state = with(run_running(), decision.events);
     assert_eq!(state.snapshot().error_code, Some(ErrorCode::AgentFailed));
 
     for harmless in [json!({"idempotent": true}), json!({"access_type": "read-only"})] {
-        let mut state = begun(program_with(&harmless));
+        let mut state = started_run(run_with(&harmless));
         for tried in 0..=3 {
             let decision =
                 over(failed(ErrorCategory::Transient)).decide(&state, &mut test_context()).unwrap();
@@ -79,9 +79,10 @@ fn a_passing_failure_is_tried_again_only_if_the_program_may_be_run_again() {
 }
 
 #[test]
-fn one_that_could_not_be_started_may_always_be_tried_again() {
-    let state = program_queued();
-    let events = BeginRun { wait: SlotWait::Place }.decide(&state, &test_context()).unwrap().events;
+fn failed_start_is_always_retried() {
+    let state = run_queued();
+    let events =
+        BeginRun { wait: SlotWait::Acquired }.decide(&state, &test_context()).unwrap().events;
     let starting = with(state, events);
     let mut over = over(failed(ErrorCategory::Transient));
     over.outcome.report = RunReport::default();
@@ -90,26 +91,26 @@ fn one_that_could_not_be_started_may_always_be_tried_again() {
 }
 
 #[test]
-fn time_and_people_end_it_in_states_of_their_own() {
+fn timeout_and_cancel_have_their_own_states() {
     for (end, last, status) in [
         (RunEnd::TimedOut("too long".into()), "timeout", "failed"),
         (RunEnd::Stopped, "cancelled", "cancelled"),
         (failed(ErrorCategory::AgentError), "failed", "failed"),
     ] {
-        let decision = over(end).decide(&program_running(), &mut test_context()).unwrap();
+        let decision = over(end).decide(&run_running(), &mut test_context()).unwrap();
         assert_eq!(decision.effects, []);
-        let state = with(program_running(), decision.events);
+        let state = with(run_running(), decision.events);
         assert_eq!(path(&state), ["starting", "running", last, "cleanup", "idle"]);
         assert_eq!(state.status().to_string(), status);
     }
 }
 
 #[test]
-fn a_run_whose_owner_is_gone_is_looked_for_first() {
-    let decision = ResumeTask.decide(&program_running(), &mut test_context()).unwrap();
+fn orphaned_run_is_recovered_first() {
+    let decision = ResumeTask.decide(&run_running(), &mut test_context()).unwrap();
     assert_eq!(labels(&decision), ["task_resumed"]);
     assert_eq!(decision.effects, [Effect::RecoverRun]);
-    let state = with(program_running(), decision.events);
+    let state = with(run_running(), decision.events);
 
     let outcome = Some(over(RunEnd::Answered("42".into())).outcome);
     let found = RecordRecoveredRun { outcome }.decide(&state, &mut test_context()).unwrap();
@@ -120,13 +121,13 @@ fn a_run_whose_owner_is_gone_is_looked_for_first() {
     assert_eq!(asked.status(), TaskStatus::AwaitingHuman);
     assert!(asked.execution().unwrap().is_over());
 
-    let harmless = begun(program_with(&json!({"idempotent": true})));
+    let harmless = started_run(run_with(&json!({"idempotent": true})));
     let decision = lost.decide(&harmless, &mut test_context()).unwrap();
     assert!(matches!(decision.effects.as_slice(), [Effect::WaitUntil(_)]));
 }
 
 #[test]
-fn one_that_waits_for_its_place_waits_on() {
-    let decision = ResumeTask.decide(&program_queued(), &mut test_context()).unwrap();
+fn queued_run_keeps_waiting() {
+    let decision = ResumeTask.decide(&run_queued(), &mut test_context()).unwrap();
     assert_eq!(decision.effects, [Effect::WaitForSlot]);
 }

@@ -1,6 +1,7 @@
-//! A call to the model brought no answer. The runtime drives it with what the driver, or the
-//! call's own time limit, reported. A transient failure with retries left waits for the next try; a
-//! conversation that is too long is sent again without its middle; any other fails the task.
+//! Records that a model call failed. The runtime drives it with the driver's failure or a timeout;
+//! `RecordModelReply` is its counterpart. A transient failure is retried while retries are left. A
+//! conversation that exceeds the context is sent again without its middle. Any other failure fails
+//! the task.
 
 use jiff::SignedDuration;
 use polity_model::event::{Event, ExecutionChange, ResultRef};
@@ -13,28 +14,27 @@ use crate::decide::{CommandRejection, Decision, DecisionContext, Effect, backoff
 use crate::driver::ModelFailure;
 use crate::state::TaskState;
 
-/// Why there is no answer.
+/// The model call failed.
 #[derive(Debug, Clone)]
 pub struct RecordModelFailure {
-    /// What the driver said.
+    /// The driver's failure.
     pub failure: ModelFailure,
-    /// What failed.
+    /// The part that failed.
     pub cause: FailureCause,
-    /// How long it took.
+    /// The duration of the call.
     pub duration_ms: u64,
 }
 
-/// What failed.
+/// The part of a model call that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureCause {
     /// The model.
     Model,
-    /// The model took longer than it may.
+    /// The model exceeded its time limit.
     Timeout,
-    /// The agent's tools could not be listed, so the model was not even asked.
+    /// The agent's tools could not be listed, so the model was not called.
     Tools,
-    /// What the task may spend was used up by its sub-agents, or by others that have the same
-    /// parent, before the model was asked.
+    /// Sub-agents or siblings used up the budget before the model was called.
     Budget,
 }
 
@@ -44,7 +44,7 @@ impl RecordModelFailure {
         state: &TaskState,
         ctx: &mut DecisionContext,
     ) -> Result<Decision, CommandRejection> {
-        expect_reasoning(state, "RecordFailure")?;
+        expect_reasoning(state, "RecordModelFailure")?;
         let ModelFailure { failure, context_full, retry_after, mark } = &self.failure;
         if self.cause == FailureCause::Budget && !state.cancel_requested() {
             let mut events = Vec::new();
@@ -90,9 +90,9 @@ impl RecordModelFailure {
     }
 }
 
-/// The conversation is longer than the model can read. It is sent again without the older half of
-/// what is still sent, but for the message that opened it; a tool call and its answers stay or go
-/// together. When only the newest exchange is left, no shorter form would make sense.
+/// Drops the older half of the sent conversation and calls the model again. The first message
+/// stays, and a tool call stays or goes together with its answers. If only the newest exchange is
+/// left, the task fails.
 fn shorten(
     state: &TaskState,
     ctx: &DecisionContext,
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transient_failure_waits_as_long_as_the_server_asks() {
+    fn transient_failure_waits_for_retry_after() {
         let decision = failed(ErrorCategory::Transient, FailureCause::Model)
             .decide(&running(), &mut test_context())
             .unwrap();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn when_no_retries_are_left_the_task_fails() {
+    fn exhausted_retries_fail_the_task() {
         let mut state = running();
         for _ in 0..3 {
             let decision = failed(ErrorCategory::Transient, FailureCause::Model)
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn other_failures_fail_at_once_with_a_code_of_their_own() {
+    fn permanent_failures_have_their_own_codes() {
         for (category, cause, code) in [
             (ErrorCategory::Permanent, FailureCause::Model, ErrorCode::ModelRejected),
             (ErrorCategory::AgentError, FailureCause::Model, ErrorCode::ModelRejected),
@@ -193,14 +193,14 @@ mod tests {
     }
 
     #[test]
-    fn between_two_tries_nothing_can_fail() {
+    fn failure_is_refused_during_a_backoff() {
         let refused = failed(ErrorCategory::Transient, FailureCause::Model)
             .decide(&backing_off(), &mut test_context());
         assert!(matches!(refused, Err(CommandRejection::UnexpectedCommand { .. })));
     }
 
     #[test]
-    fn a_conversation_that_is_too_long_is_sent_without_its_middle_step_by_step() {
+    fn full_context_drops_the_middle_repeatedly() {
         let mut state = running();
         for number in 0..4 {
             let tools = ["files/read", "files/write"];

@@ -1,7 +1,7 @@
-//! The model has answered. The runtime drives it with what the driver brought. An answer that asks
-//! for tools leads on to them; any other ends the task, unless it is not the JSON that the agent's
-//! `output_schema` asks for: then the model is told, and asked again. The answer is recorded even
-//! when the task is to be cancelled, because it has been paid for.
+//! Records the model's reply. The runtime drives it with the driver's result; `RecordModelFailure`
+//! is its counterpart. A reply with tool calls starts them; any other reply completes the task. A
+//! reply that violates the agent's `output_schema` is sent back for correction. A reply to a task
+//! that is being cancelled is recorded too, because it was paid for.
 
 use std::sync::Arc;
 
@@ -21,21 +21,21 @@ use crate::state::TaskState;
 use crate::tool_turn::requested_calls::{CallRuling, FanOutLimit, check_call};
 use crate::tool_turn::{continue_turn, output_schema};
 
-/// How many turns in a row may ask for exactly the same tools with the same arguments.
+/// The number of consecutive turns that may request the same calls with the same arguments.
 pub const REPEATED_TURNS_MAX: u32 = 8;
 
-/// How many of these may get exactly the same answers: then nothing will come of the next.
+/// The number of consecutive identical turns that may also get identical answers.
 pub const FRUITLESS_TURNS_MAX: u32 = 3;
 
-/// How many tools one answer may ask for; the rest are not called, and the model is told.
+/// The number of calls per reply. Further calls are refused, and the model can request them again.
 pub const TURN_CALLS_MAX: usize = 64;
 
-/// What the model said.
+/// The model replied.
 #[derive(Debug, Clone)]
 pub struct RecordModelReply {
     /// The answer.
     pub reply: ModelReply,
-    /// How long it took.
+    /// The duration of the call.
     pub duration_ms: u64,
 }
 
@@ -147,14 +147,14 @@ impl RecordModelReply {
     }
 }
 
-/// Why no further tools are called, if there is a reason.
+/// Returns the reason to stop before any further tool call, if there is one.
 fn stop(
     state: &TaskState,
     llm: &LlmAgent,
     ctx: &DecisionContext,
     calls: &[ToolCall],
 ) -> Option<(ErrorCode, String)> {
-    // The model could not be told what its tools answered.
+    // The model could not read the answers of its tools.
     if let Some(over) = ctx.budget.reached() {
         return Some((ErrorCode::Budget, over.to_owned()));
     }

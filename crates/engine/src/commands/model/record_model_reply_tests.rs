@@ -13,7 +13,7 @@ fn record(state: &TaskState, reply: ModelReply) -> Result<Decision, CommandRejec
     RecordModelReply { reply, duration_ms: 1 }.decide(state, &mut test_context())
 }
 
-/// One turn: the model asks for a tool, which answers.
+/// One turn: the model requests a tool, and the tool answers.
 fn turn(state: TaskState, tool: &str, said: &str) -> TaskState {
     let events = record(&state, ModelReply { content: said.into(), ..asks_for(&[tool]) });
     let state = with(state, events.unwrap().events);
@@ -27,7 +27,7 @@ fn turn(state: TaskState, tool: &str, said: &str) -> TaskState {
     with(state, events)
 }
 
-/// What the model reads of the one call that was not made.
+/// The answer to the one call that was refused.
 fn refused_with(decision: &Decision) -> &str {
     match &decision.events[1] {
         Event::ToolChanged {
@@ -38,7 +38,7 @@ fn refused_with(decision: &Decision) -> &str {
 }
 
 #[test]
-fn an_answer_completes_the_task() {
+fn reply_without_calls_completes_the_task() {
     let decision = record(&running(), reply("Hello, Ada.")).unwrap();
     assert_eq!(
         labels(&decision),
@@ -56,7 +56,7 @@ fn an_answer_completes_the_task() {
 }
 
 #[test]
-fn tools_are_journaled_as_called_before_they_are() {
+fn calls_are_journaled_before_their_effects() {
     let decision = record(&running(), asks_for(&["files/read", "files/write"])).unwrap();
     assert_eq!(labels(&decision), ["model_answered", "tool_called", "tool_called"]);
     let effects: Vec<_> = decision
@@ -71,7 +71,7 @@ fn tools_are_journaled_as_called_before_they_are() {
 }
 
 #[test]
-fn a_tool_on_the_wrong_server_is_found_when_one_server_has_it() {
+fn wrong_server_is_corrected_if_unambiguous() {
     for name in ["web/read", "read", "elsewhere/read"] {
         let state = with(running(), record(&running(), asks_for(&[name])).unwrap().events);
         let tool = state.calls().all()[0].tool.as_ref().unwrap();
@@ -80,10 +80,10 @@ fn a_tool_on_the_wrong_server_is_found_when_one_server_has_it() {
 }
 
 #[test]
-fn a_call_that_cannot_be_made_is_answered_with_what_to_do_about_it() {
+fn refused_call_is_answered_with_the_reason() {
     for (asked, expected) in [
         ("time/later", "there is no tool time/later; your tools are files/read, files/write"),
-        // What stands in for others cannot be asked for.
+        // Fallback tools cannot be requested directly.
         ("web/fetch", "there is no tool web/fetch"),
     ] {
         let decision = record(&running(), asks_for(&[asked])).unwrap();
@@ -106,7 +106,7 @@ fn a_call_that_cannot_be_made_is_answered_with_what_to_do_about_it() {
 }
 
 #[test]
-fn a_tool_that_needs_approval_waits_until_all_others_are_answered() {
+fn approval_waits_for_the_other_calls() {
     let state = turn_with_calls(&["files/delete", "files/read"]);
     assert_eq!(state.status().to_string(), "running");
     let reply = ToolReply { content: "text".into(), ..ToolReply::default() };
@@ -120,7 +120,7 @@ fn a_tool_that_needs_approval_waits_until_all_others_are_answered() {
 }
 
 #[test]
-fn approval_is_asked_for_whatever_the_model_calls_the_tool() {
+fn approval_applies_to_the_resolved_tool() {
     for name in ["files/delete", "delete", "time/delete"] {
         let decision = record(&running(), asks_for(&[name])).unwrap();
         assert_eq!(decision.effects, [], "{name}");
@@ -130,7 +130,7 @@ fn approval_is_asked_for_whatever_the_model_calls_the_tool() {
 }
 
 #[test]
-fn one_answer_makes_only_so_many_calls() {
+fn calls_per_reply_are_limited() {
     let many = vec!["files/read"; TURN_CALLS_MAX + 2];
     let decision = record(&running(), asks_for(&many)).unwrap();
     assert_eq!(decision.effects.len(), TURN_CALLS_MAX);
@@ -140,7 +140,7 @@ fn one_answer_makes_only_so_many_calls() {
 }
 
 #[test]
-fn the_last_turn_ends_with_what_there_is() {
+fn last_turn_fails_with_a_partial_result() {
     let mut state = running();
     for number in 1..=10 {
         let tool = ["files/read", "files/write"][number % 2];
@@ -149,14 +149,14 @@ fn the_last_turn_ends_with_what_there_is() {
     let task = state.snapshot();
     assert_eq!(task.error_code, Some(ErrorCode::LimitIterations));
     assert_eq!(task.result.as_deref(), Some("thought 10"));
-    // The tools of the last turn were not called for nothing, and have their answers all the same.
+    // The tools of the last turn have their answers.
     let messages = state.messages();
     let last = messages.last().unwrap().content();
     assert_eq!(last, "the task ended before the tool was called");
 }
 
 #[test]
-fn the_same_calls_over_and_over_end_the_task() {
+fn repeated_calls_fail_the_task() {
     let mut state = running();
     for _ in 0..FRUITLESS_TURNS_MAX {
         state = turn(state, "files/read", "the same");
@@ -171,7 +171,7 @@ fn the_same_calls_over_and_over_end_the_task() {
              same answer each time"
         )
     );
-    // One whose answers change may be asked more often, but not for ever.
+    // A request whose answers change may be repeated more often, but not forever.
     let mut state = running();
     for number in 0..REPEATED_TURNS_MAX {
         state = turn(state, "files/read", &number.to_string());
@@ -182,14 +182,14 @@ fn the_same_calls_over_and_over_end_the_task() {
 }
 
 #[test]
-fn an_empty_answer_fails_the_task() {
+fn empty_reply_fails_the_task() {
     let decision = record(&running(), reply("")).unwrap();
     let task = with(running(), decision.events).snapshot();
     assert_eq!(task.error_code, Some(ErrorCode::EmptyAnswer));
 }
 
 #[test]
-fn an_answer_is_paid_for_even_when_the_task_is_to_be_cancelled() {
+fn reply_is_charged_during_a_cancel() {
     let state = with(running(), vec![Event::CancelRequested]);
     for answer in [reply("Hello"), asks_for(&["files/write"])] {
         let decision = record(&state, answer).unwrap();
@@ -201,7 +201,7 @@ fn an_answer_is_paid_for_even_when_the_task_is_to_be_cancelled() {
 }
 
 #[test]
-fn no_one_else_waits_for_an_answer() {
+fn reply_is_refused_unless_the_model_was_called() {
     for state in [
         pending(),
         fixtures::backing_off(),

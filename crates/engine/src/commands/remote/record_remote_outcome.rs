@@ -1,5 +1,6 @@
-//! An agent on another server has taken up the work, or is done with it, or was not reached. The
-//! runtime drives it with what the driver reported. Only a message that was not taken is sent again.
+//! Records the end of a message to a remote agent. The runtime drives it with the driver's outcome,
+//! or with none after a timeout. A question of the agent opens a review. Only a message that was
+//! never accepted is sent again; one that may have been accepted is put in doubt.
 
 use std::time::Duration;
 
@@ -22,12 +23,12 @@ use crate::decide::{CommandRejection, Decision, DecisionContext};
 use crate::driver::{RemoteEnd, RemoteOutcome};
 use crate::state::TaskState;
 
-/// Nothing more is to come of the message.
+/// The exchange with the remote agent has ended.
 #[derive(Debug, Clone)]
 pub struct RecordRemoteOutcome {
-    /// What came of it; nothing in time if none.
+    /// The outcome; none after a timeout.
     pub outcome: Option<RemoteOutcome>,
-    /// How long it took.
+    /// The duration of the exchange.
     pub duration_ms: u64,
 }
 
@@ -50,7 +51,7 @@ impl RecordRemoteOutcome {
         };
         let id = execution.id;
         let mut events = Vec::new();
-        // A message that was answered at once was taken, whatever the answer says.
+        // An immediate answer implies acceptance.
         let was_taken = match end {
             Some(RemoteEnd::Answered(_) | RemoteEnd::Asks(_)) | None => true,
             Some(RemoteEnd::Failed { .. } | RemoteEnd::InDoubt(_)) => {
@@ -67,7 +68,7 @@ impl RecordRemoteOutcome {
         if state.cancel_requested() && !matches!(end, Some(RemoteEnd::Answered(_))) {
             return Ok(cancelled(state, was_taken, events));
         }
-        let put_in_order = [
+        let clean_up = [
             execution_event(id, ExecutionChange::CleanUp),
             execution_event(id, ExecutionChange::Finish),
         ];
@@ -84,13 +85,13 @@ impl RecordRemoteOutcome {
             Some(RemoteEnd::Answered(answer)) => {
                 events.push(said(answer));
                 events.push(execution_event(id, ExecutionChange::Complete));
-                events.extend(put_in_order);
+                events.extend(clean_up);
                 events.push(Event::TaskCompleted { result: ResultRef::LastAnswer });
             }
             Some(RemoteEnd::Asks(question)) => {
                 events.push(said(question));
                 events.push(execution_event(id, ExecutionChange::Complete));
-                events.extend(put_in_order);
+                events.extend(clean_up);
                 events.extend(ask(state, ctx, question));
             }
             Some(RemoteEnd::Failed { failure, retry_after }) => {
@@ -99,8 +100,8 @@ impl RecordRemoteOutcome {
                 }
                 let change = ExecutionChange::Fail { failure: failure.clone(), retry_at: None };
                 events.push(execution_event(id, change));
-                events.extend(put_in_order);
-                // One that was not even begun because nothing may be spent any more.
+                events.extend(clean_up);
+                // The message was never sent because the budget was used up.
                 let is_over_budget = !was_taken && ctx.budget.reached().is_some();
                 let code =
                     if is_over_budget { ErrorCode::Budget } else { failure_code(failure.category) };
@@ -116,7 +117,7 @@ impl RecordRemoteOutcome {
             }
             None => {
                 events.push(execution_event(id, ExecutionChange::TimeOut));
-                events.extend(put_in_order);
+                events.extend(clean_up);
                 let limit = Duration::from_secs(ctx.limits.remote_seconds.get()).as_secs();
                 let error = format!(
                     "{} was not done within {limit} seconds, which is limits.remote_seconds: raise \
@@ -130,7 +131,7 @@ impl RecordRemoteOutcome {
     }
 }
 
-/// Someone has asked for the end meanwhile.
+/// Cancels the task, including an execution that the server accepted.
 fn cancelled(state: &TaskState, was_taken: bool, mut events: Vec<Event>) -> Decision {
     let (Some(execution), true) = (state.execution(), was_taken) else {
         return cancel_task(state, events);
@@ -141,7 +142,7 @@ fn cancelled(state: &TaskState, was_taken: bool, mut events: Vec<Event>) -> Deci
     Decision { events, effects: Vec::new() }
 }
 
-/// What the agent asks is put before a person.
+/// Opens a review with the agent's question.
 fn ask(state: &TaskState, ctx: &mut DecisionContext, question: &str) -> Vec<Event> {
     let Some(execution) = state.execution() else { return Vec::new() };
     let checkpoint_id = CheckpointId::from_random_bytes(ctx.entropy.id_bytes());

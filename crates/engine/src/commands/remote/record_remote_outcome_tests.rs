@@ -60,7 +60,7 @@ fn answer(
 }
 
 #[test]
-fn an_answer_ends_the_task_whether_the_server_made_one_of_it_or_not() {
+fn answer_completes_with_and_without_a_remote_task() {
     for state in [sending(), following()] {
         let task = with(state.clone(), record(&state, RemoteEnd::Answered("blue".into())).events);
         assert_eq!(task.snapshot().result.as_deref(), Some("blue"));
@@ -70,7 +70,7 @@ fn an_answer_ends_the_task_whether_the_server_made_one_of_it_or_not() {
 }
 
 #[test]
-fn a_message_that_was_not_taken_is_sent_again_and_one_that_was_is_not() {
+fn only_unaccepted_messages_are_resent() {
     let decision = record(&sending(), failed(ErrorCategory::Transient));
     assert!(matches!(decision.effects.as_slice(), [Effect::WaitUntil(_)]));
     let waiting = with(sending(), decision.events);
@@ -87,7 +87,7 @@ fn a_message_that_was_not_taken_is_sent_again_and_one_that_was_is_not() {
 }
 
 #[test]
-fn after_a_crash_a_task_that_is_known_is_followed_and_a_message_in_doubt_is_not_sent_again() {
+fn resume_follows_known_tasks_and_doubts_messages() {
     let decision = ResumeTask.decide(&following(), &mut test_context()).unwrap();
     assert_eq!(
         (labels(&decision), decision.effects),
@@ -110,14 +110,14 @@ fn after_a_crash_a_task_that_is_known_is_followed_and_a_message_in_doubt_is_not_
 }
 
 #[test]
-fn a_connection_that_was_lost_while_a_message_was_sent_is_put_before_a_person() {
+fn lost_connection_opens_a_review() {
     let decision = record(&sending(), RemoteEnd::InDoubt("the call was broken off".into()));
     let state = with(sending(), decision.events);
     assert!(state.review().unwrap().question.contains("the call was broken off"));
 }
 
 #[test]
-fn a_question_waits_for_a_person_whose_answer_goes_to_the_same_task() {
+fn question_opens_a_review_and_the_answer_is_sent() {
     let state = asked();
     assert_eq!(state.review().unwrap().question, "Which colour?");
     assert!(state.execution().unwrap().is_over());
@@ -141,7 +141,7 @@ fn a_question_waits_for_a_person_whose_answer_goes_to_the_same_task() {
 }
 
 #[test]
-fn an_answer_in_doubt_is_sent_again_to_the_same_task() {
+fn doubtful_answer_is_resent_to_the_same_task() {
     let answered = answer(&asked(), ReviewVerdict::Approve, Some("blue")).unwrap().events;
     let state = with(asked(), answered);
     let sending = ResumeTask.decide(&state, &mut test_context()).unwrap().events;
@@ -156,7 +156,7 @@ fn an_answer_in_doubt_is_sent_again_to_the_same_task() {
 }
 
 #[test]
-fn whoever_ends_a_question_leaves_work_to_be_ended_there() {
+fn rejected_question_leaves_a_remote_task_to_cancel() {
     let rejected = answer(&asked(), ReviewVerdict::Reject, Some("enough")).unwrap().events;
     let cancelled = CancelTask { by: CancelOrigin::Owner }.decide(&asked()).unwrap().events;
     for events in [rejected, cancelled] {
@@ -168,14 +168,14 @@ fn whoever_ends_a_question_leaves_work_to_be_ended_there() {
         assert_eq!(told.open_remote(), None);
         assert!(RecordRemoteCancel { refusal: None }.decide(&told).is_err());
     }
-    // One that is still at work, and one that has ended by itself, leave nothing to end.
+    // A task that still runs, and a remote task that has ended, leave nothing to cancel.
     assert!(RecordRemoteCancel { refusal: None }.decide(&following()).is_err());
     let done = with(following(), record(&following(), RemoteEnd::Answered("blue".into())).events);
     assert_eq!(done.open_remote(), None);
 }
 
 #[test]
-fn time_that_runs_out_names_its_limit() {
+fn timeout_names_its_limit() {
     for state in [sending(), following()] {
         let late = RecordRemoteOutcome { outcome: None, duration_ms: 1 }
             .decide(&state, &mut test_context());
@@ -186,7 +186,7 @@ fn time_that_runs_out_names_its_limit() {
 }
 
 #[test]
-fn who_asked_for_the_end_gets_it() {
+fn requested_cancel_is_carried_out() {
     for (state, how) in [(sending(), "failed"), (following(), "cancelled")] {
         let state = with(state, vec![Event::CancelRequested]);
         let ended = with(state.clone(), record(&state, failed(ErrorCategory::Transient)).events);
@@ -197,7 +197,7 @@ fn who_asked_for_the_end_gets_it() {
 }
 
 #[test]
-fn only_what_is_asked_of_a_server_can_be_told() {
+fn commands_need_a_remote_execution() {
     let refused = RecordRemoteAcceptance { task: task() }.decide(&following());
     assert!(matches!(refused, Err(CommandRejection::UnexpectedCommand { .. })), "{refused:?}");
     let refused =

@@ -1,5 +1,7 @@
-//! A person decides what a task waits for. Anyone drives it, from any process, once: a second
-//! answer finds nothing to answer. What follows from it is left to whoever goes on with the task.
+//! Answers the open review of a task. A person drives it, from any process. It succeeds once: a
+//! second answer finds no open review. It commits only the answer and its direct consequences; the
+//! owner that resumes the task performs the effects. `ExpireReview` answers in a person's place
+//! after the deadline.
 
 use polity_model::event::ExecutionChange;
 use polity_model::event::{Event, ResultRef};
@@ -18,19 +20,19 @@ use crate::decide::{CommandRejection, Decision, DecisionContext};
 use crate::state::TaskState;
 use crate::workflow::WorkflowDecision;
 
-/// What a person decides.
+/// A person's answer.
 #[derive(Debug, Clone)]
 pub struct AnswerReview {
-    /// The checkpoint at which the task waited when the person looked. Should it wait at another by
-    /// now, the person has not seen what is asked there.
+    /// The checkpoint of the review that the person saw. If another review is open by now, the
+    /// answer is refused.
     pub checkpoint_id: CheckpointId,
-    /// The decision.
+    /// The verdict.
     pub verdict: ReviewVerdict,
-    /// What the person says about it.
+    /// The person's message.
     pub message: Option<String>,
-    /// Who decides.
+    /// The person's name.
     pub by: String,
-    /// What the person changes in the State, where a workflow asks.
+    /// Updates of the State, for a workflow's question.
     pub state_updates: StateUpdates,
 }
 
@@ -52,7 +54,7 @@ impl AnswerReview {
         }
     }
 
-    /// Whatever the deadline says.
+    /// Decides without checking the deadline.
     pub(crate) fn decide_at_any_time(
         &self,
         state: &TaskState,
@@ -149,7 +151,7 @@ impl AnswerReview {
                 _,
             ) => return Err(nothing()),
         }
-        // With the answer to its call, a node is done.
+        // The answer to its call finishes the node.
         if let (Some(_), ReviewVerdict::SkipWith { .. }) = (state.workflow_run(), verdict) {
             return Ok(continue_task(batch));
         }
@@ -169,7 +171,7 @@ fn asks(subject: &ReviewSubject) -> &'static str {
     }
 }
 
-/// The task ends with what the person said.
+/// Fails the task with the person's message.
 fn rejected(state: &TaskState, mut events: Vec<Event>, error: String) -> Decision {
     answer_open_calls(state, "the task ended", &mut events);
     let failure = AttemptFailure { category: ErrorCategory::Permanent, message: error.clone() };
@@ -215,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_approved_call_is_made_when_the_task_goes_on() {
+    fn approved_call_starts_on_resume() {
         let state = with(asked(), answer(&asked(), ReviewVerdict::Approve).unwrap().events);
         assert_eq!((state.status().to_string().as_str(), state.owner()), ("running", None));
         let (state, effects) = resumed(state);
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn modified_arguments_are_those_that_the_tool_is_called_with() {
+    fn modified_arguments_are_validated_and_used() {
         let arguments = |value: serde_json::Value| ReviewVerdict::Modify {
             arguments: value.as_object().unwrap().clone(),
         };
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rejection_goes_back_to_the_model() {
+    fn rejection_is_answered_to_the_model() {
         let state = asked();
         let decision = answer(&state, ReviewVerdict::Reject).unwrap();
         let said = answer_to(&decision, call_id(&state, 0)).unwrap();
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_doubt_is_settled_by_making_the_call_again_or_by_giving_its_result() {
+    fn doubt_is_settled_by_retry_skip_or_reject() {
         let state = in_doubt();
         assert!(state.review().unwrap().question.contains("no one knows"));
         let events = answer(&state, ReviewVerdict::Retry).unwrap().events;
@@ -272,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_one_question_is_none_to_the_next() {
+    fn answer_to_an_earlier_review_is_refused() {
         let state = turn_with_calls(&["files/delete", "files/delete"]);
         let checkpoint_id = state.review().unwrap().checkpoint_id;
         let events = answer(&state, ReviewVerdict::Reject).unwrap().events;
@@ -291,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_given_once_and_must_fit_the_question() {
+    fn second_and_unfitting_answers_are_refused() {
         let answered = with(asked(), answer(&asked(), ReviewVerdict::Approve).unwrap().events);
         for state in [answered, running()] {
             let refused = answer(&state, ReviewVerdict::Approve);

@@ -1,5 +1,6 @@
-//! No person has decided in time. Whoever looks after the task drives it, once the deadline has
-//! passed: the default action is taken, and without one the task fails.
+//! Expires a review whose deadline has passed. The owner of the task drives it, or the process that
+//! claims the task. The review's default action becomes the answer, as if given through
+//! `AnswerReview`. Without a default action the node or task fails with a timeout.
 
 use polity_model::event::{Event, ResultRef};
 use polity_model::failure::ErrorCode;
@@ -14,7 +15,7 @@ use crate::decide::{CommandRejection, Decision, DecisionContext};
 use crate::state::TaskState;
 use crate::workflow::WorkflowDecision;
 
-/// Who answered, where no one did.
+/// The answerer recorded for an expired review.
 const BY_DEADLINE: &str = "deadline";
 
 /// The deadline has passed.
@@ -53,7 +54,7 @@ impl ExpireReview {
     }
 }
 
-/// No one decided, and nothing says what counts then: what was asked fails.
+/// Fails the node or the task, because no default action is set.
 fn fail(
     state: &TaskState,
     message: String,

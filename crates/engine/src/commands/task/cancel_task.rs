@@ -1,6 +1,6 @@
-//! Ends a task because someone asks for it. A person drives it, from the process that owns the task
-//! or from another. A living owner must stop its own work first, so another process only leaves a
-//! request, which the owner notices and carries out; where no one is at work, the task ends here.
+//! Cancels a task. A person drives it, from the owning process or from another. A live owner must
+//! stop its own work first, so another process only records a request that the owner carries out. A
+//! task without a live worker ends at once. `ReleaseTask` gives a task up without ending it.
 
 use polity_model::event::Event;
 use polity_model::machine::task::TaskStatus;
@@ -9,22 +9,22 @@ use crate::decide::outcomes::cancel_task;
 use crate::decide::{CommandRejection, Decision};
 use crate::state::TaskState;
 
-/// Who asks.
+/// The process that cancels the task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelOrigin {
-    /// The process that owns the task. It has stopped its work.
+    /// The owner, which has stopped its work.
     Owner,
     /// Another process.
     Other {
-        /// Whether the owner is alive.
+        /// True if the owner is alive.
         owner_alive: bool,
     },
 }
 
-/// Someone asks for the end.
+/// A request to cancel the task.
 #[derive(Debug, Clone, Copy)]
 pub struct CancelTask {
-    /// Who.
+    /// The requesting process.
     pub by: CancelOrigin,
 }
 
@@ -34,7 +34,7 @@ impl CancelTask {
             (status @ (TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled), _) => {
                 return Err(CommandRejection::Finished { task: state.id(), status });
             }
-            // No one is at work on these, whoever owns them.
+            // These tasks have no worker.
             (TaskStatus::Pending | TaskStatus::AwaitingHuman, _)
             | (
                 TaskStatus::Running,
@@ -42,7 +42,7 @@ impl CancelTask {
             ) => {
                 return Ok(cancel_task(state, Vec::new()));
             }
-            // Asking twice is asking once.
+            // A second request changes nothing.
             (TaskStatus::Running, CancelOrigin::Other { owner_alive: true })
                 if state.cancel_requested() =>
             {
@@ -70,14 +70,14 @@ mod tests {
     }
 
     #[test]
-    fn a_living_owner_is_asked() {
+    fn live_owner_gets_a_request() {
         assert_eq!(cancel(&running(), ALIVE), Ok(vec![Event::CancelRequested]));
         let asked = with(running(), vec![Event::CancelRequested]);
         assert_eq!(cancel(&asked, ALIVE), Ok(vec![]));
     }
 
     #[test]
-    fn where_no_one_is_at_work_the_task_ends_at_once() {
+    fn task_without_live_worker_ends_at_once() {
         for by in [OWNER, ALIVE, DEAD] {
             assert_eq!(cancel(&pending(), by), Ok(vec![Event::TaskCancelled]));
         }
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_cannot_be_cancelled() {
+    fn finished_task_is_refused() {
         for by in [OWNER, ALIVE, DEAD] {
             let refused = cancel(&fixtures::cancelled(), by);
             assert!(matches!(refused, Err(CommandRejection::Finished { .. })));

@@ -1,6 +1,7 @@
-//! Makes an orphan one's own. `task resume` and the server's recovery drive it. Whether the owner
-//! is alive is a fact of the world, so whoever asks has looked and says so. A second claimer on the
-//! same point loses by the sequence, and the former owner by its epoch.
+//! Takes ownership of an orphaned task. `task resume` and the server's recovery drive it. The
+//! caller checks whether the owner is alive, because the core reads no leases. If two processes
+//! claim at once, the second fails on the sequence; the former owner fails on its epoch.
+//! `ResumeTask` follows.
 
 use polity_model::event::Event;
 use polity_model::ids::InstanceId;
@@ -9,12 +10,12 @@ use polity_model::machine::task::TaskStatus;
 use crate::decide::{CommandRejection, Decision};
 use crate::state::TaskState;
 
-/// Who wants the task.
+/// A claim by a process.
 #[derive(Debug, Clone, Copy)]
 pub struct ClaimTask {
-    /// The process that wants it.
+    /// The claiming process.
     pub instance: InstanceId,
-    /// Whether the process that has it is alive.
+    /// True if the current owner is alive.
     pub owner_alive: bool,
 }
 
@@ -23,9 +24,9 @@ impl ClaimTask {
         let task = state.id();
         match state.status() {
             TaskStatus::Pending | TaskStatus::Running => {}
-            // A person may have answered its sub-agents.
+            // A person may have answered one of its sub-agents.
             TaskStatus::AwaitingHuman if state.is_paused() => {}
-            // Only its answer gives anyone something to do.
+            // Only an answer gives a new owner anything to do.
             TaskStatus::AwaitingHuman => return Err(CommandRejection::AwaitingHuman { task }),
             status @ (TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled) => {
                 return Err(CommandRejection::Finished { task, status });
@@ -55,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn an_orphan_is_taken_in_the_next_epoch() {
+    fn orphan_is_claimed_in_the_next_epoch() {
         for state in [pending(), running()] {
             let events = claim(&state, 2, false).unwrap().events;
             assert_eq!(
@@ -66,14 +67,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_taken_from_the_living() {
+    fn live_owner_keeps_its_task() {
         let task = running().id();
         let refused = claim(&running(), 2, true);
         assert_eq!(refused, Err(CommandRejection::OwnerAlive { task, owner: instance(1) }));
     }
 
     #[test]
-    fn what_is_mine_needs_no_claim_and_what_is_over_takes_none() {
+    fn own_and_finished_tasks_are_not_claimed() {
         assert_eq!(claim(&running(), 1, true), Ok(Decision::default()));
         assert!(matches!(claim(&cancelled(), 2, false), Err(CommandRejection::Finished { .. })));
         let waiting = turn_with_calls(&["files/delete"]);

@@ -1,7 +1,6 @@
-//! Gives work to an agent or a workflow. A person drives it, or a program on a person's behalf, or another agent
-//! that hands on a part of its work. It is the one command that has no state to start from. The task
-//! belongs to the process that creates it from its first moment on, so there is no instant at which
-//! a crash would leave it unowned.
+//! Creates a task for an agent or a workflow. A person drives it, a program on a person's behalf,
+//! or an agent that delegates work. It is the only command without a state to start from. The
+//! creating process owns the task from its first event, so a crash never leaves it unowned.
 
 use polity_definition::{AgentKind, AgentMode, CliAgent, Limits};
 use polity_model::budget::Budget;
@@ -18,49 +17,49 @@ use crate::decide::{CommandRejection, DecisionContext};
 use crate::driver::RunOverrides;
 use crate::pinned::{Assignee, PinnedAgent};
 
-/// What to do, and who does it.
+/// A new task: its input and its assignee.
 #[derive(Debug, Clone)]
 pub struct CreateTask {
-    /// The agent or workflow with everything it needs.
+    /// The agent or workflow, with every definition it needs.
     pub assignee: Assignee,
-    /// Who gives it.
+    /// The creator.
     pub origin: TaskOrigin,
     /// The input.
     pub description: String,
-    /// Named values that come with it.
+    /// Named values.
     pub parameters: Map<String, Value>,
     /// A class of the retention policy.
     pub class: Option<String>,
-    /// How long to keep the task after its end.
+    /// The number of days to keep the task after its end.
     pub retention_days: Option<u32>,
-    /// What it may spend, besides the agent's own budget.
+    /// A budget besides the agent's own.
     pub budget: Option<Budget>,
-    /// What it says otherwise than the file of its agent, which is a program.
+    /// Overrides of the CLI agent's file.
     pub overrides: RunOverrides,
 }
 
-/// Who gives a task.
+/// The creator of a task.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskOrigin {
     /// A person, or a program on a person's behalf.
     Outside,
-    /// The agent of another task.
+    /// An agent that delegates work.
     SubAgentCall {
-        /// The other task.
+        /// The agent's task.
         parent: TaskId,
-        /// The call by which it handed on the work.
+        /// The call that delegates the work.
         call: ToolCallId,
     },
-    /// A person, who lets it go on from a checkpoint of another task.
+    /// A person who forks another task at a checkpoint.
     Fork {
         /// The checkpoint.
         from: ForkPoint,
-        /// What is changed in the State.
+        /// Updates of the State.
         updates: StateUpdates,
     },
 }
 
-/// A task that is about to be.
+/// The result of [`CreateTask`], ready to commit.
 #[derive(Debug, Clone)]
 pub struct NewTask {
     /// Its id.
@@ -72,7 +71,7 @@ pub struct NewTask {
 }
 
 impl CreateTask {
-    /// An input from outside, with nothing else to say.
+    /// A task from outside with defaults.
     pub fn new(assignee: impl Into<Assignee>, description: impl Into<String>) -> Self {
         Self {
             assignee: assignee.into(),
@@ -86,7 +85,7 @@ impl CreateTask {
         }
     }
 
-    /// Checks the input and makes the task's first events.
+    /// Checks the input and returns the first events.
     pub fn decide(
         self,
         owner: InstanceId,
@@ -137,8 +136,8 @@ impl CreateTask {
         let claimed = Event::TaskClaimed { instance: owner, epoch: OwnerEpoch::default().next() };
         let updates = updates.filter(|updates| !updates.is_empty());
         let set = updates.map(|updates| Event::StateSet { updates });
-        // A program is in line from its first moment on, so that who came first is served first. One
-        // that may share the run of another looks for that first.
+        // A CLI agent queues at once, so that runs start in order of creation. One that may be a
+        // duplicate looks for its original first.
         let queued = cli_agent_of(&self.assignee)
             .filter(|_| forked_from.is_none() && request.is_none())
             .map(|(name, cli)| queue_execution(name, cli, ctx).1);
@@ -147,7 +146,7 @@ impl CreateTask {
     }
 }
 
-/// Whether the agent takes work, and this version knows how to run it.
+/// Checks that every agent is enabled and can run.
 fn check_runnable(pinned: &PinnedAgent, toggles: &AgentToggles) -> Result<(), CommandRejection> {
     let agent = pinned.agent.name.clone();
     if !toggles.is_enabled(&pinned.agent) {
@@ -163,8 +162,7 @@ fn check_runnable(pinned: &PinnedAgent, toggles: &AgentToggles) -> Result<(), Co
     }
 }
 
-/// What the file asks for that this version does not do. To run the program without it would be
-/// something else than was asked for.
+/// Returns the feature in the agent's file that this version does not support, if any.
 fn not_built(cli: &CliAgent) -> Option<&'static str> {
     match cli.mode {
         AgentMode::Interactive => Some("cli in mode interactive"),
@@ -189,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_is_owned_from_its_first_moment() {
+    fn new_task_is_owned() {
         let new = create("Ada").unwrap();
         let labels: Vec<_> = new.events.iter().map(Event::label).collect();
         assert_eq!(labels, ["task_created", "task_claimed"]);
@@ -197,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_are_neither_empty_nor_too_large() {
+    fn empty_and_oversized_inputs_are_refused() {
         assert_eq!(create(" \n ").unwrap_err(), CommandRejection::EmptyInput);
         assert!(create("0123456789").is_ok());
         assert_eq!(

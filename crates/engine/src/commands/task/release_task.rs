@@ -1,6 +1,6 @@
-//! Lets go of a task that its owner cannot go on with, after an error of the program or of the
-//! store. The runtime drives it, so that the task can be resumed or cancelled from anywhere while
-//! the process that failed it lives on.
+//! Gives up ownership of a task after an internal error or a store failure. The runtime drives it
+//! for a worker that cannot continue. Another process can then resume or cancel the task while this
+//! one lives on. Unlike `CancelTask` it leaves the task's status unchanged.
 
 use polity_model::event::Event;
 use polity_model::ids::InstanceId;
@@ -8,10 +8,10 @@ use polity_model::ids::InstanceId;
 use crate::decide::{CommandRejection, Decision};
 use crate::state::TaskState;
 
-/// The owner cannot go on.
+/// The owner gives the task up.
 #[derive(Debug, Clone, Copy)]
 pub struct ReleaseTask {
-    /// The process that lets go.
+    /// The releasing process.
     pub instance: InstanceId,
 }
 
@@ -32,7 +32,7 @@ mod tests {
     use crate::decide::fixtures::{cancelled, instance, pending, running, with};
 
     #[test]
-    fn what_is_mine_is_let_go_and_nothing_else() {
+    fn only_the_owner_releases() {
         for state in [pending(), running()] {
             let decision = ReleaseTask { instance: instance(1) }.decide(&state).unwrap();
             let released = with(state.clone(), decision.events);

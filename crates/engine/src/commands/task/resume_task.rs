@@ -1,8 +1,7 @@
-//! Goes on with a task whose former owner is gone. The new owner drives it right after its claim.
-//! What was in flight is decided here: a model call has no effect outside, so it is made again; a
-//! tool call is made again if it may be, and is put before a person if not, and so is a message to
-//! another server; what that works on is followed; a wait for the next try
-//! goes on; a cancel that was asked for is carried out.
+//! Continues a task whose former owner died. The new owner drives it right after its claim. Model
+//! calls are repeated, because they have no outside effect. Tool calls are repeated if they are
+//! repeatable; otherwise a person decides, as for a message whose acceptance is unknown. Remote
+//! tasks are followed, backoffs continue, and a requested cancel is carried out.
 
 use polity_model::event::Event;
 use polity_model::machine::agent_loop::LoopState;
@@ -18,7 +17,7 @@ use crate::decide::remote_task::{remote_agent, resume_remote};
 use crate::decide::{CommandRejection, Decision, DecisionContext, Effect};
 use crate::state::TaskState;
 
-/// The former owner is gone.
+/// The former owner died.
 #[derive(Debug, Clone, Copy)]
 pub struct ResumeTask;
 
@@ -31,7 +30,7 @@ impl ResumeTask {
         let task = state.id();
         match state.status() {
             TaskStatus::Pending => StartTask.decide(state, ctx),
-            // Its sub-agents are looked after again: a person may have answered one of them.
+            // A person may have answered one of its sub-agents.
             TaskStatus::AwaitingHuman if state.is_paused() => {
                 resume_calls(state, ctx, [Event::TaskResumed])
             }
@@ -40,7 +39,7 @@ impl ResumeTask {
                 Err(CommandRejection::Finished { task, status })
             }
             TaskStatus::Running if state.cancel_requested() => Ok(cancel_task(state, Vec::new())),
-            TaskStatus::Running if cli_agent(state).is_some() => resume_program(state, ctx),
+            TaskStatus::Running if cli_agent(state).is_some() => resume_run(state, ctx),
             TaskStatus::Running if remote_agent(state).is_some() => resume_remote(state, ctx),
             TaskStatus::Running => match (state.doing(), state.retry_at()) {
                 (LoopState::BackingOff, Some(until)) => Ok(Decision {
@@ -51,7 +50,7 @@ impl ResumeTask {
                     Ok(call_model(state, ctx, vec![Event::TaskResumed], []))
                 }
                 (LoopState::Acting, _) => resume_calls(state, ctx, [Event::TaskResumed]),
-                // What follows from an answer is in the commit that has the answer.
+                // The consequences of an answer are in the same commit as the answer.
                 (LoopState::Asking | LoopState::Answered | LoopState::Over, _) => {
                     Err(unexpected_command(state, "ResumeTask"))
                 }
@@ -60,21 +59,18 @@ impl ResumeTask {
     }
 }
 
-/// A program that was running is looked for; one that was not gets its place, or its next try.
-fn resume_program(
-    state: &TaskState,
-    ctx: &mut DecisionContext,
-) -> Result<Decision, CommandRejection> {
+/// Recovers a started run; otherwise queues the run or continues its backoff.
+fn resume_run(state: &TaskState, ctx: &mut DecisionContext) -> Result<Decision, CommandRejection> {
     let resumed = vec![Event::TaskResumed];
     let Some(cli) = cli_agent(state) else { return Err(unexpected_command(state, "ResumeTask")) };
     let effect = match state.execution() {
         None => return Ok(start_or_queue(state, cli, ctx, resumed)),
         Some(execution) => match (execution.state, state.retry_at()) {
-            // It is in line, or a person has said that it is to be run again.
+            // The run is queued, or a person asked for a retry.
             (ExecutionState::Idle, _) => return Ok(start_or_queue(state, cli, ctx, resumed)),
             (ExecutionState::Starting | ExecutionState::Running, _) => Effect::RecoverRun,
             (ExecutionState::Failed, Some(until)) => Effect::WaitUntil(until),
-            // It ends, and is put in order, within one commit.
+            // An execution ends and is cleaned up within one commit.
             (
                 ExecutionState::Failed
                 | ExecutionState::Completed
@@ -101,25 +97,25 @@ mod tests {
     }
 
     #[test]
-    fn a_call_in_flight_is_made_again() {
+    fn model_call_is_repeated() {
         let expected = (vec!["task_resumed", "model_called"], vec![Effect::CallModel]);
         assert_eq!(resume(&running()), Ok(expected));
     }
 
     #[test]
-    fn a_wait_goes_on_until_its_own_time() {
+    fn backoff_continues() {
         let state = backing_off();
         let until = state.retry_at().unwrap();
         assert_eq!(resume(&state), Ok((vec!["task_resumed"], vec![Effect::WaitUntil(until)])));
     }
 
     #[test]
-    fn a_task_that_had_not_begun_begins() {
+    fn pending_task_starts() {
         assert_eq!(resume(&pending()).unwrap().0[0], "task_started");
     }
 
     #[test]
-    fn a_cancel_that_was_asked_for_is_carried_out() {
+    fn requested_cancel_is_carried_out() {
         let state = fixtures::with(running(), vec![Event::CancelRequested]);
         let (labels, effects) = resume(&state).unwrap();
         assert_eq!(labels.last(), Some(&"task_cancelled"));
@@ -127,17 +123,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_is_not_resumed() {
+    fn finished_task_is_refused() {
         assert!(matches!(resume(&fixtures::cancelled()), Err(CommandRejection::Finished { .. })));
     }
 
     #[test]
-    fn a_tool_call_in_flight_is_made_again_only_if_it_may_be() {
+    fn only_repeatable_calls_are_repeated() {
         let state = turn_with_calls(&["files/read", "files/write", "files/delete"]);
         let decision = ResumeTask.decide(&state, &mut test_context()).unwrap();
         assert_eq!(labels(&decision), ["task_resumed", "tool_called", "tool_doubted"]);
         assert!(matches!(decision.effects.as_slice(), [Effect::CallTool { .. }]));
-        // Alone, the one in doubt is put before a person at once.
+        // Without other open calls, the call in doubt is reviewed at once.
         let state = turn_with_calls(&["files/write"]);
         let decision = ResumeTask.decide(&state, &mut test_context()).unwrap();
         assert_eq!(

@@ -1,5 +1,7 @@
-//! The time of the next try has come. A timer drives it. One that wakes too early is sent back to
-//! wait, so that a clock that was set does not shorten what a server asked for.
+//! Retries a failed execution. A timer drives it when the backoff ends; `RetryTool` does the same
+//! for one tool call. A timer that fires early goes back to waiting, so that a changed clock does
+//! not shorten a server's `retry_after`. The effect depends on the agent: a model call, a run or a
+//! message.
 
 use polity_model::event::ExecutionChange;
 use polity_model::machine::agent_loop::LoopState;
@@ -11,7 +13,7 @@ use crate::decide::remote_task::remote_agent;
 use crate::decide::{CommandRejection, Decision, DecisionContext, Effect};
 use crate::state::TaskState;
 
-/// The wait is over.
+/// The backoff is over.
 #[derive(Debug, Clone, Copy)]
 pub struct RetryExecution;
 
@@ -55,7 +57,7 @@ mod tests {
     use crate::decide::fixtures::{backing_off, running, test_context};
 
     #[test]
-    fn the_next_try_waits_for_its_time() {
+    fn early_retry_waits() {
         let state = backing_off();
         let until = state.retry_at().unwrap();
         let early = RetryExecution.decide(&state, &mut test_context()).unwrap();
@@ -69,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_failed_is_tried_again() {
+    fn retry_is_refused_without_a_failure() {
         let refused = RetryExecution.decide(&running(), &mut test_context());
         assert!(matches!(refused, Err(CommandRejection::UnexpectedCommand { .. })));
     }

@@ -1,5 +1,6 @@
-//! Begins the work. The queue drives it when the task's turn has come, in the process that owns
-//! the task. Resuming a task that had not begun comes here too.
+//! Starts a pending task. The scheduler drives it in the owning process when a worker is free.
+//! `ResumeTask` falls back to it for a task that had not started. The first effect depends on the
+//! assignee: a workflow's nodes, a run, a message or a model call.
 
 use polity_model::event::{Event, ExecutionChange};
 use polity_model::ids::ExecutionId;
@@ -15,7 +16,7 @@ use crate::decide::{CommandRejection, Decision, DecisionContext, llm};
 use crate::state::TaskState;
 use crate::workflow::WorkflowDecision;
 
-/// The task's turn has come.
+/// The scheduler starts the task.
 #[derive(Debug, Clone, Copy)]
 pub struct StartTask;
 
@@ -35,8 +36,7 @@ impl StartTask {
                 return Err(CommandRejection::Finished { task: state.id(), status });
             }
         }
-        // A workflow begins with its first node; a task that goes on from a checkpoint in the middle
-        // of a turn, with the calls of that.
+        // A fork in the middle of a turn starts with the open calls of that turn.
         if let Some(run) = state.workflow_run() {
             let mut batch = CallBatch::of_state(state, ctx)?;
             batch.push(Event::TaskStarted);
@@ -48,7 +48,7 @@ impl StartTask {
         if remote_agent(state).is_some() {
             return Ok(send_message(state, ctx, vec![Event::TaskStarted]));
         }
-        // Each call of the model has its own retries, and the execution has those of them all.
+        // Each model call has its own retries; the execution has their sum.
         let llm = llm(state)?;
         let max_retries = llm.max_retries.saturating_mul(llm.max_iterations.get());
         let agent = llm.identity.name.clone();
@@ -72,7 +72,7 @@ mod tests {
     use crate::decide::fixtures::{cancelled, pending, running, test_context, turn_with_calls};
 
     #[test]
-    fn a_pending_task_calls_its_model() {
+    fn pending_task_calls_its_model() {
         let decision = StartTask.decide(&pending(), &mut test_context()).unwrap();
         let labels: Vec<_> = decision.events.iter().map(Event::label).collect();
         assert_eq!(
@@ -83,12 +83,12 @@ mod tests {
     }
 
     #[test]
-    fn no_task_starts_twice() {
+    fn started_task_is_refused() {
         let refused = StartTask.decide(&running(), &mut test_context());
         assert!(matches!(refused, Err(CommandRejection::UnexpectedCommand { .. })));
         let refused = StartTask.decide(&cancelled(), &mut test_context());
         assert!(matches!(refused, Err(CommandRejection::Finished { .. })));
-        // Another worker of the process has put it before a person.
+        // Another worker of the process has opened a review.
         let refused = StartTask.decide(&turn_with_calls(&["files/delete"]), &mut test_context());
         assert!(matches!(refused, Err(CommandRejection::AwaitingHuman { .. })), "{refused:?}");
     }

@@ -1,6 +1,6 @@
-//! A sub-agent waits for a person, and later goes on. The runtime drives both, by what becomes of the
-//! sub-agent's task. While anything else of the turn is under way the parent works on; when nothing
-//! is, it is paused, and belongs to no process until someone resumes it.
+//! Records that a sub-agent waits for a person. The runtime drives it when the sub-agent's task
+//! opens a review. While other calls of the turn are in progress, the parent continues. Otherwise
+//! the parent pauses and has no owner until it is resumed. `ReopenSession` is the counterpart.
 
 use polity_model::ids::ToolCallId;
 
@@ -14,7 +14,7 @@ use crate::state::TaskState;
 /// A sub-agent waits for a person.
 #[derive(Debug, Clone, Copy)]
 pub struct RecordSessionWait {
-    /// The call that it works for.
+    /// The call that the sub-agent answers.
     pub call_id: ToolCallId,
 }
 
@@ -52,8 +52,8 @@ mod tests {
     use crate::decide::fixtures::{call_id, labels, reply, running, test_context, with};
     use crate::driver::{AskedArguments, AskedTool, Tool, ToolReply};
 
-    /// What a decision is given where the agent has a sub-agent besides its tools.
-    fn given_with_helper() -> DecisionContext {
+    /// A context whose toolbox has a sub-agent.
+    fn context_with_helper() -> DecisionContext {
         let mut ctx = test_context();
         let schema = json!({"type": "object"}).as_object().unwrap().clone();
         let (name, text) = ("agent/helper".parse().unwrap(), String::new());
@@ -62,7 +62,7 @@ mod tests {
         ctx
     }
 
-    /// A task whose model has asked for these, each `server/tool`.
+    /// A task whose model has requested these tools, each `server/tool`.
     fn turn_with_calls(tools: &[&str]) -> TaskState {
         let ask = |tool: &&str| {
             let (server, tool) = tool.split_once('/').unwrap();
@@ -76,17 +76,17 @@ mod tests {
         let mut asked = reply("");
         asked.tool_calls = tools.iter().map(ask).collect();
         let answer = RecordModelReply { reply: asked, duration_ms: 1 };
-        let decision = answer.decide(&running(), &mut given_with_helper()).unwrap();
+        let decision = answer.decide(&running(), &mut context_with_helper()).unwrap();
         with(running(), decision.events)
     }
 
     fn waits(state: &TaskState, index: usize) -> Decision {
         let wait = RecordSessionWait { call_id: call_id(state, index) };
-        wait.decide(state, &mut given_with_helper()).unwrap()
+        wait.decide(state, &mut context_with_helper()).unwrap()
     }
 
     #[test]
-    fn with_nothing_else_under_way_the_task_is_paused_and_owned_by_no_one() {
+    fn task_pauses_without_other_calls() {
         let state = turn_with_calls(&["agent/helper"]);
         let decision = waits(&state, 0);
         assert_eq!(labels(&decision), ["tool_waits", "task_paused"]);
@@ -97,7 +97,7 @@ mod tests {
         let claim =
             ClaimTask { instance: crate::decide::fixtures::instance(2), owner_alive: false };
         let state = with(state.clone(), claim.decide(&state).unwrap().events);
-        let resumed = ResumeTask.decide(&state, &mut given_with_helper()).unwrap();
+        let resumed = ResumeTask.decide(&state, &mut context_with_helper()).unwrap();
         assert_eq!(labels(&resumed), ["task_resumed", "tool_called"]);
         let call_id = call_id(&state, 0);
         assert_eq!(resumed.effects, [Effect::OpenSession { call_id, deadline: None }]);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn while_something_else_is_under_way_the_session_is_only_watched() {
+    fn session_is_watched_during_other_calls() {
         let state = turn_with_calls(&["agent/helper", "time/now"]);
         let decision = waits(&state, 0);
         let helper = call_id(&state, 0);
@@ -113,18 +113,18 @@ mod tests {
         assert_eq!(decision.effects, [Effect::WatchSession { call_id: helper }]);
         let state = with(state, decision.events);
         let reopen = ReopenSession { call_id: helper };
-        let reopened = reopen.decide(&state, &mut given_with_helper()).unwrap();
+        let reopened = reopen.decide(&state, &mut context_with_helper()).unwrap();
         assert_eq!(labels(&reopened), ["tool_called"]);
         assert_eq!(reopened.effects, [Effect::OpenSession { call_id: helper, deadline: None }]);
-        // The other ends first: then the task waits with the sub-agent.
+        // The other call ends first, so the task pauses with the sub-agent.
         let (call_id, reply) = (call_id(&state, 1), ToolReply::default());
         let reply = RecordToolReply { call_id, reply, duration_ms: 1 };
-        let decision = reply.decide(&state, &mut given_with_helper()).unwrap();
+        let decision = reply.decide(&state, &mut context_with_helper()).unwrap();
         assert_eq!(labels(&decision), ["tool_answered", "task_paused"]);
     }
 
     #[test]
-    fn a_paused_task_can_be_cancelled_and_its_call_is_answered() {
+    fn cancel_of_a_paused_task_answers_its_call() {
         let state = turn_with_calls(&["agent/helper"]);
         let decision = waits(&state, 0);
         let state = with(state, decision.events);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_session_that_is_open_can_wait_and_only_one_that_waits_is_opened_again() {
+    fn only_open_sessions_wait_and_only_waiting_ones_reopen() {
         let state = turn_with_calls(&["agent/helper"]);
         let call_id = call_id(&state, 0);
         let reopen = ReopenSession { call_id }.decide(&state, &mut test_context());

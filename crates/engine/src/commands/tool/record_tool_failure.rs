@@ -1,7 +1,7 @@
-//! A call of a tool brought no answer. The runtime drives it with what the driver, or the tool's
-//! time limit, reported. What may pass is tried again, but only where that cannot do harm: the
-//! call never reached the tool, or the tool may be called twice. NodeOutcome that the tools that may
-//! stand in are tried, in order. When nothing is left, the model learns what went wrong.
+//! Records that a tool call failed. The runtime drives it with the driver's failure or a timeout.
+//! `RecordToolReply` covers tools that reply with an error. A transient failure is retried only if
+//! the call never reached the tool or the tool is repeatable. Then fallback tools are tried in
+//! order. If none is left, the model reads the error.
 
 use jiff::SignedDuration;
 use polity_model::failure::{ErrorCategory, ErrorCode};
@@ -16,14 +16,14 @@ use crate::driver::ToolFailure;
 use crate::state::TaskState;
 use crate::tool_turn::fallback::call_fallback;
 
-/// Why there is no answer.
+/// A tool call failed.
 #[derive(Debug, Clone)]
 pub struct RecordToolFailure {
     /// The call.
     pub call_id: ToolCallId,
-    /// What the driver said.
+    /// The driver's failure.
     pub failure: ToolFailure,
-    /// How long it took.
+    /// The duration of the attempt.
     pub duration_ms: u64,
 }
 
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_pass_is_tried_again_where_that_does_no_harm() {
+    fn transient_failure_is_retried_if_harmless() {
         use ErrorCategory::{Permanent, Transient};
         for (tool, category, maybe_done, timed_out, retried) in [
             ("files/read", Transient, true, false, true),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn retries_run_out_and_then_others_stand_in() {
+    fn fallback_follows_the_last_retry() {
         let mut state = turn_with_calls(&["files/read"]);
         for _ in 0..3 {
             let decision = record(&state, ErrorCategory::Transient, true, false);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_goes_on_to_the_next_tool_at_once() {
+    fn timeout_goes_to_the_fallback_at_once() {
         let decision =
             record(&turn_with_calls(&["files/read"]), ErrorCategory::Transient, true, true);
         assert_eq!(labels(&decision), ["tool_failed", "tool_called"]);

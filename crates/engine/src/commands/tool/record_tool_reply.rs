@@ -1,6 +1,6 @@
-//! A tool has answered. The runtime drives it with what the driver brought, one call at a time in
-//! whatever order the answers come. The last answer of a turn leads back to the model. An answer is
-//! recorded even when the task is to be cancelled, because the tool has had its effect.
+//! Records a tool's reply. The runtime drives it once per call, in any order. The last answer of a
+//! turn leads back to the model. A reply to a task that is being cancelled is recorded too, because
+//! the tool has had its effect. `RecordToolFailure` covers calls without a reply.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use crate::driver::{Tool, ToolReply};
 use crate::state::TaskState;
 use crate::tool_turn::fallback::call_fallback;
 
-/// What a tool said.
+/// A tool replied.
 #[derive(Debug, Clone)]
 pub struct RecordToolReply {
-    /// The call that it answers.
+    /// The call.
     pub call_id: ToolCallId,
-    /// The answer.
+    /// The reply.
     pub reply: ToolReply,
-    /// How long it took.
+    /// The duration of the call.
     pub duration_ms: u64,
 }
 
@@ -49,7 +49,7 @@ impl RecordToolReply {
                 batch.answer_with_error(index, self.call_id, content.clone(), self.duration_ms);
             }
         } else if let Some(problem) = problem {
-            // The tool has done its work, so no other is called in its place.
+            // The tool has done its work, so no fallback is called.
             batch.answer_with_error(index, self.call_id, problem, self.duration_ms);
         } else {
             let structured = structured.clone().filter(|json| !is_same(content, json));
@@ -62,12 +62,12 @@ impl RecordToolReply {
     }
 }
 
-/// What is wrong with a result, if its tool says what results look like.
+/// Returns the problem of a result that violates the tool's output schema.
 fn misfit(tool: &Tool, reply: &ToolReply) -> Option<String> {
     tool.output_schema.as_ref()?;
     let ToolReply { content, structured, is_cut, .. } = reply;
     let problem = match structured {
-        // A part of a result cannot be held against the schema of the whole.
+        // A truncated result cannot be validated.
         None if *is_cut => return None,
         None => "there is no structured result".to_owned(),
         Some(result) => tool.check_result(result).err()?,
@@ -79,7 +79,7 @@ fn misfit(tool: &Tool, reply: &ToolReply) -> Option<String> {
     ))
 }
 
-/// Whether the text is the JSON, written out. Then it need not be kept twice.
+/// True if the text is the same JSON value, which then need not be stored twice.
 fn is_same(text: &str, json: &Value) -> bool {
     text.starts_with(['{', '[', '"'])
         && serde_json::from_str::<Value>(text).is_ok_and(|v| v == *json)
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_stand_in_the_order_of_the_calls_and_lead_back_to_the_model() {
+    fn answers_are_ordered_and_lead_to_the_model() {
         let mut state = turn_with_calls(&["files/read", "files/write", "files/read"]);
         for (index, last) in [(2, false), (0, false), (1, true)] {
             let decision = record(&state, index, said(&format!("answer {index}")));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_that_breaks_its_own_schema_is_told() {
+    fn result_violating_the_output_schema_is_reported() {
         let state = turn_with_calls(&["time/now"]);
         let id = call_id(&state, 0);
         for (structured, expected) in
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_says_it_failed_is_stood_in_for_where_that_was_arranged() {
+    fn error_reply_goes_to_the_fallback() {
         let failed = || ToolReply { is_error: true, ..said("no such file") };
         let state = turn_with_calls(&["files/read", "files/write"]);
         let decision = record(&state, 0, failed());
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_kept_even_when_the_task_is_to_be_cancelled() {
+    fn reply_is_recorded_during_a_cancel() {
         let state = turn_with_calls(&["files/write", "files/write"]);
         let state = with(state, vec![Event::CancelRequested]);
         let decision = record(&state, 0, said("written"));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_call_that_is_being_made_is_answered() {
+    fn only_running_calls_are_answered() {
         let state = turn_with_calls(&["files/read", "files/write"]);
         let id = call_id(&state, 0);
         let state = with(state.clone(), record(&state, 0, said("a")).events);

@@ -29,7 +29,7 @@ impl ReopenSession {
         let Some((index, call, tool)) =
             waiting.and_then(|(index, call)| Some((index, call, call.tool.as_ref()?)))
         else {
-            // Others may have looked after the session in the same moment.
+            // Another process may have reopened the session.
             return Ok(Decision::default());
         };
         let mut batch = CallBatch::of_state(state, ctx)?;

@@ -1,5 +1,6 @@
-//! The time of a tool's next attempt has come. The runtime drives it after the wait that the failed
-//! attempt asked for; coming early waits for the rest of the time.
+//! Repeats a failed tool call. The runtime drives it when the backoff of the attempt ends.
+//! `RetryExecution` does the same for a model call, run or message. A timer that fires early goes
+//! back to waiting.
 
 use polity_model::ids::ToolCallId;
 use polity_model::machine::tool_call::CallState;
@@ -11,7 +12,7 @@ use crate::decide::preconditions::unexpected_command;
 use crate::decide::{CommandRejection, Decision, DecisionContext};
 use crate::state::TaskState;
 
-/// The time has come.
+/// The backoff is over.
 #[derive(Debug, Clone, Copy)]
 pub struct RetryTool {
     /// The call.

@@ -1,4 +1,4 @@
-//! What a task did, step by step, as far as it can be held against another: no ids and no times.
+//! The comparable steps of a task: no ids and no times.
 
 use std::collections::HashMap;
 
@@ -15,74 +15,74 @@ use serde_json::{Map, Value};
 use crate::runtime::{Beginning, EngineError};
 use crate::state::{TaskState, WorkflowRun};
 
-/// One step of a task.
+/// A step of a task.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum RunStep {
-    /// A node of a workflow that ended.
+    /// A finished or failed node of a workflow.
     Node {
         /// The node.
         node: Name,
-        /// What came out of it.
+        /// The node's output.
         #[serde(skip_serializing_if = "Option::is_none")]
         output: Option<String>,
-        /// The routing key that it gave.
+        /// The node's routing key.
         #[serde(skip_serializing_if = "Option::is_none")]
         routing_key: Option<String>,
-        /// Why it failed, if it did.
+        /// The failure, if the node failed.
         #[serde(skip_serializing_if = "Option::is_none")]
         failure: Option<NodeFailure>,
-        /// What people decided and changed before it ended.
+        /// Human interventions before the node ended.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         interventions: Vec<HumanIntervention>,
     },
     /// A message of an agent's conversation.
     Message {
-        /// Who said it.
+        /// The author.
         role: MessageRole,
         /// The text.
         content: String,
-        /// The tools that are asked for.
+        /// The requested tools.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<RequestedTool>,
     },
-    /// What people decided and changed where no step follows.
+    /// A human intervention after the last step.
     Intervention(HumanIntervention),
 }
 
-/// Why a node failed.
+/// The failure of a node.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NodeFailure {
-    /// For programs.
+    /// The error code.
     pub code: ErrorCode,
-    /// For people.
+    /// The error message.
     pub error: String,
 }
 
-/// A tool that a model asks for.
+/// A tool requested by a model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RequestedTool {
     /// The tool.
     pub tool: String,
-    /// With what.
+    /// Its arguments.
     pub arguments: Map<String, Value>,
 }
 
-/// What a person did to a task.
+/// A person's intervention in a task.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HumanIntervention {
-    /// What was decided, if something was asked.
+    /// The action, if a review was answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    /// What was said.
+    /// The message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// What was changed in the State.
+    /// The changes of the State.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub set: Map<String, Value>,
 }
 
-/// A task with all its steps, those included that it shares with the one that it is a fork of.
+/// A task with all its steps, including those shared with its original.
 #[derive(Debug, Clone)]
 pub struct ComparedRun {
     /// The task.
@@ -91,24 +91,23 @@ pub struct ComparedRun {
     pub pins: Vec<DefinitionPin>,
     /// Its steps.
     pub steps: Vec<RunStep>,
-    /// What the State holds besides the conversation, where steps do not tell it.
+    /// The State's metadata, for runs whose steps do not show it.
     pub metadata: Option<Map<String, Value>>,
-    /// The tasks whose history it has, from the first on, each with the last event of it that this
-    /// one shares.
+    /// The tasks that form its history, oldest first.
     pub(super) line: Vec<SharedHistory>,
 }
 
-/// As much of a task's history as belongs to a run.
+/// The part of a task's history that belongs to a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SharedHistory {
     pub(super) task: TaskId,
     pub(super) until: StreamSequence,
-    /// The newest checkpoint there.
+    /// The newest checkpoint in that part.
     pub(super) checkpoint: Option<u32>,
 }
 
 impl ComparedRun {
-    /// Reads it from the store.
+    /// Loads a run from the store.
     pub fn of(store: &dyn Store, id: TaskId) -> Result<Self, EngineError> {
         let mut steps = StepCollector::default();
         let mut line = Vec::new();
@@ -128,14 +127,14 @@ impl ComparedRun {
         let (steps, metadata) = if state.workflow_run().is_some() {
             (steps.in_order(), None)
         } else {
-            // The first message is the input, which is told apart.
+            // The first message is the input, which is compared separately.
             let said = state.messages().iter().skip(1).map(message);
             (said.collect(), Some(state.state().metadata))
         };
         Ok(Self { task: state.snapshot(), pins: state.pins().to_vec(), steps, metadata, line })
     }
 
-    /// Where the history that two runs share ends, if they share any.
+    /// The end of the common history of two runs, if they share any.
     pub(super) fn shared_with(&self, other: &Self) -> Option<ForkedFrom> {
         let mut shared = None;
         for (a, b) in self.line.iter().zip(&other.line) {
@@ -152,18 +151,18 @@ impl ComparedRun {
     }
 }
 
-/// The steps of a workflow while its events are followed.
+/// Collects the steps of a workflow from its events.
 #[derive(Debug, Default)]
 struct StepCollector {
-    /// Each step with its place.
-    told: Vec<(StepKey, RunStep)>,
-    /// The round in which each node began.
+    /// Each step with its sort key.
+    steps: Vec<(StepKey, RunStep)>,
+    /// The round in which each node started.
     rounds: HashMap<Name, u32>,
     pending: Vec<HumanIntervention>,
 }
 
-/// Where a step belongs: the round of its node, and the node's rank. Nodes that run at once may end
-/// in any order, and the runs are the same for that.
+/// The sort key of a step: its node's round and rank. Concurrent nodes may end in any order, and
+/// the runs still compare equal.
 type StepKey = (u32, u32);
 
 impl StepCollector {
@@ -229,19 +228,19 @@ impl StepCollector {
                 (output.map(str::to_owned), routing_key, None)
             }
             NodeChange::Fail { code, error } => (None, None, Some(NodeFailure { code, error })),
-            // How far a branch came before another was first says nothing about the task.
+            // The progress of a dropped branch says nothing about the task.
             NodeChange::Drop => return,
         };
         let rank = run.plan().number(&node).map_or(0, |number| run.plan().nodes()[number].rank);
         let round = self.rounds.remove(&node).unwrap_or(now);
         let interventions = std::mem::take(&mut self.pending);
         let step = RunStep::Node { node, output, routing_key, failure, interventions };
-        self.told.push(((round, rank), step));
+        self.steps.push(((round, rank), step));
     }
 
     fn in_order(mut self) -> Vec<RunStep> {
-        self.told.sort_by_key(|(place, _)| *place);
-        let steps = self.told.into_iter().map(|(_, step)| step);
+        self.steps.sort_by_key(|(place, _)| *place);
+        let steps = self.steps.into_iter().map(|(_, step)| step);
         steps.chain(self.pending.into_iter().map(RunStep::Intervention)).collect()
     }
 }

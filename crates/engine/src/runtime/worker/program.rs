@@ -111,10 +111,10 @@ impl Worker {
                 match self.take_place(cli) {
                     Ok(Some(place)) => {
                         self.place.held = Some(place);
-                        return Ok(Ok(begin(SlotWait::Place)));
+                        return Ok(Ok(begin(SlotWait::Acquired)));
                     }
                     Ok(None) => {}
-                    Err(message) => return Ok(Ok(begin(SlotWait::Broken { message }))),
+                    Err(message) => return Ok(Ok(begin(SlotWait::Unavailable { message }))),
                 }
             }
             // Whoever was let in is not sent away because others who came before were taken up.

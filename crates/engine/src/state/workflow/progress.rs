@@ -1,52 +1,51 @@
-//! How far a workflow has come: which nodes may run, and which never will.
+//! The progress of a workflow: the nodes that may run, and those that never will.
 //!
-//! A node is ready when every link that leads to it is decided and one is taken. A node to which no
-//! taken link can lead any more is skipped, and so are those behind it. A link that leads back takes
-//! effect when nothing behind its target is under way: then the target and all behind it begin anew.
+//! A node is ready when every link to it is decided and one is taken. A node that no taken link can
+//! reach is skipped, and so are the nodes after it. A back link takes effect when nothing after its
+//! target is in progress: then the target and all nodes after it restart.
 //!
-//! All of it follows from the plan and from what the journal says became of each node, so nothing
-//! here is stored.
+//! Everything here follows from the plan and the journal, so nothing is stored.
 
 use polity_definition::{JoinMode, PlanLink, WorkflowPlan};
 use polity_model::machine::node::{NodeEvent, NodeState};
 use polity_model::machine::{IllegalTransition, Machine};
 
-/// Small enough to be copied, to see what would follow from a decision.
+/// The progress of a workflow. It is cheap to clone, to preview a decision.
 #[derive(Debug, Clone)]
 pub struct WorkflowProgress {
     nodes: Vec<NodeState>,
     links: Vec<LinkState>,
-    /// How often each edge has led back.
+    /// The number of times that each edge led back.
     loops: Vec<u32>,
-    /// Nodes that may run whatever their links say: the first, and those that a link leads back to.
+    /// Nodes that may run regardless of their links: the first node, and targets of a loop.
     called: Vec<bool>,
-    /// Nodes that a person has allowed to run.
+    /// Nodes that a person has approved.
     allowed: Vec<bool>,
-    /// Links that lead back, and that wait until nothing behind their target is under way.
+    /// Taken back links that wait until nothing after their target is in progress.
     again: Vec<usize>,
-    /// The link that led back to each node last.
+    /// The last link that led back to each node.
     led_back: Vec<Option<usize>>,
-    /// How often nodes have run.
+    /// The number of node runs.
     runs: u32,
-    /// How often a link has led back.
+    /// The number of loops so far.
     rounds: u32,
 }
 
-/// What is known of a link.
+/// The decision about a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LinkState {
-    /// The node that it starts from has not ended.
+    /// The node at its start has not ended.
     Open,
-    /// It is taken.
+    /// The link is taken.
     Taken,
-    /// It is not.
+    /// The link is not taken.
     Dead,
 }
 
 type ProgressResult = Result<(), IllegalTransition<NodeState>>;
 
 impl WorkflowProgress {
-    /// Nothing has happened yet.
+    /// The progress of a workflow that has not started.
     pub(super) fn new(plan: &WorkflowPlan) -> Self {
         let count = plan.nodes().len();
         let mut called = vec![false; count];
@@ -64,44 +63,44 @@ impl WorkflowProgress {
         }
     }
 
-    /// Where a node is in its life.
+    /// The state of a node.
     pub fn node(&self, node: usize) -> NodeState {
         self.nodes[node]
     }
 
-    /// Whether a node is done.
+    /// True if a node is done.
     pub fn is_done(&self, node: usize) -> bool {
         self.nodes[node] == NodeState::Done
     }
 
-    /// Whether nothing is under way, and no way leads back any more.
+    /// True if nothing is in progress and no loop is pending.
     pub fn is_settled(&self) -> bool {
         let is_at_work =
             |state: &NodeState| matches!(state, NodeState::Running | NodeState::Asking);
         self.again.is_empty() && !self.nodes.iter().any(is_at_work)
     }
 
-    /// How often nodes have run.
+    /// The number of node runs.
     pub fn runs(&self) -> u32 {
         self.runs
     }
 
-    /// How often a link has led back.
+    /// The number of loops so far.
     pub fn rounds(&self) -> u32 {
         self.rounds
     }
 
-    /// How often an edge has led back.
+    /// The number of times that an edge led back.
     pub fn loops(&self, edge: usize) -> u32 {
         self.loops[edge]
     }
 
-    /// Whether a person has allowed the node to run.
+    /// True if a person has approved the node.
     pub fn is_allowed(&self, node: usize) -> bool {
         self.allowed[node]
     }
 
-    /// The nodes from which the taken links came that led to a node.
+    /// The nodes at the start of the taken links to a node.
     pub fn led_from(&self, plan: &WorkflowPlan, node: usize) -> Vec<usize> {
         if let Some(link) = self.led_back[node] {
             return vec![plan.links()[link].from];
@@ -134,14 +133,14 @@ impl WorkflowProgress {
         self.on(node, NodeEvent::Ask)
     }
 
-    /// A person says that the node may run.
+    /// Allows a node to run after a person's approval.
     pub(crate) fn allow(&mut self, node: usize) -> ProgressResult {
         self.on(node, NodeEvent::Reply)?;
         self.allowed[node] = true;
         Ok(())
     }
 
-    /// The node is done, and these links are taken.
+    /// Finishes a node and takes these links.
     pub(crate) fn finish(
         &mut self,
         plan: &WorkflowPlan,
@@ -155,7 +154,7 @@ impl WorkflowProgress {
         }
         let back = taken.iter().copied().find(|link| plan.links()[*link].is_back);
         if let Some(back) = back {
-            // What lies ahead is decided when the way leads past here again.
+            // Links ahead are decided when the loop comes back here.
             if let Some(edge) = plan.links()[back].edge {
                 self.loops[edge] += 1;
             }
@@ -186,14 +185,14 @@ impl WorkflowProgress {
         self.settle(plan)
     }
 
-    /// Nodes that were under way begin anew, in a task that goes on from this point by itself.
+    /// Restarts the nodes in progress, for a fork.
     pub(crate) fn begin_again(&mut self, plan: &WorkflowPlan) -> ProgressResult {
         for (node, state) in self.nodes.iter_mut().enumerate() {
             match state {
-                // It counts again when it begins again.
+                // It counts again when it restarts.
                 NodeState::Running => {
                     self.runs = self.runs.saturating_sub(1);
-                    // Some of its branches may be done: no one is asked in the midst of it.
+                    // Some of its branches may be done, so its approval is not asked again.
                     self.allowed[node] = !plan.nodes()[node].branches.is_empty();
                 }
                 NodeState::Asking => {}
@@ -206,11 +205,11 @@ impl WorkflowProgress {
             *state = NodeState::Waiting;
             self.called[node] = true;
         }
-        // What a way back waited for is not under way here.
+        // Nothing that a back link waited for is in progress now.
         self.settle(plan)
     }
 
-    /// What follows from a node that has ended.
+    /// Applies the consequences of a node's end.
     fn settle(&mut self, plan: &WorkflowPlan) -> ProgressResult {
         self.skip(plan)?;
         while let Some(link) = self.next_back(plan) {
@@ -220,13 +219,13 @@ impl WorkflowProgress {
         Ok(())
     }
 
-    /// The link that leads back next: the one that leads back farthest, whichever was taken first.
+    /// The next back link to follow: the one that leads back farthest, whichever was taken first.
     fn next_back(&self, plan: &WorkflowPlan) -> Option<usize> {
         let free = self.again.iter().copied().filter(|link| self.is_free(plan, *link));
         free.min_by_key(|link| (plan.nodes()[plan.links()[*link].to].rank, *link))
     }
 
-    /// Whether nothing behind the target of a link that leads back is under way.
+    /// True if nothing after the target of a back link is in progress.
     fn is_free(&self, plan: &WorkflowPlan, link: usize) -> bool {
         let behind = plan.from_on(plan.links()[link].to);
         behind
@@ -237,7 +236,7 @@ impl WorkflowProgress {
     fn go_back(&mut self, plan: &WorkflowPlan, link: usize) -> ProgressResult {
         let PlanLink { to, .. } = plan.links()[link];
         let behind = plan.from_on(to);
-        // Nodes that begin anew decide anew whether they lead back.
+        // Restarted nodes decide again about their back links.
         self.again.retain(|other| !behind.contains(&plan.links()[*other].from));
         for node in behind {
             self.on(node, NodeEvent::Repeat)?;
@@ -254,13 +253,13 @@ impl WorkflowProgress {
         Ok(())
     }
 
-    /// Skips the nodes that no taken link can lead to any more, and what lies behind them.
+    /// Skips the nodes that no taken link can reach, and the nodes after them.
     fn skip(&mut self, plan: &WorkflowPlan) -> ProgressResult {
         loop {
             let dead = (0..self.nodes.len()).find(|node| {
                 self.nodes[*node] == NodeState::Waiting
                     && !self.called[*node]
-                    // A branch runs whenever its parallel node does: its links are only of data.
+                    // A branch runs with its parallel node; its links carry only data.
                     && plan.nodes()[*node].branch_of.is_none()
                     && self.leads(plan, *node) == Some(false)
             });
@@ -272,8 +271,8 @@ impl WorkflowProgress {
         }
     }
 
-    /// Whether the links lead to a node, once they are all decided. Edges say whether it runs, where
-    /// there are edges; data says only when.
+    /// True if the links lead to a node, once all are decided. Edges decide if it runs; data links
+    /// only decide when.
     fn leads(&self, plan: &WorkflowPlan, node: usize) -> Option<bool> {
         let links = &plan.nodes()[node].links_in;
         if links.is_empty() || links.iter().any(|link| self.links[*link] == LinkState::Open) {
@@ -286,15 +285,15 @@ impl WorkflowProgress {
         }))
     }
 
-    /// The nodes that may run now, in the order in which they come.
+    /// The nodes that may run now, in order.
     pub fn ready(&self, plan: &WorkflowPlan) -> Vec<usize> {
         let mut ready: Vec<usize> =
             (0..self.nodes.len()).filter(|node| self.is_ready(plan, *node)).collect();
         ready.sort_by_key(|node| plan.nodes()[*node].rank);
-        // What will begin anew is not begun before.
+        // A node that a loop will restart does not start before.
         for link in &self.again {
             let behind = plan.from_on(plan.links()[*link].to);
-            // A parallel node that has begun must end first, and so must its branches.
+            // A started parallel node must end first, and so must its branches.
             let is_begun = |node: &usize| {
                 let parallel = plan.nodes()[*node].branch_of;
                 parallel.is_some_and(|parallel| self.nodes[parallel] == NodeState::Running)
@@ -304,8 +303,8 @@ impl WorkflowProgress {
         ready
     }
 
-    /// Whether the branches of a parallel node may run: until it is done, and where one success is
-    /// enough for it, the others go on after that.
+    /// True if the branches of a parallel node may run: until it is done, and afterwards if one
+    /// success is enough for its join.
     fn runs_branches(&self, plan: &WorkflowPlan, parallel: usize) -> bool {
         match self.nodes[parallel] {
             NodeState::Running => true,
@@ -323,7 +322,7 @@ impl WorkflowProgress {
             return false;
         }
         match plan.nodes()[node].branch_of {
-            // What a branch reads is written, or never will be.
+            // The inputs of a branch are written, or never will be.
             Some(parallel) => {
                 self.runs_branches(plan, parallel)
                     && plan.nodes()[node]

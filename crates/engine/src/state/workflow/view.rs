@@ -1,4 +1,4 @@
-//! What can be seen of a run: by conditions and templates, and by people.
+//! Read access to a workflow's run, for conditions, templates and people.
 
 use std::borrow::Cow;
 
@@ -12,23 +12,22 @@ use serde_json::{Map, Value};
 
 use super::WorkflowRun;
 
-/// What a node that ends adds to the State, before that is durable.
+/// The outcome of a node, before it is durable.
 pub(crate) struct NodeOutcome<'a> {
     /// The node.
     pub(crate) node: usize,
-    /// What came out of it.
+    /// Its output.
     pub(crate) output: &'a str,
-    /// The routing key that it gives.
+    /// Its routing key.
     pub(crate) routing_key: Option<&'a str>,
-    /// What a person said and changed, if one was asked.
+    /// The State after a person's answer, if a person was asked.
     pub(crate) state: Option<&'a State>,
-    /// When.
+    /// The time of the outcome.
     pub(crate) at: Timestamp,
 }
 
 impl WorkflowRun {
-    /// The node whose output is the newest message on the ways that led to a node; none if it is the
-    /// input.
+    /// The node with the newest message on the paths to a node; none for the input.
     pub(super) fn last_before(&self, node: usize) -> Option<usize> {
         let planned = &self.plan.nodes()[node];
         if let Some(parallel) = planned.branch_of {
@@ -50,7 +49,7 @@ impl WorkflowRun {
         self.messages.first().map(Message::content).unwrap_or_default()
     }
 
-    /// What conditions and templates of a node see before it runs.
+    /// The scope of a node's conditions and templates before it runs.
     pub(crate) fn scope(&self, node: usize) -> EvaluationScope<'_> {
         let last = self.last_before(node);
         EvaluationScope {
@@ -73,13 +72,13 @@ impl WorkflowRun {
             .collect()
     }
 
-    /// What the node would add to the conversation.
+    /// The message that the outcome would add.
     pub(crate) fn message_after(&self, after: &NodeOutcome<'_>) -> Option<Message> {
         let kind = &self.plan.nodes()[after.node].node.kind;
         message_of(kind, self.runs[after.node].call, after.output, after.at)
     }
 
-    /// What the conditions of a node's edges see when it ends.
+    /// The scope of the conditions on a node's edges when it ends.
     pub(crate) fn scope_after<'a>(
         &'a self,
         after: &'a NodeOutcome<'a>,
@@ -112,7 +111,7 @@ impl WorkflowRun {
         }
     }
 
-    /// The State at this moment, copied out to be stored or shown.
+    /// The current State, copied to be stored or shown.
     pub fn state(&self) -> State {
         let mut messages = MessageHistory::default();
         messages.extend(self.messages.iter().cloned());
@@ -130,13 +129,13 @@ impl WorkflowRun {
         &self.metadata
     }
 
-    /// How many messages the State has.
+    /// The number of messages in the State.
     pub fn message_count(&self) -> usize {
         self.messages.len()
     }
 }
 
-/// Whether a node's output is something that was said, and not only a choice of the way.
+/// True if a node's output is a message and not only a routing choice.
 pub(super) fn says_something(kind: &WorkflowNodeKind) -> bool {
     match kind {
         WorkflowNodeKind::Agent { .. }
@@ -147,7 +146,7 @@ pub(super) fn says_something(kind: &WorkflowNodeKind) -> bool {
     }
 }
 
-/// What a node adds to the conversation. What a person says joins it with the person's answer.
+/// The message that a node adds. A person's message is added with the answer.
 pub(super) fn message_of(
     kind: &WorkflowNodeKind,
     call: Option<ToolCallId>,
@@ -174,8 +173,8 @@ pub(super) fn message_of(
     }
 }
 
-/// What a node writes into the metadata: its output under the one name that it declares, or the
-/// fields of its output under several.
+/// The metadata that a node writes: its output under its one declared name, or the fields of its
+/// output under several.
 pub(super) fn written(node: &WorkflowNode, output: &str) -> Vec<(String, Value)> {
     match node.outputs.as_slice() {
         [] => Vec::new(),
@@ -190,7 +189,7 @@ pub(super) fn written(node: &WorkflowNode, output: &str) -> Vec<(String, Value)>
     }
 }
 
-/// A text that is a JSON object or list is kept as one, so that its parts can be named.
+/// Parses a JSON object or list, so that its parts can be referenced.
 fn as_value(output: &str) -> Value {
     let text = output.trim();
     if text.starts_with(['{', '['])
