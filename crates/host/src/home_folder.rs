@@ -143,8 +143,8 @@ fn is_definition(file: &Path) -> bool {
     !hidden && !file.is_dir() && extension.is_some_and(|extension| EXTENSIONS.contains(&extension))
 }
 
-/// What a file says, or why it cannot be read. No more is read than a definition may have and a
-/// little, so that a huge file is refused and not loaded.
+/// The text of a file, or the reason why it cannot be read. Reads one byte over the size limit at most,
+/// so that a huge file is rejected without loading it.
 fn text(file: &Path) -> Result<String, String> {
     let cannot = |error: std::io::Error| format!("the file cannot be read: {error}");
     // A pipe would be waited for.

@@ -4,6 +4,7 @@
 //! [`Scenario::new`] holds it against its chart and tells everything that is wrong with it.
 
 mod check;
+mod scaling;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use self::check::{Limit, ScenarioError};
+pub use self::scaling::ScalingError;
 use crate::kernel::{self, BehaviourId, Rates, RatesError};
 use crate::lifecycle::{LifecycleAction, Operation};
 

@@ -224,7 +224,7 @@ fn groups_of_one_are_not_scaled() {
     assert_eq!(agents("2"), "ada bob");
     assert_eq!(agents("0"), "");
     let refused = sandbox.polity(&["sim", "run", "small", "--agents", "1", "--json"]);
-    let message = "--agents 1: 2 agents of the scenario are alone in their groups, and they stay";
+    let message = "--agents 1: 2 agents of the scenario are groups of one, which are not scaled";
     assert_eq!((refused.code, &refused.error()["message"]), (2, &json!(message)));
     population("{name: ada}, {name: bob}");
     assert_eq!(agents("3"), "ada_1 ada_2 bob");

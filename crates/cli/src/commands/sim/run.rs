@@ -35,7 +35,7 @@ pub(super) fn run(app: &AppContext, args: &SimRunArgs) -> CliResult {
     let changes = ScenarioChanges { turns: *turns, agents: *agents, seed: *seed, after: 0, set };
     let read = apply_changes(simulations.scenario(&args.scenario)?, changes)?;
     let record = record(&read, args.strict, None);
-    let path = place(app, args.out.as_deref(), &record)?;
+    let path = run_path(app, args.out.as_deref(), &record)?;
     let texts = texts(&read)?;
     let beginning = beginning(read, &texts, args.threads);
     perform(app, || Ok(Run::begin(&path, record, &beginning)?))
@@ -71,7 +71,7 @@ pub(super) fn fork(app: &AppContext, args: &SimForkArgs) -> CliResult {
     let past = Past { folder: &other, scenario: &scenario, turn: args.at, values: &values };
     let forked_from = Fork { run_id: before.run_id, turn: args.at };
     let record = record(&read, before.strict, Some(forked_from));
-    let path = place(app, args.out.as_deref(), &record)?;
+    let path = run_path(app, args.out.as_deref(), &record)?;
     let texts = texts(&read)?;
     let beginning = beginning(read, &texts, args.threads);
     perform(app, || {
@@ -93,7 +93,7 @@ fn record(read: &LoadedScenario, strict: bool, forked_from: Option<Fork>) -> Run
     }
 }
 
-fn place(app: &AppContext, out: Option<&Path>, record: &RunRecord) -> Result<PathBuf, CliError> {
+fn run_path(app: &AppContext, out: Option<&Path>, record: &RunRecord) -> Result<PathBuf, CliError> {
     if let Some(out) = out {
         return Ok(out.to_owned());
     }
@@ -155,11 +155,10 @@ fn perform(app: &AppContext, begin: impl FnOnce() -> Result<Run, CliError>) -> C
     }
 }
 
-/// When a checkpoint was last asked for because of the time that had passed. Turns may take long, and
-/// whoever looks at a run, or has it killed, should not find it far behind.
+/// Requests checkpoints by elapsed time, so that the newest checkpoint of a slow run is never old.
 struct CheckpointTimer {
     last: Instant,
-    /// Whether it is left to time at all: who says after how many turns means it.
+    /// False if the scenario sets `checkpoint_every`.
     is_automatic: bool,
 }
 
@@ -183,7 +182,7 @@ impl CheckpointTimer {
     }
 }
 
-/// Whether someone has asked to stop. Whoever asks twice does not want to wait for the turn's end.
+/// A flag that the first signal sets. A second signal ends the process at once.
 fn listen(app: &AppContext) -> Result<Arc<AtomicBool>, CliError> {
     const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
     let stop = Arc::new(AtomicBool::new(false));
@@ -194,7 +193,7 @@ fn listen(app: &AppContext) -> Result<Arc<AtomicBool>, CliError> {
         flag::register(signal, Arc::clone(&stop)).map_err(io)?;
     }
     if app.shows_progress() {
-        // A turn may take long, and whoever asked should know that it was heard.
+        // A turn may take long, so the first signal is acknowledged.
         let (mut signals, is_live) = (Signals::new(SIGNALS).map_err(io)?, app.is_live());
         std::thread::spawn(move || {
             if signals.forever().next().is_some() {

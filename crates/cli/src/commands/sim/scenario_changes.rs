@@ -1,11 +1,10 @@
 //! Changes of a scenario for one run.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 
 use polity_definition::{ExternalDocument, nearest};
 use polity_host::simulations::{LoadedScenario, complaint_from};
-use polity_simulator::scenario::{GroupFile, Limit, Scenario, ScenarioError, ScenarioFile};
+use polity_simulator::scenario::{Limit, ScalingError, Scenario, ScenarioError, ScenarioFile};
 use serde_json::{Map, Value};
 
 use crate::commands::set_option;
@@ -26,25 +25,24 @@ pub(super) struct ScenarioChanges<'a> {
 const EXAMPLE: &str = "max_agents=100";
 
 /// The fields that a run cannot change, with the alternative.
-const FIXED_IN_RUN: [(&str, &str); 2] = [("name", ANOTHER), ("chart", ANOTHER)];
+const FIXED_IN_RUN: [(&str, &str); 2] = [("name", OTHER_SCENARIO), ("chart", OTHER_SCENARIO)];
 
-/// What cannot be different in a fork, whose agents are there already, and so is their past; and what
-/// to do instead.
+/// The fields that a fork cannot change because its agents and its past exist, with the alternative.
 const FIXED_IN_FORK: [(&str, &str); 6] = [
-    ("name", ANOTHER),
-    ("chart", ANOTHER),
+    ("name", OTHER_SCENARIO),
+    ("chart", OTHER_SCENARIO),
     (
         "population",
         "its agents are those of the other run; `polity sim lifecycle` and lifecycle of the scenario \
          change who is there",
     ),
-    ("ticks_per_turn", TIME_IS_OVER),
-    ("start_time", TIME_IS_OVER),
-    ("tick_seconds", TIME_IS_OVER),
+    ("ticks_per_turn", PAST_TIME),
+    ("start_time", PAST_TIME),
+    ("tick_seconds", PAST_TIME),
 ];
 
-const ANOTHER: &str = "write another scenario, or change the file of this one";
-const TIME_IS_OVER: &str =
+const OTHER_SCENARIO: &str = "write another scenario, or change the file of this one";
+const PAST_TIME: &str =
     "a part of its time is over; begin a new run with `polity sim run` and --set";
 
 /// Applies changes to a scenario.
@@ -53,41 +51,41 @@ pub(super) fn apply_changes(
     changes: ScenarioChanges<'_>,
 ) -> Result<LoadedScenario, CliError> {
     let mut document = document_of(&read.file)?;
-    let mut made = Vec::new();
+    let mut applied = Vec::new();
     for change in changes.set {
         let (path, value) = set_option::change(change, EXAMPLE)?;
-        let place = put(&mut document, path, value)?;
-        made.push(AppliedChange { place, option: format!("--set {change}") });
+        let place = write_at_path(&mut document, path, value)?;
+        applied.push(AppliedChange { place, option: format!("--set {change}") });
     }
     for (field, value) in [("turns", changes.turns), ("seed", changes.seed)] {
         if let (Some(value), Some(fields)) = (value, document.as_object_mut()) {
             fields.insert(field.to_owned(), value.into());
-            made.push(AppliedChange {
+            applied.push(AppliedChange {
                 place: field.to_owned(),
                 option: format!("--{field} {value}"),
             });
         }
     }
     if let Some(agents) = changes.agents {
-        made.push(AppliedChange {
+        applied.push(AppliedChange {
             place: "population".to_owned(),
             option: format!("--agents {agents}"),
         });
     }
     let name = &read.scenario.name;
     let mut document = ExternalDocument::<ScenarioFile>::from_text(name, &document.to_string());
-    let invalid = |document: ExternalDocument<ScenarioFile>| invalid(name, &made, document);
+    let invalid = |document: ExternalDocument<ScenarioFile>| invalid(name, &applied, document);
     let Some(mut file) = document.content.take().filter(|_| document.is_clean()) else {
         return Err(invalid(document));
     };
     if let Some(agents) = changes.agents {
-        share(&mut file, agents)?;
+        scale(&mut file, agents)?;
     }
-    // A run may be made shorter than what is left alone, but what is asked for now should happen.
+    // A shorter run may drop later entries of the file, but not those that a flag asks for.
     let never = file.never_happening(changes.after).into_iter();
     let asked_for = |error: &ScenarioError| {
         let entry = error.place.trim_end_matches(".turn");
-        made.iter().any(|made| made.is_at(entry))
+        applied.iter().any(|applied| applied.covers(entry))
     };
     let never: Vec<ScenarioError> = never.filter(asked_for).collect();
     if !never.is_empty() {
@@ -133,7 +131,7 @@ struct AppliedChange {
 
 impl AppliedChange {
     /// True if a problem at this path is caused by the change.
-    fn is_at(&self, place: &str) -> bool {
+    fn covers(&self, place: &str) -> bool {
         let within = |inner: &str, outer: &str| {
             let rest = inner.strip_prefix(outer);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
@@ -145,22 +143,22 @@ impl AppliedChange {
 /// The error for a scenario that is not valid with the changes, naming those at fault.
 fn invalid(
     name: &str,
-    made: &[AppliedChange],
+    applied: &[AppliedChange],
     document: ExternalDocument<ScenarioFile>,
 ) -> CliError {
     let problems = document.into_problems();
-    let to_blame =
-        |made: &&AppliedChange| problems.iter().any(|problem| made.is_at(&problem.field));
+    let is_at_fault =
+        |applied: &&AppliedChange| problems.iter().any(|problem| applied.covers(&problem.field));
     let mut options: Vec<&str> =
-        made.iter().filter(to_blame).map(|made| made.option.as_str()).collect();
+        applied.iter().filter(is_at_fault).map(|applied| applied.option.as_str()).collect();
     if options.is_empty() {
-        options = made.iter().map(|made| made.option.as_str()).collect();
+        options = applied.iter().map(|applied| applied.option.as_str()).collect();
     }
-    let told: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
+    let messages: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
     let message = format!(
         "the scenario \"{name}\" is not valid with {}: {}",
         options.join(" "),
-        told.join("; ")
+        messages.join("; ")
     );
     let error = CliError::invalid(message, Vec::new());
     let first = problems.iter().find_map(|problem| {
@@ -183,7 +181,7 @@ pub(super) fn reject_fixed_fields(changes: &[String], fixed: FixedFields) -> Res
         FixedFields::InRun => (&FIXED_IN_RUN[..], "run"),
         FixedFields::InFork => (&FIXED_IN_FORK[..], "fork"),
     };
-    match fixed.iter().find(|(name, _)| sets(changes, name)) {
+    match fixed.iter().find(|(name, _)| sets_field(changes, name)) {
         Some((name, instead)) => {
             let message = format!("\"{name}\" cannot be different in a {what}");
             Err(CliError::usage(message).hint(*instead))
@@ -192,9 +190,8 @@ pub(super) fn reject_fixed_fields(changes: &[String], fixed: FixedFields) -> Res
     }
 }
 
-/// Whether one of the changes is to this field, or to something in it. One that cannot be read is
-/// told of where it is made.
-fn sets(changes: &[String], field: &str) -> bool {
+/// True if a change is to this field or to a part of it. Unreadable changes fail when they are applied.
+fn sets_field(changes: &[String], field: &str) -> bool {
     let path =
         |change: &String| set_option::change(change, EXAMPLE).ok().map(|(path, _)| path.to_owned());
     changes.iter().filter_map(path).any(|path| steps(&path).next() == Some(field))
@@ -249,7 +246,7 @@ fn steps(path: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Writes a value at a path, creating missing objects, and returns the normalized path.
-fn put(document: &mut Value, path: &str, value: Value) -> Result<String, CliError> {
+fn write_at_path(document: &mut Value, path: &str, value: Value) -> Result<String, CliError> {
     let mut here = document;
     let mut place = String::new();
     for step in steps(path) {
@@ -263,7 +260,7 @@ fn put(document: &mut Value, path: &str, value: Value) -> Result<String, CliErro
                 fields.entry(step).or_insert(Value::Null)
             }
             Value::Array(items) => {
-                let index = item(items, step, path)?;
+                let index = find_item(items, step, path)?;
                 place = format!("{place}[{index}]");
                 &mut items[index]
             }
@@ -278,7 +275,7 @@ fn put(document: &mut Value, path: &str, value: Value) -> Result<String, CliErro
 }
 
 /// The index of a list item, given its index, name or trigger.
-fn item(items: &[Value], called: &str, path: &str) -> Result<usize, CliError> {
+fn find_item(items: &[Value], called: &str, path: &str) -> Result<usize, CliError> {
     if let Ok(number) = called.parse()
         && number < items.len()
     {
@@ -314,48 +311,18 @@ fn item(items: &[Value], called: &str, path: &str) -> Result<usize, CliError> {
     }
 }
 
-/// Gives the population this many agents, in the shares that its groups have. Where there are groups
-/// of several, whoever is alone in a group is someone in particular and stays, unless there is to be no
-/// one at all.
-fn share(file: &mut ScenarioFile, agents: u64) -> Result<(), CliError> {
-    let groups = file.population.get_or_insert_default();
-    let count = |group: &GroupFile| group.count.unwrap_or(1);
-    let alone = groups.iter().filter(|group| count(group) == 1).count() as u64;
-    let has_several = groups.iter().any(|group| count(group) > 1);
-    let (mut groups, agents): (Vec<&mut GroupFile>, u64) = if !has_several || agents == 0 {
-        (groups.iter_mut().collect(), agents)
-    } else if let Some(others) = agents.checked_sub(alone) {
-        (groups.iter_mut().filter(|group| count(group) != 1).collect(), others)
-    } else {
-        let message = format!(
-            "--agents {agents}: {alone} agents of the scenario are alone in their groups, and they stay"
-        );
-        let hint = format!("ask for {alone} or more, or leave some of them out of the population");
-        return Err(CliError::usage(message).hint(hint));
-    };
-    let counts: Vec<u64> = groups.iter().map(|group| group.count.unwrap_or(1)).collect();
-    let total: u128 = counts.iter().map(|count| u128::from(*count)).sum();
-    if total == 0 {
-        return if agents == 0 {
-            Ok(())
-        } else {
-            Err(CliError::usage("the scenario has no agents to have more or fewer of")
-                .hint("give it a population"))
+/// Scales the population, with the flag in the error.
+fn scale(file: &mut ScenarioFile, agents: u64) -> Result<(), CliError> {
+    file.scale_population(agents).map_err(|error| {
+        let message = format!("--agents {agents}: {error}");
+        let hint = match error {
+            ScalingError::TooFewAgents { singles } => {
+                format!("ask for {singles} or more, or remove some of them from the population")
+            }
+            ScalingError::EmptyPopulation => "give it a population".to_owned(),
         };
-    }
-    // Each group has its share, rounded down; those who lost most by that get the agents that are
-    // left, one each.
-    let shares: Vec<u128> =
-        counts.iter().map(|count| u128::from(*count) * u128::from(agents)).collect();
-    let given: u128 = shares.iter().map(|share| share / total).sum();
-    let mut by_loss: Vec<usize> = (0..shares.len()).collect();
-    by_loss.sort_by_key(|group| Reverse(shares[*group] % total));
-    let left = usize::try_from(u128::from(agents) - given).unwrap_or(usize::MAX);
-    for (number, group) in by_loss.into_iter().enumerate() {
-        let count = shares[group] / total + u128::from(number < left);
-        groups[group].count = Some(u64::try_from(count).unwrap_or(u64::MAX));
-    }
-    Ok(())
+        CliError::usage(message).hint(hint)
+    })
 }
 
 #[cfg(test)]
@@ -374,53 +341,20 @@ mod tests {
             ("world.rates.b.state", json!("idle")),
             ("world.other.deep", json!(true)),
         ] {
-            put(&mut document, path, value).unwrap();
+            write_at_path(&mut document, path, value).unwrap();
         }
         let expected = json!({"seed": 3, "world": {"other": {"deep": true}, "rates": [
             {"trigger": "a", "rate": 0.1}, {"trigger": "b", "rate": 0.2, "state": "idle"}
         ]}});
         assert_eq!(document, expected);
         for wrong in ["world.rates.2.rate", "world.rates.c.rate", "seed.inside"] {
-            assert!(put(&mut document, wrong, json!(1)).is_err(), "{wrong}");
+            assert!(write_at_path(&mut document, wrong, json!(1)).is_err(), "{wrong}");
         }
         assert_eq!(document, expected);
         let mut document = json!({"rates": [{"trigger": "a"}, {"trigger": "b"}, {"trigger": "a"}]});
-        let told = put(&mut document, "rates.a.rate", json!(1)).unwrap_err();
-        assert_eq!(told.message(), "\"rates.a.rate\": 2 items are called a");
-        put(&mut document, "rates.2.rate", json!(1)).unwrap();
+        let error = write_at_path(&mut document, "rates.a.rate", json!(1)).unwrap_err();
+        assert_eq!(error.message(), "\"rates.a.rate\": 2 items are called a");
+        write_at_path(&mut document, "rates.2.rate", json!(1)).unwrap();
         assert_eq!(document["rates"][2]["rate"], 1);
-    }
-
-    #[test]
-    fn groups_keep_their_proportions() {
-        let counts = |file: &ScenarioFile| -> Vec<u64> {
-            file.population.as_ref().unwrap().iter().map(|group| group.count.unwrap_or(1)).collect()
-        };
-        let file: ScenarioFile = serde_json::from_value(json!({
-            "population": [{"name": "a", "count": 18}, {"name": "b", "count": 6}, {"name": "c"}]
-        }))
-        .unwrap();
-        for (agents, expected) in [
-            (25, [18, 6, 1]),
-            (49, [36, 12, 1]),
-            (1_000_001, [750_000, 250_000, 1]),
-            (3, [2, 0, 1]),
-            (1, [0, 0, 1]),
-            (27, [20, 6, 1]),
-            (0, [0, 0, 0]),
-        ] {
-            let mut file = file.clone();
-            share(&mut file, agents).unwrap();
-            assert_eq!(counts(&file), expected, "{agents}");
-        }
-        // Where all are alone there is no one else to be more.
-        let mut file: ScenarioFile = serde_json::from_value(json!({
-            "population": [{"name": "a"}, {"name": "b"}]
-        }))
-        .unwrap();
-        share(&mut file, 7).unwrap();
-        assert_eq!(counts(&file), [4, 3]);
-        assert!(share(&mut ScenarioFile::default(), 5).is_err());
-        assert!(share(&mut ScenarioFile::default(), 0).is_ok());
     }
 }
