@@ -89,7 +89,7 @@ pub enum NameLookup {
     Agent(Arc<AgentDefinition>),
     /// A workflow.
     Workflow(Arc<WorkflowDefinition>),
-    /// A file that is there but has these problems.
+    /// A file with these problems.
     Broken(Vec<DefinitionProblem>),
     /// Nothing.
     Unknown {
@@ -114,7 +114,7 @@ enum FileContent {
 struct FileEntry {
     path: String,
     kind: DefinitionKind,
-    /// The name its file name gives, if that is a valid name.
+    /// The name from the file name, if it is valid.
     name: Option<Name>,
     /// The name written inside, if it differs.
     other_name: Option<Name>,
@@ -127,7 +127,7 @@ struct FileEntry {
 }
 
 impl Home {
-    /// Reads all definitions. Files that are no definitions are passed over.
+    /// Reads all definitions and ignores other files.
     pub fn parse(mut files: Vec<SourceFile>) -> Self {
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let mut entries: Vec<FileEntry> = files.iter().filter_map(FileEntry::read).collect();
@@ -228,7 +228,7 @@ impl Home {
 }
 
 impl FileEntry {
-    /// Reads a file if its path says that it is a definition.
+    /// Reads a file if its path is that of a definition.
     fn read(file: &SourceFile) -> Option<Self> {
         let (kind, stem) = classify(&file.path)?;
         let (path, text) = (&file.path, file.text.as_deref().map_err(String::as_str));

@@ -29,9 +29,9 @@ pub(crate) struct ScheduleFile {
     /// The schedule's name; the same as the name of its file.
     #[schemars(required)]
     pub(crate) name: Option<Name>,
-    /// The agent to run; give this or `workflow`.
+    /// The agent to run; exclusive with `workflow`.
     agent: Option<Name>,
-    /// The workflow to run; give this or `agent`.
+    /// The workflow to run; exclusive with `agent`.
     workflow: Option<Name>,
     /// The times: minute, hour, day of month, month, day of week; with six fields, seconds come
     /// first. `@daily` and the like work too.
@@ -53,7 +53,7 @@ pub(crate) struct ScheduleFile {
     catch_up: Option<CatchUpPolicy>,
     /// The age limit of missed times, in seconds; default none.
     catch_up_window_seconds: Option<u64>,
-    /// By how many seconds a start may be put off, so that not everything starts at once.
+    /// The largest random delay of a start, in seconds.
     #[schemars(extend("default" = 0))]
     jitter_seconds: Option<u64>,
     /// The number of consecutive failures that pauses the schedule; default never.
@@ -200,7 +200,7 @@ pub struct ScheduleDefinition {
     pub catch_up: CatchUpPolicy,
     /// The age limit of missed times; unlimited if none.
     pub catch_up_window_seconds: Option<u64>,
-    /// By how much a start may be put off.
+    /// The largest random delay of a start.
     pub jitter_seconds: u64,
     /// After how many failures in a row the schedule pauses.
     pub pause_after_failures: Option<NonZeroU32>,

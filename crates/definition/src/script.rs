@@ -27,7 +27,7 @@ pub(crate) struct ScriptFile {
     default: Option<AnswerFile>,
 }
 
-/// One rule: when it applies, and what the model then answers.
+/// One rule: a pattern and an answer.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RuleFile {
@@ -126,7 +126,7 @@ pub struct ScriptDefinition {
     pub default: Option<ScriptAnswer>,
 }
 
-/// One rule: when it applies, and what the model then answers.
+/// One rule: a pattern and an answer.
 #[derive(Debug, Clone)]
 pub struct ScriptRule {
     /// The pattern of the newest message.

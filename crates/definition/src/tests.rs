@@ -27,7 +27,7 @@ fn shown(home: &Home) -> Vec<String> {
     home.problems.iter().map(ToString::to_string).collect()
 }
 
-/// Checks one file: what is expected are its problems as shown, without the file's path.
+/// Checks the problems of one file, shown without its path.
 #[track_caller]
 fn check(path: &str, text: &str, expected: &[&str]) {
     check_in(path, text, [], expected);

@@ -1,5 +1,4 @@
-//! Small types for the values of fields: each holds only what its field allows, and says what that
-//! is both to the reader of an error and to the JSON Schema.
+//! Validated types for the values of fields, with their error messages and JSON Schemas.
 
 pub(crate) mod command_line;
 pub(crate) mod suggest;
@@ -12,7 +11,7 @@ use polity_model::value::excerpt;
 /// The longest template or expression, in bytes.
 pub const TEMPLATE_BYTES_MAX: usize = 4096;
 
-/// A type that holds what its text was compiled to. Its text is what it is known by.
+/// Implements a type that is compiled from a text and identified by it.
 macro_rules! compiled_text {
     ($name:ident, $schema:tt) => {
         impl $name {
@@ -54,7 +53,7 @@ text_type!(
     { "type": "string", "pattern": "\\S" }
 );
 text_type!(
-    /// A regular expression that is known to be well formed. It is compiled where it is used.
+    /// A well-formed regular expression, compiled at its use.
     Pattern,
     check_pattern,
     { "type": "string", "format": "regex", "minLength": 1 }
@@ -108,7 +107,7 @@ fn check_pattern(text: &str) -> Result<(), String> {
     }
 }
 
-/// The part of a regular expression's error that says why; the rest draws the pattern.
+/// The reason in an error of a regular expression; the rest draws the pattern.
 pub(crate) fn regex_reason(error: &dyn fmt::Display) -> String {
     let text = error.to_string();
     let last = text.lines().last().unwrap_or_default();

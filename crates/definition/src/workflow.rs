@@ -41,8 +41,7 @@ pub struct WorkflowDefinition {
     pub agents: BTreeMap<Name, Name>,
     /// The number of reflection rounds, if not the default.
     pub rounds: Option<NonZeroU32>,
-    /// The nodes, in file order, which is the order their results are merged in. Without nodes the
-    /// patterns say what happens.
+    /// The nodes in file order, in which results are merged. Without nodes the patterns apply.
     pub nodes: Vec<WorkflowNode>,
     /// The edges, in file order.
     pub edges: Vec<WorkflowEdge>,
@@ -66,7 +65,7 @@ pub enum WorkflowPattern {
     Reflection,
     /// Plan first, then carry out the steps.
     PlanExecute,
-    /// One agent hands out the work to others.
+    /// One agent delegates to others.
     Supervisor,
 }
 
@@ -98,7 +97,7 @@ pub enum WorkflowNodeKind {
         agent: Name,
         /// The input; default the newest message.
         input: Option<Template>,
-        /// Agents that it may hand work to, besides its own.
+        /// Additional sub-agents.
         sub_agents: Vec<Name>,
     },
     /// Calls a tool.
@@ -191,7 +190,7 @@ impl EdgeTarget {
 }
 
 impl WorkflowDefinition {
-    /// A node by its name, among those that are written.
+    /// A node by its name, patterns not expanded.
     pub fn node(&self, name: &str) -> Option<&WorkflowNode> {
         self.nodes.iter().find(|node| node.name.as_str() == name)
     }

@@ -13,7 +13,7 @@ use super::layout::ranks;
 use super::text::{one_line, wrapped};
 use super::{dot, svg};
 
-/// The most characters of a line that is written on an arrow or in a state.
+/// The most characters of a line of a label or note.
 const LINE_MAX: usize = 36;
 
 /// A chart to draw.
@@ -66,8 +66,8 @@ impl ChartDiagram {
         dot::write(&self.graph(&self.names()))
     }
 
-    /// The names of the states, of the start and of the marks in frames. Names of states may hold
-    /// what the formats do not take in a name.
+    /// The names of the states, the start and the initial marks, without characters that formats
+    /// reserve.
     fn names(&self) -> Vec<String> {
         let plain = |state: &ChartDiagramState| {
             one_line(&state.name).replace(['"', '\\', '<', '>', '&'], "_")
@@ -77,7 +77,7 @@ impl ChartDiagram {
         names.iter().cloned().chain(["(start)".to_owned()]).chain(marks).collect()
     }
 
-    /// The states with others inside, each with the one that is entered first.
+    /// The composite states, each with its initial state.
     fn begins(&self) -> impl Iterator<Item = (usize, usize)> {
         let states = self.states.iter().enumerate();
         states.filter_map(|(number, state)| Some((number, state.initial?)))
@@ -144,8 +144,7 @@ fn lines(arrow: &ChartDiagramArrow) -> Vec<String> {
     arrow.labels.iter().flat_map(transition).collect()
 }
 
-/// Says of each edge whether it leads back, as seen where its ends, or the frames around them, are
-/// side by side.
+/// Marks the back edges, on the level where both ends, or the frames around them, are siblings.
 fn find_back_edges(nodes: &[DiagramNode<'_>], edges: &[(usize, usize)]) -> Vec<bool> {
     let nesting: Vec<FrameMember> =
         nodes.iter().map(|node| FrameMember { parent: node.parent, header: None }).collect();

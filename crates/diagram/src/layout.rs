@@ -18,9 +18,9 @@ const APART_NODES: f64 = 36.0;
 const APART_BENDS: f64 = 14.0;
 /// The upright piece at each end of an edge, which has room for the head of an arrow.
 const UPRIGHT: f64 = 10.0;
-/// The most between two edges at the same side of a node.
+/// The largest distance between two edges at the same side of a node.
 const BETWEEN_ENDS_MAX: f64 = 24.0;
-/// The space between layers: more where edges go far to the side, so that they are not too flat.
+/// The space between layers: more if edges run far sideways, so that they are not too flat.
 const SPACE_MIN: f64 = 14.0;
 const SPACE_MAX: f64 = 56.0;
 const SPACE_PER_SIDEWAYS: f64 = 0.12;
@@ -46,7 +46,7 @@ pub(super) struct LayoutEdge {
     pub(super) from: usize,
     pub(super) to: usize,
     pub(super) leads_back: bool,
-    /// Width and height of what is written on it.
+    /// Width and height of the label.
     pub(super) label: Option<(f64, f64)>,
     /// The horizontal offset of its start from the node's centre, if fixed.
     pub(super) from_at: Option<f64>,
@@ -58,7 +58,7 @@ pub(super) struct LayoutEdge {
 pub(super) struct GraphLayout {
     /// The nodes, in their order.
     pub(super) nodes: Vec<LayoutRect>,
-    /// The edges, in their order; none for one that leads from a node to itself.
+    /// The edges, in their order; none for self-loops.
     pub(super) routes: Vec<Option<EdgeRoute>>,
     pub(super) width: f64,
     pub(super) height: f64,

@@ -17,7 +17,7 @@ const HEAD: f64 = 64.0;
 const LEGEND_HEIGHT: f64 = 48.0;
 const LEGEND_WIDTH: f64 = 500.0;
 const ARROW: f64 = 8.0;
-/// The space in a frame above what is inside, for its name.
+/// The space in a frame above its inside, for its name.
 const FRAME_HEAD: f64 = 36.0;
 
 const NAME_SIZE: f64 = 14.0;
@@ -344,7 +344,7 @@ impl SvgCanvas {
         self.text.push_str("</g>\n");
     }
 
-    /// Frames, those outside before those inside. Edges are drawn above them.
+    /// Draws frames, outer before inner ones. Edges are drawn above them.
     fn frames(&mut self, graph: &DiagramGraph<'_>, layout: &GraphLayout, parent: Option<usize>) {
         for (number, node) in graph.nodes.iter().enumerate() {
             if node.shape != NodeShape::Frame || node.parent != parent {

@@ -16,9 +16,9 @@ use super::layout::ranks;
 use super::text::one_line;
 use super::{dot, mermaid, svg};
 
-/// Draws a workflow, with a mark on each node that has one.
+/// Draws a workflow with the marks of its nodes.
 ///
-/// A workflow of patterns is drawn as what they expand to.
+/// Patterns are drawn expanded.
 pub fn draw_workflow(
     workflow: &WorkflowDefinition,
     format: GraphFormat,

@@ -13,6 +13,6 @@ use crate::number::UsdLimit;
 pub struct Budget {
     /// The most US dollars.
     pub max_cost_usd: Option<UsdLimit>,
-    /// The most tokens, read and written together.
+    /// The most tokens, input and output together.
     pub max_tokens: Option<NonZeroU64>,
 }

@@ -7,8 +7,8 @@ use crate::ids::{CheckpointId, TaskId};
 use crate::review::HumanFeedback;
 use crate::state::State;
 
-/// A saved moment of a task, as it is shown. Stores keep only the position in the journal: the
-/// State is put together from there when someone asks.
+/// A checkpoint of a task, as it is shown. Stores keep only the journal position; the State is
+/// rebuilt from it on request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoint {
     /// The checkpoint's id.

@@ -118,7 +118,7 @@ pub enum Event {
         /// The other task.
         with: TaskId,
     },
-    /// Someone other than the owner asked for the task to end.
+    /// Another process requested cancellation.
     CancelRequested,
     /// The task is done.
     TaskCompleted {
@@ -135,7 +135,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         partial_result: Option<ResultRef>,
     },
-    /// The task ended because someone asked for it.
+    /// The task was cancelled.
     TaskCancelled,
 
     /// An execution moved on.
@@ -182,7 +182,7 @@ pub enum Event {
     /// The conversation was longer than the model can read: from now on it is sent without its
     /// middle. Nothing of it is lost.
     HistoryShortened {
-        /// The first message that is still sent, besides the one that opened the conversation.
+        /// The first message that is still sent, besides the opening one.
         kept_from: u32,
     },
 
@@ -210,7 +210,7 @@ pub enum Event {
         subject: ReviewSubject,
         /// The question, for people.
         question: String,
-        /// Until when the person has time; for ever if none.
+        /// The deadline; none if unlimited.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline: Option<Timestamp>,
         /// The answer that applies after the deadline; without one the task fails.
@@ -281,7 +281,7 @@ pub enum ExecutionChange {
         /// The time limit of one run.
         timeout_seconds: u64,
     },
-    /// It left idle and gets what it needs.
+    /// It left idle and acquires its resources.
     Start {
         /// The agent that runs.
         agent: Name,
@@ -290,10 +290,10 @@ pub enum ExecutionChange {
     },
     /// Its work began.
     Run {
-        /// The process, where it is one.
+        /// The process id, for CLI agents.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         process_id: Option<u32>,
-        /// The task on another server, where that has taken up the work.
+        /// The task on the remote server, for remote agents.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         remote: Option<RemoteTask>,
     },
@@ -326,7 +326,7 @@ pub enum ExecutionChange {
     Retry,
     /// It took longer than it may.
     TimeOut,
-    /// It ended because someone asked for it.
+    /// It was cancelled.
     Cancel,
     /// Its leftovers are being cleaned up.
     CleanUp,
@@ -350,9 +350,9 @@ pub enum ToolChange {
     },
     /// It starts. Committed before the call is made, so that a crash cannot hide it.
     Call {
-        /// The tool, which may be another than the one that the model named.
+        /// The tool, which may be a fallback for the one that the model named.
         tool: ToolName,
-        /// The arguments, where they are not those that the model gave.
+        /// The arguments, if not those of the model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         arguments: Option<Map<String, Value>>,
         /// True if the call is safe to repeat.
@@ -373,13 +373,13 @@ pub enum ToolChange {
     Doubt,
     /// It has its answer, which counts as a message of the conversation.
     Answer {
-        /// The place of the answer in the conversation: calls that were made at once are answered
-        /// in the order in which they were asked for. None where it is the next, as for a workflow.
+        /// The index of the answer in the conversation: concurrent calls are answered in request
+        /// order. None if it is the next, as in a workflow.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ordinal: Option<u32>,
         /// The text for the model.
         content: String,
-        /// The result as JSON, where that is not what the model reads.
+        /// The result as JSON, if it differs from the text for the model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         structured: Option<Value>,
         /// True if the answer is an error message.
@@ -405,14 +405,13 @@ pub enum NodeChange {
     Finish {
         /// The output.
         output: NodeOutput,
-        /// The routing key, where the node gives one.
+        /// The routing key, if the node sets one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         routing_key: Option<String>,
         /// The nodes that its edges lead to.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         to: Vec<Name>,
-        /// The edge that leads back, by its place in the file, where more than one leads to the
-        /// same node.
+        /// The edge back, by its index in the file, if several lead to the same node.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         edge: Option<u32>,
     },
@@ -446,7 +445,7 @@ pub struct TaskCreated {
     pub assigned_agent: Name,
     /// Every definition that the task may need, as it was when the task was created.
     pub pins: Vec<DefinitionPin>,
-    /// Named values that come with the input.
+    /// The parameters of the task.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub parameters: Map<String, Value>,
     /// A class of the retention policy.
@@ -476,7 +475,7 @@ pub struct TaskCreated {
     pub request: Option<Digest>,
 }
 
-/// A point of another task's history. What happened there up to it is a fork's history too.
+/// A point in another task's history. The fork shares the history up to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForkPoint {
     /// The other task.
@@ -514,7 +513,7 @@ pub struct DefinitionPin {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResultRef {
-    /// The newest thing the model said; of a workflow, the newest output of a node.
+    /// The newest answer of the model; for a workflow, the newest output of a node.
     LastAnswer,
     /// This text, which is nowhere else.
     Text(String),

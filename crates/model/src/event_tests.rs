@@ -37,7 +37,7 @@ fn created() -> Event {
     })
 }
 
-/// One of each, so that a changed form is noticed: journals are read for ever.
+/// One of each event, so that a changed form is noticed.
 fn one_of_each() -> Vec<Event> {
     let execution_id = ExecutionId::from_random_bytes([2; 16]);
     let change = |change| Event::ExecutionChanged { execution_id, change };
@@ -144,7 +144,7 @@ fn artifacts() -> RunArtifacts {
     }
 }
 
-/// One of each that is no task's, or few tasks'.
+/// Rare events, and events of other streams.
 fn rare_ones() -> Vec<Event> {
     let execution_id = ExecutionId::from_random_bytes([2; 16]);
     let change = ExecutionChange::Report {

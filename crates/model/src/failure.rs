@@ -45,7 +45,7 @@ pub enum ErrorCode {
     Timeout,
     /// The agent reached its `max_iterations` without an answer.
     LimitIterations,
-    /// The model asked for the same tools with the same arguments again and again.
+    /// The model repeated the same tool calls too often.
     LimitRepeats,
     /// The conversation is longer than the model can read, however much it is shortened.
     LimitContext,
@@ -70,9 +70,9 @@ pub enum ErrorCode {
     ToolFailed,
     /// A condition or a template of a workflow could not be evaluated.
     ConditionFailed,
-    /// None of the edges of a node could be taken.
+    /// No edge of a node could be taken.
     NoEdge,
-    /// The edges that lead back were taken as often as their `max_loops` allows.
+    /// The edges back reached their `max_loops`.
     LimitLoops,
     /// A part of the workflow was ended from outside.
     PartCancelled,

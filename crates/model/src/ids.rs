@@ -83,7 +83,7 @@ typed_id!(
     "execution"
 );
 typed_id!(
-    /// A conversation that goes on: a kept-alive agent, or a sub-agent's own history.
+    /// A continued conversation: a kept-alive agent, or a sub-agent's own history.
     SessionId,
     "session"
 );
@@ -93,7 +93,7 @@ typed_id!(
     "checkpoint"
 );
 typed_id!(
-    /// One invocation of a tool that a model asked for.
+    /// One tool call of a model.
     ToolCallId,
     "tool call"
 );

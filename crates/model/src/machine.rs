@@ -1,4 +1,4 @@
-//! The state machines: what they have in common, and how they are drawn.
+//! The state machines, and the trait they share.
 //!
 //! A machine is an enum of states, an enum of events and one exhaustive `match`. A transition
 //! allocates nothing and copies nothing; see `docs/adr/0002-separate-config-and-runtime-types.md`.
@@ -24,14 +24,14 @@ pub trait Machine: Copy + Eq + fmt::Debug + 'static {
     /// Every event.
     const EVENTS: &'static [Self::Event];
 
-    /// The state after `event`, or nothing where the event is not legal.
+    /// The state after `event`; none if the event is illegal.
     fn after(self, event: Self::Event) -> Option<Self>;
     /// The state's name as files and JSON have it.
     fn label(self) -> &'static str;
     /// The event's name.
     fn event_label(event: Self::Event) -> &'static str;
 
-    /// The state after `event`, or an error that names the state, the event and what is legal.
+    /// The state after `event`, or an error that names the state, the event and the legal events.
     fn transition(self, event: Self::Event) -> Result<Self, IllegalTransition<Self>> {
         self.after(event).ok_or(IllegalTransition { state: self, event })
     }

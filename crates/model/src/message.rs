@@ -20,7 +20,7 @@ pub enum Message {
     },
     /// An answer of the model.
     Assistant {
-        /// The text; may be empty when the model only asks for tools.
+        /// The text; may be empty if there are tool calls.
         content: String,
         /// The tools the model asks for.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -75,7 +75,7 @@ impl MessageRole {
     }
 }
 
-/// One invocation of a tool, as a model asked for it.
+/// One tool call, as requested by a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// The call's own id, which its answer repeats.

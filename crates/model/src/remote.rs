@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct RemoteTask {
     /// The task's id there.
     pub task_id: String,
-    /// The conversation that it belongs to, where the server has such.
+    /// The A2A context that it belongs to, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_id: Option<String>,
 }
@@ -32,7 +32,7 @@ pub struct RemoteReport {
     /// The task there, if the server made one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<RemoteTask>,
-    /// The state of that task when it was last seen, in the server's words.
+    /// The last known state of that task, in the server's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// True if the remote task has ended or no longer exists.

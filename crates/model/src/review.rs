@@ -103,7 +103,7 @@ pub enum ReviewVerdict {
     Reject,
     /// It may go on with changes: with other arguments, or another State.
     Modify {
-        /// All the arguments that the call is made with, where it is about a call.
+        /// All arguments of the call, if it is about a call.
         #[serde(default, skip_serializing_if = "Map::is_empty")]
         arguments: Map<String, Value>,
     },
@@ -144,7 +144,7 @@ impl fmt::Display for ReviewVerdict {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReviewPreview {
-    /// To these nodes; nothing follows where there is none.
+    /// These nodes follow; none if empty.
     LeadsTo(Vec<Name>),
     /// To the end of the task, and why.
     FailsTask(String),
@@ -191,7 +191,7 @@ pub struct Review {
     pub subject: ReviewSubject,
     /// The answer that applies after the deadline; without one the task fails.
     pub default_action: Option<ReviewAction>,
-    /// The tool, as `server/tool`, where it is about a call.
+    /// The tool, as `server/tool`, if it is about a call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// The arguments of the tool call.

@@ -34,9 +34,9 @@ pub struct ResourceUsage {
     pub cpu_percent: f64,
     /// The processor time, in milliseconds.
     pub cpu_time_ms: u64,
-    /// The memory in use when it was last looked at, in megabytes.
+    /// The last measured memory, in megabytes.
     pub memory_mb: u64,
-    /// The most memory that was seen in use at once, in megabytes.
+    /// The peak memory, in megabytes.
     pub peak_memory_mb: u64,
     /// Disk reads, in megabytes.
     pub disk_read_mb: u64,
@@ -108,7 +108,7 @@ pub struct OmittedFile {
 pub struct SavedWorkspace {
     /// The folder below `data/`.
     pub folder: String,
-    /// The branch that has the changes, where it is a worktree.
+    /// The branch with the changes, for a worktree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
     /// The number of files added, changed or removed.

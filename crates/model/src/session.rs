@@ -8,12 +8,12 @@ use crate::machine::task::TaskStatus;
 use crate::message::Message;
 use crate::name::Name;
 
-/// A sub-agent's conversation, which neither sees that of its parent nor is seen by it.
+/// A sub-agent's conversation, isolated from that of its parent.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SubAgentSession {
     /// The session, which is the id of the sub-agent's task too.
     pub session_id: SessionId,
-    /// The task of the agent that handed out the work.
+    /// The task of the delegating agent.
     pub parent_task_id: TaskId,
     /// The sub-agent.
     pub agent_name: Name,
@@ -62,16 +62,16 @@ impl From<TaskStatus> for SessionStatus {
     }
 }
 
-/// The argument of a call that says what a sub-agent is to do.
+/// The argument with the work of a sub-agent.
 pub const TASK_DESCRIPTION_ARGUMENT: &str = "task_description";
 
-/// The task of the sub-agent that a tool call opens. A call that is made again after a crash finds
-/// the task that it opened before, because both have one id.
+/// The sub-agent task of a tool call. Both have one id, so a call repeated after a crash finds its
+/// task.
 pub fn task_of_call(call: ToolCallId) -> TaskId {
     TaskId::from_bytes(*call.as_bytes())
 }
 
-/// The session that a sub-agent's task is.
+/// The session of a sub-agent's task.
 pub fn session_of_task(task: TaskId) -> SessionId {
     SessionId::from_bytes(*task.as_bytes())
 }

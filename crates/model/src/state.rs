@@ -57,7 +57,7 @@ pub enum InvalidUpdate {
     NoFields {
         /// The whole path.
         path: String,
-        /// The part that is no object.
+        /// The part that is not an object.
         parent: String,
         /// The type found.
         found: &'static str,
@@ -118,7 +118,7 @@ impl StateUpdates {
         self.0.get("next_action").map(|action| action.as_str().map(str::to_owned))
     }
 
-    /// Sets what is set in the metadata. Where a path has no room, the rest is left as it is.
+    /// Applies the metadata updates. Stops at a path that does not exist.
     pub fn set_metadata(&self, metadata: &mut Map<String, Value>) -> Result<(), InvalidUpdate> {
         for (path, value) in &self.0 {
             let Some(inner) = path.strip_prefix("metadata") else { continue };

@@ -25,7 +25,7 @@ pub struct TaskOrder {
     pub description: String,
     /// The agent or workflow that does it.
     pub assigned_agent: Name,
-    /// Named values that come with the input.
+    /// The parameters of the task.
     pub parameters: Map<String, Value>,
     /// A class of the retention policy.
     pub class: Option<String>,
@@ -68,7 +68,7 @@ impl TaskOrder {
     }
 }
 
-/// The checkpoint of another task from which a fork goes on.
+/// The checkpoint of another task from which a fork continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForkedFrom {
     /// The other task.
@@ -100,11 +100,11 @@ pub enum TaskEnd {
         /// The partial result.
         partial_result: Option<String>,
     },
-    /// Someone asked for it to end.
+    /// It was cancelled.
     Cancelled,
 }
 
-/// A task as it runs: the live state machine with what it has used.
+/// A running task: the live state machine and its usage.
 ///
 /// It shares its frozen order and changes in place. A transition is a match and a store to a
 /// field; a [`Task`] snapshot is taken only to store or to show it.
@@ -208,7 +208,7 @@ impl TaskExecution {
         Ok(status)
     }
 
-    /// Adds what one call used.
+    /// Adds the usage of one call.
     #[inline]
     pub fn add_usage(&mut self, used: Usage) -> Result<(), RunFinished> {
         if self.status.is_final() {

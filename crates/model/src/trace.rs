@@ -126,7 +126,7 @@ impl TraceLog {
     }
 }
 
-/// The text on one line, with a mark where it was cut.
+/// The text on one line, with an ellipsis if it was cut.
 pub fn shorten(text: &str, characters_max: usize) -> String {
     let mut line = String::new();
     for word in text.split_whitespace() {

@@ -21,7 +21,7 @@ impl Cost {
     /// No money.
     pub const ZERO: Self = Self { pico_usd: 0 };
 
-    /// The largest amount, which sums do not exceed: what a store can hold.
+    /// The largest amount, at which sums saturate: the limit of stores.
     pub const MAX: Self = Self { pico_usd: i64::MAX as u64 };
 
     /// The cost of `tokens` at a price per million. A negative price or NaN counts as zero:
@@ -36,7 +36,7 @@ impl Cost {
         Self { pico_usd: tokens.saturating_mul(pico_usd_per_token) }.min(Self::MAX)
     }
 
-    /// An amount in US dollars. One that is negative or no number counts as zero.
+    /// An amount in US dollars. Negative amounts and NaN count as zero.
     pub fn of_usd(usd: f64) -> Self {
         #[expect(
             clippy::cast_possible_truncation,
@@ -104,7 +104,7 @@ impl Usage {
     }
 }
 
-/// The most tokens that are counted: what a store can hold.
+/// The largest token count: the limit of stores.
 pub const TOKENS_MAX: u64 = i64::MAX as u64;
 
 impl AddAssign for Usage {

@@ -3,7 +3,7 @@
 /// The longest piece of a value that a message repeats, in characters.
 const EXCERPT_CHARACTERS_MAX: usize = 60;
 
-/// A value that its field does not allow; the text says what it allows.
+/// A value that its field does not allow; the message says what it allows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidValue(String);

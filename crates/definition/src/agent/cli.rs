@@ -1,4 +1,4 @@
-//! Agents that are command-line programs: what such an agent is once its file is valid.
+//! CLI agents: the valid definition.
 
 mod args;
 mod check;
@@ -28,19 +28,19 @@ use crate::value::{EnvName, Pattern, Text};
 pub struct CliAgent {
     /// The agent's role.
     pub role: Option<Text>,
-    /// The known program whose settings fill in what is left open.
+    /// The preset that fills in unset fields.
     pub preset: Option<CliPreset>,
     /// The program; there unless a preset is.
     pub executable_path: Option<Text>,
     /// Its arguments, in order; open only with a preset.
     pub cli_args: Option<Vec<CliTemplate>>,
-    /// The model that the program is to use, if it is asked for one.
+    /// The model, if one is set.
     pub model: Option<Text>,
     /// Environment variables to set; a value may name another variable as `${NAME}`.
     pub envs: BTreeMap<EnvName, String>,
-    /// Variables of Polity's own environment that are handed on.
+    /// The variables to pass on from Polity's own environment.
     pub env_allow: Vec<EnvName>,
-    /// Variables that are never handed on.
+    /// The variables that are never passed on.
     pub env_unset: Vec<EnvName>,
     /// The working directory; default Polity's own.
     pub working_directory: Option<Text>,

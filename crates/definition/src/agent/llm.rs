@@ -41,7 +41,7 @@ pub(crate) struct LlmAgentFile {
     /// The tools it may use, each `server/tool`, or `server/*` for all tools of a server.
     #[schemars(extend("default" = [], "uniqueItems" = true))]
     tools: Option<Vec<ToolPattern>>,
-    /// The most rounds of thinking and calling tools for one task.
+    /// The iteration limit: model calls with tools, per task.
     #[schemars(extend("default" = MAX_ITERATIONS_DEFAULT))]
     max_iterations: Option<NonZeroU32>,
     /// The sampling temperature, from 0 to 2.
@@ -50,7 +50,7 @@ pub(crate) struct LlmAgentFile {
     /// The model and its provider.
     #[schemars(required)]
     llm_config: Option<LlmConfigFile>,
-    /// The agents it may hand parts of its work to.
+    /// The sub-agents it may delegate to.
     #[schemars(extend("default" = [], "uniqueItems" = true))]
     sub_agents: Option<Vec<Name>>,
     /// The tools that wait for a person's approval before each call; `agent/NAME` is a sub-agent.
@@ -74,7 +74,7 @@ pub(crate) struct LlmConfigFile {
     /// The provider. `scripted` is a deterministic model read from a file in scripts/.
     #[schemars(required)]
     provider: Option<LlmProvider>,
-    /// The base address of the API. Needed for `openai_compatible`; others know their own.
+    /// The base address of the API. Required for `openai_compatible`; others have a default.
     endpoint: Option<HttpUrl>,
     /// The model's identifier. Needed for every provider but `scripted`.
     model: Option<Text>,
@@ -155,13 +155,13 @@ pub struct LlmAgent {
     pub identity: AgentIdentity,
     /// The tools it may use.
     pub tools: Vec<ToolPattern>,
-    /// The most rounds of thinking and calling tools for one task.
+    /// The iteration limit: model calls with tools, per task.
     pub max_iterations: NonZeroU32,
     /// The sampling temperature.
     pub temperature: Temperature,
     /// The model and its provider.
     pub llm_config: LlmConfig,
-    /// The agents it may hand parts of its work to.
+    /// The sub-agents it may delegate to.
     pub sub_agents: Vec<Name>,
     /// The tools that wait for a person's approval before each call.
     pub approval: Vec<ToolPattern>,
@@ -327,8 +327,7 @@ impl LlmConfig {
 }
 
 impl LlmAgent {
-    /// The whole instruction that opens each conversation: the system prompt, and what the final
-    /// answer must look like.
+    /// The instruction that opens each conversation: the system prompt and the output format.
     pub fn instruction(&self) -> Cow<'_, str> {
         let prompt = self.identity.system_prompt.as_str();
         match &self.output_schema {

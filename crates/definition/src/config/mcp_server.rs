@@ -144,7 +144,7 @@ impl Default for ToolSettings {
 /// The servers of a file as far as they could be read.
 #[derive(Debug)]
 pub(crate) struct ServersRead {
-    /// Those that are valid.
+    /// The valid ones.
     pub(crate) valid: Vec<McpServerDefinition>,
     /// The names of all, so that a tool of a wrong server is not reported as well.
     pub(crate) names: Vec<Name>,

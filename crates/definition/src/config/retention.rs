@@ -1,4 +1,4 @@
-//! `config/retention_policy.yaml`: for how long ended tasks are kept.
+//! `config/retention_policy.yaml`: the retention of ended tasks.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,17 +11,17 @@ use crate::value::Text;
 
 const DAYS_DEFAULT: u32 = 7;
 
-/// For how long ended tasks are kept.
+/// The retention of ended tasks.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "retention_policy")]
 pub(crate) struct RetentionPolicyFile {
-    /// Days, where nothing below says otherwise.
+    /// The default retention, in days.
     #[schemars(extend("default" = DAYS_DEFAULT))]
     default_days: Option<u32>,
     /// Days by the class of a task, such as `critical`.
     by_task: Option<BTreeMap<Text, u32>>,
-    /// Days by the status a task ended with; its class comes first.
+    /// Days by final status; the class of a task takes precedence.
     #[schemars(with = "Option<OrderedMap<RetentionStatus, u32>>")]
     by_status: Option<BTreeMap<RetentionStatus, u32>>,
 }
@@ -46,10 +46,10 @@ pub enum RetentionStatus {
     Cancelled,
 }
 
-/// For how long ended tasks are kept.
+/// The retention of ended tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetentionPolicy {
-    /// Days, where neither class nor status says otherwise.
+    /// The default retention, in days.
     pub default_days: u32,
     /// Days by the class of a task.
     pub by_task: BTreeMap<Text, u32>,
@@ -86,25 +86,25 @@ pub enum RetentionRule {
     Class {
         /// The class.
         class: String,
-        /// For how long tasks of it are kept.
+        /// The retention of the class, in days.
         days: u32,
     },
     /// The status that it ended with.
     Status {
         /// The status.
         status: RetentionStatus,
-        /// For how long tasks that ended so are kept.
+        /// The retention of the status, in days.
         days: u32,
     },
     /// Nothing in particular.
     Default {
-        /// For how long tasks are kept.
+        /// The retention, in days.
         days: u32,
     },
 }
 
 impl RetentionRule {
-    /// For how many days a task is kept after its end.
+    /// The retention after the end of a task, in days.
     pub fn days(&self) -> u32 {
         match self {
             Self::Class { days, .. } | Self::Status { days, .. } | Self::Default { days } => *days,

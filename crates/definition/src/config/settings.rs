@@ -36,7 +36,7 @@ pub(crate) struct SettingsFile {
     store: Option<StoreFile>,
     /// The server.
     server: Option<ServerFile>,
-    /// The most of everything.
+    /// Configured limits.
     limits: Option<LimitsFile>,
     /// Additional masking of stored and shown text, besides known secrets.
     redaction: Option<RedactionFile>,
@@ -72,7 +72,7 @@ struct ServerFile {
     /// The address and port to listen on.
     #[schemars(extend("default" = "127.0.0.1:7070"))]
     listen: Option<ListenAddress>,
-    /// The address under which others reach this server, if it differs.
+    /// The public address of this server, if it differs.
     public_url: Option<HttpUrl>,
     /// The agent or workflow that answers when a caller names none.
     default_agent: Option<Name>,
@@ -125,11 +125,11 @@ struct AuthFile {
     tokens_file: Option<Text>,
 }
 
-/// The most of everything.
+/// Configured limits.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct LimitsFile {
-    /// The most tasks that one process runs at once; others wait their turn.
+    /// The most concurrent tasks of one process; others are queued.
     #[schemars(extend("default" = CONCURRENT_TASKS_DEFAULT))]
     concurrent_tasks: Option<NonZeroU32>,
     /// The largest input of a task, in bytes.
@@ -138,19 +138,19 @@ struct LimitsFile {
     /// The largest output of one execution, in bytes.
     #[schemars(extend("default" = OUTPUT_BYTES_DEFAULT))]
     output_bytes: Option<NonZeroU64>,
-    /// The most files that are kept of the folder of one run.
+    /// The most artifacts of one run.
     #[schemars(extend("default" = ARTIFACT_FILES_DEFAULT))]
     artifact_files: Option<NonZeroU32>,
-    /// The most that is kept of the files of one run, in bytes.
+    /// The total size of the artifacts of one run, in bytes.
     #[schemars(extend("default" = ARTIFACT_BYTES_DEFAULT))]
     artifact_bytes: Option<NonZeroU64>,
     /// The depth limit of delegation to sub-agents.
     #[schemars(extend("default" = SUB_AGENT_DEPTH_DEFAULT))]
     sub_agent_depth: Option<NonZeroU32>,
-    /// The most sub-agents that one answer of a model may hand work to.
+    /// The most sub-agents that one answer of a model may call.
     #[schemars(extend("default" = SUB_AGENT_FAN_OUT_DEFAULT))]
     sub_agent_fan_out: Option<NonZeroU32>,
-    /// The most sub-agents that work for one task, at all depths and over all turns.
+    /// The most sub-agents of one task, at all depths and over all turns.
     #[schemars(extend("default" = SUB_AGENTS_DEFAULT))]
     sub_agents: Option<NonZeroU32>,
     /// The time limit of one message to a remote agent, in seconds.
@@ -196,7 +196,7 @@ pub struct HomeSettings {
     pub durability: DurabilitySetting,
     /// The server.
     pub server: ServerSettings,
-    /// The most of everything.
+    /// Configured limits.
     pub limits: Limits,
     /// Additional masking, besides known secrets.
     pub redaction: RedactionSettings,
@@ -209,7 +209,7 @@ pub struct HomeSettings {
 pub struct ServerSettings {
     /// The address and port to listen on.
     pub listen: SocketAddr,
-    /// The address under which others reach this server, if it differs.
+    /// The public address of this server, if it differs.
     pub public_url: Option<HttpUrl>,
     /// The agent or workflow that answers when a caller names none.
     pub default_agent: Option<Name>,
@@ -217,24 +217,24 @@ pub struct ServerSettings {
     pub tokens_file: Option<Text>,
 }
 
-/// The most of everything.
+/// Configured limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The most tasks that one process runs at once; others wait their turn.
+    /// The most concurrent tasks of one process; others are queued.
     pub concurrent_tasks: NonZeroU32,
     /// The largest input of a task.
     pub input_bytes: NonZeroU64,
     /// The largest output of one execution.
     pub output_bytes: NonZeroU64,
-    /// The most files that are kept of the folder of one run.
+    /// The most artifacts of one run.
     pub artifact_files: NonZeroU32,
-    /// The most that is kept of the files of one run, in bytes.
+    /// The total size of the artifacts of one run, in bytes.
     pub artifact_bytes: NonZeroU64,
     /// The depth limit of delegation to sub-agents.
     pub sub_agent_depth: NonZeroU32,
-    /// The most sub-agents that one answer of a model may hand work to.
+    /// The most sub-agents that one answer of a model may call.
     pub sub_agent_fan_out: NonZeroU32,
-    /// The most sub-agents that work for one task, at all depths and over all turns.
+    /// The most sub-agents of one task, at all depths and over all turns.
     pub sub_agents: NonZeroU32,
     /// The time limit of one message to a remote agent, in seconds.
     pub remote_seconds: NonZeroU64,

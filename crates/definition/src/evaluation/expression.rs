@@ -22,7 +22,7 @@ use crate::evaluation::scope::{
 };
 use crate::value::{TEMPLATE_BYTES_MAX, check_template, compiled_text};
 
-/// A condition over the State of a workflow: a CEL expression that is known to be well formed.
+/// A condition over the State of a workflow: a well-formed CEL expression.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ConditionExpression(Arc<CompiledExpression>);
@@ -115,7 +115,7 @@ impl ConditionExpression {
         ScopeField::named(field).is_some_and(|field| self.0.reading.fields.contains(&field))
     }
 
-    /// The nodes whose outputs the expression reads, as far as it names them.
+    /// The nodes that the expression reads by name.
     pub fn nodes_named(&self) -> impl Iterator<Item = &str> {
         self.0.reading.nodes.iter().map(String::as_str)
     }

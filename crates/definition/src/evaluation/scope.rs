@@ -125,7 +125,7 @@ impl EvaluationScope<'_> {
     }
 }
 
-/// A node that ran: its output as text, and parsed where the text is a JSON object or array.
+/// The output of a node as text, and parsed if it is a JSON object or array.
 fn node(output: &str, reading: &ScopeReads) -> Value {
     let mut node = Map::new();
     node.insert(NODE_OUTPUT.to_owned(), output.into());

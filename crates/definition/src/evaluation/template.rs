@@ -20,16 +20,16 @@ pub(crate) use self::value::ValueTemplate;
 use crate::evaluation::scope::{EvaluationError, EvaluationScope, ScopeReads, accepts, steps};
 use crate::value::{TEMPLATE_BYTES_MAX, check_template, compiled_text};
 
-/// The most instructions that one template may take, so that a loop has an end.
+/// The instruction limit of one template.
 const FUEL: u64 = 1_000_000;
 
-/// The longest text that a template may give, in bytes.
+/// The longest output of a template, in bytes.
 const RENDERED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// The name of the one template of an environment. Without an ending, nothing is escaped.
 const NAME: &str = "template";
 
-/// A template over the State of a workflow that is known to be well formed.
+/// A well-formed template over the State of a workflow.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Template(Arc<CompiledTemplate>);
@@ -75,7 +75,7 @@ fn compile(text: &str) -> Result<CompiledTemplate, String> {
 }
 
 impl Template {
-    /// The text that the template gives.
+    /// Renders the template.
     pub fn render(&self, scope: &EvaluationScope<'_>) -> Result<String, EvaluationError> {
         let mut rendered = LimitedWriter(Vec::new());
         self.0
@@ -93,7 +93,7 @@ impl Template {
         &self.0.reading
     }
 
-    /// The nodes whose outputs the template reads, as far as it names them.
+    /// The nodes that the template reads by name.
     pub fn nodes_named(&self) -> impl Iterator<Item = &str> {
         self.0.reading.nodes.iter().map(String::as_str)
     }
@@ -107,7 +107,7 @@ fn view(scope: &EvaluationScope<'_>, reading: &ScopeReads) -> Value {
     Value::from(Serde(view))
 }
 
-/// Takes a text up to the most that a template may give.
+/// A writer with the size limit of templates.
 struct LimitedWriter(Vec<u8>);
 
 impl io::Write for LimitedWriter {
@@ -143,7 +143,7 @@ fn syntax(text: &str, error: &Error) -> String {
     }
 }
 
-/// Why a template gives no text.
+/// The reason of a rendering error.
 fn in_words(error: &Error) -> String {
     let detail = error.detail().map(excerpt);
     match error.kind() {

@@ -29,7 +29,7 @@ pub(crate) enum NameReference {
 }
 
 impl FileChecker {
-    /// Starts with what parsing and decoding found. Values that were wrong are pruned from `tree`.
+    /// Starts with the problems of parsing and decoding. Invalid values are pruned from `tree`.
     pub(crate) fn new(file: &str, tree: SourceNode, problems: Vec<DefinitionProblem>) -> Self {
         Self { file: file.to_owned(), tree, problems, references: Vec::new() }
     }
@@ -50,7 +50,7 @@ impl FileChecker {
         std::mem::take(&mut self.references)
     }
 
-    /// Records a problem of the value at `path`, or of what would hold it if it is not there.
+    /// Records a problem of the value at `path`, or of its container if it is absent.
     pub(crate) fn report(&mut self, path: &FieldPath, finding: FindingText) {
         let problem = self.problem(path, finding);
         self.problems.push(problem);
@@ -84,7 +84,7 @@ impl FileChecker {
         self.problems.is_empty()
     }
 
-    /// Asks for a field that must be there. A field that is there but was wrong has been reported.
+    /// Requires a field. An invalid one is reported already.
     pub(crate) fn require<T>(&mut self, path: &FieldPath, value: Option<T>) -> Option<T> {
         if value.is_none() && !self.is_there(path) {
             self.report(path, FindingText::new(format!("missing field \"{path}\"")));
@@ -92,7 +92,7 @@ impl FileChecker {
         value
     }
 
-    /// Asks for a field that must be there, and says when it must.
+    /// Requires a field under a condition, which the message names.
     pub(crate) fn require_when<T>(
         &mut self,
         path: &FieldPath,

@@ -1,4 +1,4 @@
-//! From the tree of a file to the types that describe it as written.
+//! Decoding: from the tree of a file to types that mirror it.
 //!
 //! A decoder stops at its first error, and people want to see all of them. So an error is
 //! recorded, the value that caused it is pruned from the tree, and decoding starts again. Fields
@@ -21,8 +21,8 @@ use crate::value::suggest;
 /// The most problems that are listed for one file; a file with more is not a definition.
 pub const PROBLEMS_PER_FILE_MAX: usize = 50;
 
-/// Decodes as much of the tree as can be decoded and adds what cannot to `problems`. What was
-/// wrong is pruned from the tree.
+/// Decodes as much of the tree as possible, adds `problems`, and prunes invalid values from the
+/// tree.
 pub(crate) fn decode<T: DeserializeOwned>(
     file: &str,
     tree: &mut SourceNode,

@@ -19,7 +19,7 @@ use crate::home::{SourceFile, definition_in, refuse_other_name};
 pub struct ExternalDocument<F> {
     /// The file, relative to the home folder.
     pub path: String,
-    /// The name that the file's name gives, if that is one.
+    /// The name from the file name, if it is valid.
     pub name: Option<Name>,
     /// The decoded content; none if it could not be decoded.
     pub content: Option<F>,

@@ -1,4 +1,4 @@
-//! A mapping whose order in the file means something.
+//! A mapping that keeps the order of the file.
 
 use std::borrow::Cow;
 use std::fmt;

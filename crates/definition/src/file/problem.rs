@@ -15,7 +15,7 @@ pub struct DefinitionProblem {
     pub line: u32,
     /// The column in characters, from 1.
     pub column: u32,
-    /// The field as a path such as `llm_config.provider`; empty where the whole file is meant.
+    /// The field as a path such as `llm_config.provider`; empty for the whole file.
     pub field: String,
     /// The message.
     pub message: String,
@@ -102,7 +102,7 @@ pub(crate) struct SourcePosition {
 }
 
 impl SourcePosition {
-    /// The first character: where a problem of the whole file is shown.
+    /// The first character: the position of problems of the whole file.
     pub(crate) const fn start() -> Self {
         Self { line: 1, column: 1, field: String::new() }
     }

@@ -67,7 +67,7 @@ impl fmt::Display for DefinitionKind {
     }
 }
 
-/// A text that is no kind of definition.
+/// An unknown kind of definition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no kind of definition \"{found}\"{}", hint(.found))]
 pub struct UnknownDefinitionKind {

@@ -14,7 +14,7 @@ use crate::file::problem::{DefinitionProblem, FindingText, SourcePosition};
 /// The largest definition file, in bytes.
 pub const DEFINITION_BYTES_MAX: usize = 1 << 20;
 
-/// One value of a file and where it starts.
+/// One value of a file and its position.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SourceNode {
     pub(crate) kind: SourceNodeKind,
@@ -37,7 +37,7 @@ pub(crate) enum SourceNodeKind {
     Pruned,
 }
 
-/// The key of a mapping entry and where it starts.
+/// The key of a mapping entry and its position.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SourceKey {
     pub(crate) text: String,
@@ -100,8 +100,7 @@ pub(crate) struct ParsedSource {
     pub(crate) problems: Vec<DefinitionProblem>,
 }
 
-/// Reads one file. An empty file gives a `Null` tree without a problem: whether it may be empty is
-/// for the caller to say.
+/// Parses one file. An empty file is a `Null` tree without a problem; the caller decides about it.
 pub(crate) fn parse(file: &str, text: &str) -> ParsedSource {
     match read(text, DuplicateKeyPolicy::Error) {
         Ok(tree) => ParsedSource { tree: Some(tree), problems: Vec::new() },

@@ -17,7 +17,7 @@ use crate::workflow::WorkflowNodeKind;
 
 /// The defined names.
 struct KnownNames {
-    /// Agents and workflows; both where two files claim one name.
+    /// Agents and workflows; both if two files have one name.
     named: BTreeMap<Name, Vec<DefinitionKind>>,
     scripts: Vec<Name>,
     /// None if the file of servers is invalid.

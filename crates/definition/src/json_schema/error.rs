@@ -11,7 +11,7 @@ use super::{expected_types, explain, shorten};
 /// The types that a schema can ask for.
 const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
 
-/// The versions of JSON Schema that are known.
+/// The supported versions of JSON Schema.
 const VERSIONS: [&str; 5] = [
     "https://json-schema.org/draft/2020-12/schema",
     "https://json-schema.org/draft/2019-09/schema",
@@ -30,7 +30,7 @@ const REFERENCES_MAX: usize = 1000;
 /// The most errors of one schema that are listed.
 const FAULTS_MAX: usize = 50;
 
-/// A schema that is none. It has at least one fault.
+/// An invalid schema. It has at least one error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", listed(.faults))]
 pub struct InvalidSchema {
@@ -38,7 +38,7 @@ pub struct InvalidSchema {
     pub faults: Vec<SchemaError>,
 }
 
-/// One thing that is wrong with a schema.
+/// One error of a schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaError {
     /// The location: keys and indices from the top of the schema.
@@ -71,7 +71,7 @@ impl InvalidSchema {
         (references.len() > REFERENCES_MAX).then(|| Self { faults: vec![fault] })
     }
 
-    /// Everything that is wrong with a schema, from the error that compiling it ended with.
+    /// Collects all errors of a schema that failed to compile.
     pub(super) fn new(schema: &Value, error: &ValidationError<'_>) -> Self {
         let mut faults = Vec::new();
         if let ValidationErrorKind::Referencing(error) = error.kind() {
@@ -93,7 +93,7 @@ impl InvalidSchema {
     }
 }
 
-/// The schema of schemas says many things several times.
+/// Adds an error once: the meta-schema repeats many.
 fn add(faults: &mut Vec<SchemaError>, error: &ValidationError<'_>) {
     for fault in of_error(error) {
         if !faults.contains(&fault) {
@@ -149,7 +149,7 @@ fn wrong_types(place: &[String], found: &Value) -> Vec<SchemaError> {
     vec![SchemaError { place: place.to_vec(), message, found: None, allowed: &TYPES }]
 }
 
-/// The references that cannot be followed. The library does not say where they are.
+/// The broken references. The library does not report their locations.
 fn reference_faults(schema: &Value, error: &ReferencingError) -> Vec<SchemaError> {
     let mut references = Vec::new();
     collect_references(schema, &mut Vec::new(), &mut references);

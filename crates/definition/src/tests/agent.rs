@@ -1,4 +1,4 @@
-//! Agents that are language models or on other servers, and what all agents have.
+//! Tests of LLM and remote agents, and of common fields.
 
 use super::{check, check_in, home};
 use crate::{AgentDefinition, AgentKind, LlmProvider, NameLookup};

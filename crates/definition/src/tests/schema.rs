@@ -1,4 +1,4 @@
-//! The JSON Schemas accept what is valid and refuse what is not.
+//! Tests that the JSON Schemas agree with the decoder.
 
 use serde_json::Value;
 

@@ -8,8 +8,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 
-/// A program with its arguments. One text is cut into words where white space is; quotes keep
-/// words together, and a backslash takes the meaning from what follows it.
+/// A program with its arguments. One text is split at white space; quotes group words, and a
+/// backslash escapes the next character.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandLine {
     /// The program, by a path relative to the home or by a name on the PATH.
@@ -76,7 +76,7 @@ impl JsonSchema for CommandLine {
     }
 }
 
-/// The words of a text. The text is not repeated in an error: it may hold what should not be seen.
+/// Splits a text into words. Errors do not repeat the text, which may hold secrets.
 fn words(text: &str) -> Result<Vec<String>, InvalidValue> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -14,8 +14,8 @@ use crate::evaluation::scope::{EvaluationError, EvaluationScope, ScopeReads};
 use crate::evaluation::template::{Template, ValueTemplate};
 use crate::file::path::FieldPath;
 
-/// The arguments of a tool node. A text that is exactly one `{{ expression }}` gives a value of the
-/// expression's type, every other text gives a text.
+/// The arguments of a tool node. A text of exactly one `{{ expression }}` keeps the type of its
+/// value; other texts render to text.
 #[derive(Clone, Default)]
 pub struct ArgumentTemplates(Arc<Vec<(String, ArgumentTemplate)>>);
 
@@ -45,7 +45,7 @@ impl ArgumentTemplates {
         written_map(&self.0)
     }
 
-    /// The nodes whose outputs the arguments read, as far as they name them.
+    /// The nodes that the arguments read by name.
     pub fn nodes_named(&self) -> impl Iterator<Item = &str> {
         let mut found = Vec::new();
         for (_, argument) in self.0.iter() {

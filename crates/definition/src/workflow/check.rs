@@ -162,7 +162,7 @@ impl KnownNodes<'_> {
         }
     }
 
-    /// The nodes whose outputs a condition or template reads.
+    /// Checks the nodes that a condition or template reads.
     fn check_read<'n>(
         &self,
         nodes: impl Iterator<Item = &'n str>,
@@ -281,7 +281,7 @@ fn check_node(
     })
 }
 
-/// The agents that a node's agent may hand work to.
+/// Checks the additional sub-agents of a node.
 fn check_sub_agents(
     agent: &Name,
     sub_agents: &[Name],

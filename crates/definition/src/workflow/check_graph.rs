@@ -41,7 +41,7 @@ fn node_path(name: &Name) -> FieldPath {
     FieldPath::root().field("nodes").field(name.as_str())
 }
 
-/// A branch belongs to one parallel node, which begins it and goes on after it.
+/// Checks that a branch belongs to one parallel node, which starts and joins it.
 fn check_branches(workflow: &WorkflowDefinition, entry_point: &Name, checker: &mut FileChecker) {
     let mut owners: BTreeMap<&Name, &Name> = BTreeMap::new();
     for node in &workflow.nodes {

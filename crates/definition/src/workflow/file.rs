@@ -134,7 +134,7 @@ node_file!(
         agent: Name,
         /// A template of the agent's input; default the newest message.
         input: Template,
-        /// Agents that this step's agent may hand work to, besides its own.
+        /// Additional sub-agents of this step's agent.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(extend("default" = [], "uniqueItems" = true))]
         sub_agents: Vec<Name>,

@@ -1,4 +1,4 @@
-//! Patterns: known ways for agents to work together, written out as nodes and edges.
+//! Patterns of cooperation between agents, expanded to nodes and edges.
 //!
 //! A workflow of patterns runs like any other. Rounds are written out one after the other, so that
 //! no edge leads back, and each phase is a node of its own, so that the trace shows it. A pattern
@@ -119,7 +119,7 @@ pub(super) fn expand(
     Ok(entry_point.map(|entry_point| PatternGraph { nodes, edges, entry_point }))
 }
 
-/// One agent, whose own loop thinks, acts and looks.
+/// One agent with its own tool loop.
 fn react(
     builder: &mut PatternBuilder,
     agents: &BTreeMap<Name, Name>,

@@ -37,13 +37,13 @@ pub struct PlanNode {
     pub edges: Vec<usize>,
     /// The links that lead on from it.
     pub links_out: Vec<usize>,
-    /// The links that lead to it, but for those that lead back.
+    /// The incoming links, except links back.
     pub links_in: Vec<usize>,
     /// The nodes that it runs, if it is a parallel node.
     pub branches: Vec<usize>,
     /// The parallel node that runs it, if one does.
     pub branch_of: Option<usize>,
-    /// Its place in an order in which no node comes before one that leads to it.
+    /// Its index in a topological order.
     pub rank: u32,
     /// True if a person is asked before it runs.
     pub pauses: bool,
@@ -81,7 +81,7 @@ pub struct PlanLink {
     pub from: usize,
     /// The node it leads to.
     pub to: usize,
-    /// The edge that says so; none where it follows from data.
+    /// The edge; none for a data dependency.
     pub edge: Option<usize>,
     /// True if it leads back to an earlier node.
     pub is_back: bool,
@@ -100,7 +100,7 @@ impl WorkflowPlan {
         plan
     }
 
-    /// Also says what is wrong with what the nodes read and write.
+    /// Builds the plan, and reports errors in the data flow.
     pub(super) fn with_faults(
         nodes: &[WorkflowNode],
         edges: &[WorkflowEdge],
@@ -163,7 +163,7 @@ impl WorkflowPlan {
         self.nodes[from].edges.push(index);
     }
 
-    /// A link with a limit leads back where its start can be reached from its end.
+    /// Marks links back: limited links whose start is reachable from their end.
     fn mark_links_back(&mut self) {
         let all = self.successors(|_| true);
         for index in 0..self.links.len() {
@@ -173,7 +173,7 @@ impl WorkflowPlan {
         }
     }
 
-    /// The nodes that come right after each node, by the links that are asked for.
+    /// The successors of each node by the selected links.
     fn successors(&self, which: impl Fn(&PlanLink) -> bool) -> Vec<Vec<usize>> {
         let mut successors: Vec<Vec<usize>> =
             self.nodes.iter().map(|node| node.branches.clone()).collect();
@@ -250,7 +250,7 @@ impl WorkflowPlan {
         u32::try_from(edge).ok()
     }
 
-    /// The node and all that come after it, which run again where a link leads back to it.
+    /// The node and its descendants, which run again after a link back.
     pub fn from_on(&self, node: usize) -> Vec<usize> {
         let reached = graph::reachable(&self.successors(|link| !link.is_back), node);
         (0..self.nodes.len()).filter(|node| reached[*node]).collect()

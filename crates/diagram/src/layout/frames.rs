@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::{EdgeRoute, GraphLayout, LayoutEdge, LayoutRect, NodeBox, NodeOutline, lay_out};
 
-/// The space between a frame and what is inside.
+/// The space between a frame and its inside.
 const PADDING: f64 = 20.0;
 
 /// The nesting of a node.
@@ -15,7 +15,7 @@ const PADDING: f64 = 20.0;
 pub(in super::super) struct FrameMember {
     /// The frame that it is inside of.
     pub(in super::super) parent: Option<usize>,
-    /// Width and height of what is written in it, if it is a frame.
+    /// Width and height of the header, if it is a frame.
     pub(in super::super) header: Option<(f64, f64)>,
 }
 
@@ -147,7 +147,7 @@ impl FrameLayout<'_> {
         FrameLevel { members, edges, ports, layout }
     }
 
-    /// Makes a frame as large as what is inside.
+    /// Fits a frame to its inside.
     fn fit(&mut self, frame: usize, header: (f64, f64), mut level: FrameLevel) {
         let even = |size: f64| (size / 2.0).ceil() * 2.0;
         let width = even(level.layout.width.max(header.0) + 2.0 * PADDING);
@@ -178,13 +178,13 @@ pub(in super::super) fn around(
     std::iter::successors(Some(node), |node| nesting[*node].parent)
 }
 
-/// Everything at its final place.
+/// The final positions.
 struct FrameSheet {
     areas: Vec<LayoutRect>,
     pieces: Vec<EdgePieces>,
 }
 
-/// The pieces of an edge, those of each side from the outside in.
+/// The pieces of an edge, each side from the outside in.
 #[derive(Clone, Default)]
 struct EdgePieces {
     begin: Vec<EdgeRoute>,
@@ -202,8 +202,8 @@ impl EdgePieces {
 }
 
 impl FrameSheet {
-    /// Moves what is on a level to its place, and what is inside of its frames. `around` is the
-    /// frame around it, with its upper and lower side.
+    /// Moves a level and its frames to their final positions. `around` is the enclosing frame, with
+    /// its upper and lower side.
     fn put(
         &mut self,
         frames: &FrameLayout<'_>,

@@ -1,4 +1,4 @@
-//! An execution as it is shown: what it is doing, and what came of it.
+//! An execution as it is shown: its progress and its result.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -24,7 +24,7 @@ pub enum ExecutionStatus {
     Failure,
     /// It took longer than it may.
     Timeout,
-    /// Someone asked for its end.
+    /// It was cancelled.
     Cancelled,
 }
 

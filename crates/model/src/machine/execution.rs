@@ -31,7 +31,7 @@ use super::Machine;
 pub enum ExecutionState {
     /// Not begun, or wholly over.
     Idle,
-    /// Getting what it needs: a process, a connection.
+    /// Acquiring its resources: a process, a connection.
     Starting,
     /// At work.
     Running,
@@ -41,9 +41,9 @@ pub enum ExecutionState {
     Failed,
     /// The work took longer than it may.
     Timeout,
-    /// Someone asked for it to end.
+    /// It was cancelled.
     Cancelled,
-    /// Ending what is left of it: processes, temporary files; recording what it used.
+    /// Cleaning up processes and temporary files, recording usage.
     Cleanup,
 }
 
@@ -60,11 +60,11 @@ pub enum ExecutionTransition {
     Fail,
     /// The time ran out.
     TimeOut,
-    /// Someone asked for it to end.
+    /// It was cancelled.
     Cancel,
     /// Try again after a failure.
     Retry,
-    /// No further try: put things in order.
+    /// No further attempt: clean up.
     CleanUp,
     /// All is in order.
     Finish,

@@ -46,7 +46,7 @@ pub enum NodeEvent {
     Start,
     /// A person is asked.
     Ask,
-    /// A person says that it may run.
+    /// A person approved it.
     Reply,
     /// It is done.
     Finish,

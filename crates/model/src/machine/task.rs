@@ -33,14 +33,14 @@ pub enum TaskStatus {
     Completed,
     /// Ended with an error, perhaps with a partial result.
     Failed,
-    /// Ended because someone asked for it.
+    /// Cancelled.
     Cancelled,
 }
 
 /// An event of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TaskTransition {
-    /// Its turn has come.
+    /// It leaves the queue.
     Start,
     /// It needs a person's decision.
     Ask,
@@ -50,7 +50,7 @@ pub enum TaskTransition {
     Complete,
     /// The work cannot be done.
     Fail,
-    /// Someone asked for it to end.
+    /// It was cancelled.
     Cancel,
 }
 

@@ -42,7 +42,7 @@ pub enum CallState {
 pub enum CallEvent {
     /// It needs a person's approval.
     Hold,
-    /// A person says that it may be made.
+    /// A person approved it.
     Allow,
     /// It is being made.
     Call,

@@ -1,4 +1,4 @@
-//! Agents that are command-line programs: what must fit together in their files.
+//! CLI agents: the rules between fields.
 
 use std::num::NonZeroU64;
 
@@ -9,7 +9,7 @@ use crate::file::checker::FileChecker;
 use crate::file::path::FieldPath;
 use crate::file::problem::FindingText;
 
-/// Reports what does not fit together.
+/// Reports contradicting fields.
 pub(super) fn check(agent: &CliAgent, checker: &mut FileChecker) {
     check_args(agent, checker);
     check_output_file(agent, checker);
@@ -167,7 +167,7 @@ fn check_parser(agent: &CliAgent, checker: &mut FileChecker) {
     }
 }
 
-/// A conversation goes on in the same process, or by the name that the program gave it.
+/// A conversation needs one process, or the CLI agent's session id.
 fn check_conversation(agent: &CliAgent, checker: &mut FileChecker) {
     let root = FieldPath::root();
     let interactive = agent.mode == AgentMode::Interactive;

@@ -43,7 +43,7 @@ pub(crate) struct CliAgentFile {
     pub(crate) name: Option<Name>,
     /// The agent's role in a few words, for people and other agents.
     role: Option<Text>,
-    /// A known program whose settings fill in what this file leaves open.
+    /// A preset that fills in unset fields.
     preset: Option<CliPreset>,
     /// The form of input and output in one word; sets `input_pattern` and `output_pattern`.
     agent_type: Option<AgentType>,
@@ -63,10 +63,10 @@ pub(crate) struct CliAgentFile {
     /// only so.
     #[schemars(with = "Option<OrderedMap<EnvName, String>>")]
     envs: Option<BTreeMap<EnvName, String>>,
-    /// Variables of Polity's own environment that are handed on.
+    /// The variables to pass on from Polity's own environment.
     #[schemars(extend("default" = []))]
     env_allow: Option<Vec<EnvName>>,
-    /// Variables that are never handed on.
+    /// The variables that are never passed on.
     #[schemars(extend("default" = []))]
     env_unset: Option<Vec<EnvName>>,
     /// The working directory; default Polity's own.
@@ -123,7 +123,7 @@ pub(crate) struct CliAgentFile {
     /// True if a run is safe to repeat.
     #[schemars(extend("default" = false))]
     idempotent: Option<bool>,
-    /// For how many seconds the same input gives the earlier result.
+    /// The deduplication window in seconds: duplicates within it share one result.
     deduplicate_seconds: Option<NonZeroU64>,
     /// The most runs that may wait for a slot; 0 for none.
     #[schemars(extend("default" = QUEUE_LIMIT_DEFAULT))]

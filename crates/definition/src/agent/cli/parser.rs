@@ -44,7 +44,7 @@ pub struct OutputParser {
 }
 
 impl OutputParser {
-    /// One that looks for nothing.
+    /// A parser without locations.
     pub fn new(format: OutputFormat) -> Self {
         Self {
             format,
@@ -73,7 +73,7 @@ pub enum OutputFormat {
     Json,
     /// One JSON document on each line; the last that has an answer counts.
     Jsonl,
-    /// One event on each line, shown as they come.
+    /// One event per line, shown as it arrives.
     StreamJson,
 }
 
@@ -139,7 +139,7 @@ impl JsonSchema for JsonPick {
     }
 }
 
-/// A text, a whole number, or true or false, by what it looks like: `"5"` and `5` are the same.
+/// A text, whole number or boolean, compared by its text: `"5"` and `5` are the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct JsonScalar(Box<str>);

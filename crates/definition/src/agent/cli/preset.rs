@@ -1,11 +1,11 @@
-//! Programs whose settings are known by heart.
+//! Built-in presets for well-known CLI agents.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A program whose settings are known: how it is called, what it prints, how it fails.
+/// A well-known CLI agent with built-in arguments, parser and error rules.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]

@@ -47,7 +47,7 @@ pub enum CliPlaceholder {
     OutputFile,
     /// The model that it is to use.
     Model,
-    /// The program's own name for the conversation that goes on.
+    /// The CLI agent's own session id.
     SessionId,
     /// A named value that came with the task.
     Parameter(Box<str>),
@@ -108,7 +108,7 @@ impl CliTemplate {
         self.placeholders().any(|own| own == placeholder)
     }
 
-    /// The placeholder that is all of the text, if it is.
+    /// The placeholder, if it is the whole text.
     pub fn only_placeholder(&self) -> Option<&CliPlaceholder> {
         let mut pieces = self.0.pieces.iter().filter(|piece| !piece.is_empty());
         match (pieces.next(), pieces.next()) {
@@ -117,8 +117,7 @@ impl CliTemplate {
         }
     }
 
-    /// The text with each placeholder replaced by what `value` says; or the error of the first
-    /// that cannot be.
+    /// The text with each placeholder replaced by its `value`, or the first error.
     pub fn render<E>(
         &self,
         mut value: impl FnMut(&CliPlaceholder) -> Result<String, E>,

@@ -3,7 +3,8 @@
 /// The most brackets that may be open at once.
 pub(super) const NESTING_MAX: usize = 24;
 
-/// The most operators, dots and brackets of one expression. A chain of them is as deep as long.
+/// The most operators, dots and brackets of one expression. A chain of them nests as deep as it is
+/// long.
 pub(super) const OPERATORS_MAX: usize = 200;
 
 pub(super) fn check(text: &str) -> Result<(), String> {

@@ -178,7 +178,7 @@ fn unknown_function(name: &str) -> String {
     }
 }
 
-/// A syntax error in plain words: the first one, because the others mostly follow from it.
+/// The first syntax error in plain words; others mostly follow from it.
 pub(super) fn syntax(text: &str, errors: &ParseErrors) -> String {
     let Some(error) = errors.errors.first() else { return "not an expression".to_owned() };
     let (line, column) = error.pos;

@@ -30,7 +30,7 @@ pub(super) fn from_json<'v>(value: &'v Json) -> Box<dyn Val + 'v> {
     }
 }
 
-/// Whole numbers are signed where they can be: CEL does not add signed to unsigned ones.
+/// Whole numbers are signed if possible: CEL does not mix signed and unsigned ones.
 fn from_number<'v>(number: &Number) -> Box<dyn Val + 'v> {
     if let Some(whole) = number.as_i64() {
         Box::new(CelInt::from(whole))

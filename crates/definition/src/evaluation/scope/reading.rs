@@ -8,7 +8,7 @@ use crate::{did_you_mean, nearest};
 /// The output of a node as text, as in `nodes.draft.output`.
 pub(crate) const NODE_OUTPUT: &str = "output";
 
-/// The output of a node, parsed, where it is a JSON object or array.
+/// The parsed output of a node, if it is a JSON object or array.
 pub(crate) const NODE_JSON: &str = "json";
 
 /// The State fields that a text reads.

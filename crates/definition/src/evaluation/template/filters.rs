@@ -16,7 +16,7 @@ const FILTERS: [&str; 49] = [
     "steps", "string", "sum", "title", "tojson", "trim", "unique", "upper", "zip",
 ];
 
-/// Says which filter does not exist, if one does not.
+/// Fails with the first unknown filter.
 pub(super) fn check(text: &str, environment: &Environment<'_>) -> Result<(), String> {
     for code in codes(text) {
         for name in named(code) {

@@ -1,4 +1,4 @@
-//! A template that is one `{{ expression }}` and nothing else: it gives a value and not a text.
+//! Templates of exactly one `{{ expression }}`, which evaluate to a value and not to a text.
 
 use minijinja::Expression;
 

@@ -29,7 +29,7 @@ impl<'t> NodeDeserializer<'t> {
         Self { node, without: None }
     }
 
-    /// A whole number may be written as `3.0`, which is one to JSON Schema too.
+    /// Accepts a whole number written as `3.0`, as JSON Schema does.
     fn whole_number<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         match self.node.kind {
             SourceNodeKind::Float(value)
@@ -210,7 +210,7 @@ impl<'de> MapAccess<'de> for MappingEntries<'_> {
     }
 }
 
-/// A mapping that says by one of its fields which variant of an enum it is.
+/// A mapping with a tag field that selects the enum variant.
 struct TaggedMapping<'t> {
     node: &'t SourceNode,
     tag: &'static str,

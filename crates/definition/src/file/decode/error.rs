@@ -1,4 +1,4 @@
-//! Decoding errors that keep what was wrong as data, and where.
+//! Decoding errors with structured reasons and paths.
 
 use std::fmt;
 
@@ -23,14 +23,14 @@ pub(crate) enum DecodeFault {
     UnknownField {
         name: String,
         allowed: &'static [&'static str],
-        /// The field that says which kind of thing the mapping describes, if one does.
+        /// The tag field of the mapping, if it has one.
         tag: Option<&'static str>,
     },
     UnknownValue {
         found: String,
         allowed: &'static [&'static str],
     },
-    /// The field that says which kind of thing a mapping describes is missing.
+    /// The tag field is missing.
     MissingTag {
         tag: &'static str,
         allowed: &'static [&'static str],
@@ -39,7 +39,7 @@ pub(crate) enum DecodeFault {
     WrongType {
         expected: String,
     },
-    /// A rule of the value's own type does not hold; the text says which.
+    /// The value violates a rule of its type, described by the text.
     Rule(String),
     /// The value cannot be read only because something inside it is wrong, which is known.
     Consequence,

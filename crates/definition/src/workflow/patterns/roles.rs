@@ -55,7 +55,7 @@ impl WorkflowPattern {
     }
 }
 
-/// Every role that a pattern needs is there, and every role that is there is used.
+/// Checks that every required role is set, and every set role is used.
 pub(crate) fn check_roles(
     patterns: &[WorkflowPattern],
     agents: &BTreeMap<Name, Name>,
@@ -84,7 +84,7 @@ pub(crate) fn check_roles(
     check_workers(patterns, agents, checker);
 }
 
-/// Without a supervisor, whose workers have any role, roles have the names that patterns know.
+/// Rejects unknown roles, except for the workers of a supervisor.
 fn check_workers(
     patterns: &[WorkflowPattern],
     agents: &BTreeMap<Name, Name>,

@@ -1,4 +1,4 @@
-//! Supervisor: one agent hands out the work to others and puts it together.
+//! Supervisor: one agent delegates to others and combines their results.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -11,7 +11,7 @@ use crate::graph;
 /// An error in the data flow between nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) enum DataFlowError {
-    /// Nodes wait for what each other writes.
+    /// Nodes wait for each other's outputs.
     Circle(Vec<usize>),
     /// Two nodes that may run at once write the same.
     SameOutput {
@@ -25,7 +25,7 @@ pub(in super::super) enum DataFlowError {
 }
 
 impl WorkflowPlan {
-    /// Links the nodes by what they read and write.
+    /// Adds the links of data dependencies.
     pub(super) fn add_data_links(&mut self) -> Vec<DataFlowError> {
         let mut writers: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for (index, node) in self.nodes.iter().enumerate() {
@@ -76,7 +76,7 @@ impl WorkflowPlan {
         faults
     }
 
-    /// For every node, which others come after it.
+    /// The reachability matrix of the selected links.
     fn reaches(&self, which: impl Fn(&PlanLink) -> bool) -> Vec<Vec<bool>> {
         let successors = self.successors(which);
         (0..self.nodes.len())

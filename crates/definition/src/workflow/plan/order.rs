@@ -1,4 +1,4 @@
-//! The order in which the nodes of a workflow come.
+//! The topological order of a workflow's nodes.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,8 +6,7 @@ use std::collections::BinaryHeap;
 use super::WorkflowPlan;
 
 impl WorkflowPlan {
-    /// Gives every node its links and its rank: no node comes before one that leads to it, and
-    /// where that leaves a choice, the order of the file decides.
+    /// Sets the links and rank of every node: topological order, ties by file order.
     pub(super) fn sort(&mut self) {
         for (index, link) in self.links.iter().enumerate() {
             self.nodes[link.from].links_out.push(index);

@@ -8,7 +8,7 @@ use crate::message::{Message, ToolCall};
 use crate::tool::ToolName;
 use crate::trace::ToolCallRecord;
 
-/// The calls that a model asked for in its newest answer.
+/// The calls in the newest answer of a model.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TracedCalls {
     calls: Vec<TracedCall>,
