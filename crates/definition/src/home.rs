@@ -219,10 +219,7 @@ impl Home {
                     self.broken_scripts.entry(name).or_default().insert(path);
                 }
             }
-            FileContent::Schedule(_)
-            | FileContent::Settings(_)
-            | FileContent::RetentionPolicy(_)
-            | FileContent::McpServers(_) => {}
+            _ => {}
         }
     }
 }

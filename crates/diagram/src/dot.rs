@@ -107,12 +107,7 @@ fn node_line(node: &DiagramNode<'_>) -> String {
         }
         NodeShape::Initial => Vec::new(),
         NodeShape::History => vec!["H"],
-        NodeShape::Agent
-        | NodeShape::Tool
-        | NodeShape::Condition
-        | NodeShape::Human
-        | NodeShape::Parallel
-        | NodeShape::Workflow => vec![node.name, &kind, &node.uses],
+        _ => vec![node.name, &kind, &node.uses],
     };
     if node.is_checkpoint {
         lines.push("checkpoint");

@@ -190,16 +190,7 @@ impl DiagramNode<'_> {
             (None, NodeShape::Parallel) => {
                 NodeColours { fill: "#424a53", line: EDGE_LINE, text: "#ffffff" }
             }
-            (
-                None,
-                NodeShape::Agent
-                | NodeShape::Tool
-                | NodeShape::Condition
-                | NodeShape::Human
-                | NodeShape::Workflow
-                | NodeShape::State
-                | NodeShape::History,
-            ) => NodeColours { fill: "#f6f8fa", line: "#59636e", text: DARK_TEXT },
+            (None, _) => NodeColours { fill: "#f6f8fa", line: "#59636e", text: DARK_TEXT },
         }
     }
 

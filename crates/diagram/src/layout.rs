@@ -91,31 +91,24 @@ struct LayerItem {
 /// Lays out a graph. Each pair of `wishes` is a node and one to place below it if possible.
 pub(super) fn lay_out(
     boxes: &[NodeBox],
-    layout_edges: &[LayoutEdge],
+    edges: &[LayoutEdge],
     wishes: &[(usize, usize)],
 ) -> GraphLayout {
-    let downwards: Vec<(usize, usize)> = layout_edges
+    let downwards: Vec<(usize, usize)> = edges
         .iter()
-        .filter(|layout_edge| layout_edge.from != layout_edge.to)
-        .map(|layout_edge| {
-            if layout_edge.leads_back {
-                (layout_edge.to, layout_edge.from)
-            } else {
-                (layout_edge.from, layout_edge.to)
-            }
-        })
+        .filter(|edge| edge.from != edge.to)
+        .map(|edge| if edge.leads_back { (edge.to, edge.from) } else { (edge.from, edge.to) })
         .collect();
     let ranks = ranks::ranks(boxes.len(), &downwards, wishes);
     let mut items: Vec<LayerItem> =
         boxes.iter().zip(&ranks).map(|(node_box, rank)| node_box.item(2 * rank)).collect();
-    let chains: Vec<Vec<usize>> =
-        layout_edges.iter().map(|layout_edge| chain(layout_edge, &mut items)).collect();
+    let chains: Vec<Vec<usize>> = edges.iter().map(|edge| chain(edge, &mut items)).collect();
     let layers = ordered(&items, &chains);
     let mut links = links(boxes, &layers, &items, &chains);
-    keep_ends(layout_edges, &chains, &mut links);
+    keep_ends(edges, &chains, &mut links);
     let extents: Vec<ItemExtent> = items.iter().map(|item| item.extent).collect();
     let centres = place(&layers, &extents, &links);
-    LayerSheet::new(&items, &layers, &links, &centres).drawn(boxes, layout_edges, &chains, &links)
+    LayerSheet::new(&items, &layers, &links, &centres).drawn(boxes, edges, &chains, &links)
 }
 
 impl NodeBox {
@@ -147,21 +140,17 @@ impl NodeBox {
 }
 
 /// The items of an edge from top to bottom: a node, its bends, a node. Bends are added.
-fn chain(layout_edge: &LayoutEdge, items: &mut Vec<LayerItem>) -> Vec<usize> {
-    if layout_edge.from == layout_edge.to {
+fn chain(edge: &LayoutEdge, items: &mut Vec<LayerItem>) -> Vec<usize> {
+    if edge.from == edge.to {
         return Vec::new();
     }
-    let (upper, lower) = if layout_edge.leads_back {
-        (layout_edge.to, layout_edge.from)
-    } else {
-        (layout_edge.from, layout_edge.to)
-    };
+    let (upper, lower) = if edge.leads_back { (edge.to, edge.from) } else { (edge.from, edge.to) };
     let between = items[upper].layer + 1..items[lower].layer;
     // A label is at the start of its edge, beside the labels of other edges.
-    let labelled = if layout_edge.leads_back { between.end - 1 } else { between.start };
+    let labelled = if edge.leads_back { between.end - 1 } else { between.start };
     let mut chain = vec![upper];
     for layer in between {
-        let (width, height) = layout_edge.label.filter(|_| layer == labelled).unwrap_or((0.0, 0.0));
+        let (width, height) = edge.label.filter(|_| layer == labelled).unwrap_or((0.0, 0.0));
         let extent = ItemExtent { left: width / 2.0, right: width / 2.0, apart: APART_BENDS };
         chain.push(items.len());
         items.push(LayerItem { layer, height, extent });
@@ -238,16 +227,13 @@ fn links(
 }
 
 /// Applies the fixed ends of edges.
-fn keep_ends(layout_edges: &[LayoutEdge], chains: &[Vec<usize>], links: &mut [LayerLink]) {
+fn keep_ends(edges: &[LayoutEdge], chains: &[Vec<usize>], links: &mut [LayerLink]) {
     let mut rest = links;
-    for (layout_edge, chain) in layout_edges.iter().zip(chains) {
+    for (edge, chain) in edges.iter().zip(chains) {
         let (own, after) = rest.split_at_mut(chain.len().saturating_sub(1));
         rest = after;
-        let (upper, lower) = if layout_edge.leads_back {
-            (layout_edge.to_at, layout_edge.from_at)
-        } else {
-            (layout_edge.from_at, layout_edge.to_at)
-        };
+        let (upper, lower) =
+            if edge.leads_back { (edge.to_at, edge.from_at) } else { (edge.from_at, edge.to_at) };
         if let (Some(first), Some(at)) = (own.first_mut(), upper) {
             first.upper_offset = at;
         }
@@ -305,7 +291,7 @@ impl<'a> LayerSheet<'a> {
     fn drawn(
         &self,
         boxes: &[NodeBox],
-        layout_edges: &[LayoutEdge],
+        edges: &[LayoutEdge],
         chains: &[Vec<usize>],
         links: &[LayerLink],
     ) -> GraphLayout {
@@ -315,16 +301,16 @@ impl<'a> LayerSheet<'a> {
             .map(|(number, node_box)| self.area(number, node_box.width, node_box.height))
             .collect();
         let mut links = links.iter();
-        let mut routes = Vec::with_capacity(layout_edges.len());
-        for (layout_edge, chain) in layout_edges.iter().zip(chains) {
+        let mut routes = Vec::with_capacity(edges.len());
+        for (edge, chain) in edges.iter().zip(chains) {
             let pieces: Vec<&LayerLink> =
                 links.by_ref().take(chain.len().saturating_sub(1)).collect();
             let bends = chain.get(1..chain.len().saturating_sub(1)).unwrap_or_default();
-            let label = layout_edge.label.and_then(|(width, height)| {
-                let bend = if layout_edge.leads_back { bends.last() } else { bends.first() };
+            let label = edge.label.and_then(|(width, height)| {
+                let bend = if edge.leads_back { bends.last() } else { bends.first() };
                 bend.map(|bend| self.area(*bend, width, height))
             });
-            let points = self.points(boxes, &nodes, &pieces, layout_edge.leads_back);
+            let points = self.points(boxes, &nodes, &pieces, edge.leads_back);
             routes.push(points.map(|points| EdgeRoute { points, label }));
         }
         let height = self.sides.last().map_or(0.0, |(_, bottom)| *bottom);

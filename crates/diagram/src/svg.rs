@@ -82,15 +82,7 @@ fn lines(node: &DiagramNode<'_>) -> Vec<(String, f64, f64)> {
     let name = shorten(node.name, NAME_MAX);
     let uses_max = match node.shape {
         NodeShape::Condition => USES_IN_DIAMOND_MAX,
-        NodeShape::Agent
-        | NodeShape::Tool
-        | NodeShape::Human
-        | NodeShape::Parallel
-        | NodeShape::Workflow
-        | NodeShape::State
-        | NodeShape::Frame
-        | NodeShape::Initial
-        | NodeShape::History => USES_MAX,
+        _ => USES_MAX,
     };
     let uses = shorten(&node.uses, uses_max);
     match node.shape {
@@ -108,11 +100,7 @@ fn lines(node: &DiagramNode<'_>) -> Vec<(String, f64, f64)> {
             let about = format!("{}, {uses}", node.kind());
             vec![(name, NAME_SIZE, -2.0), (about, SMALL_SIZE, 13.0)]
         }
-        NodeShape::Agent
-        | NodeShape::Tool
-        | NodeShape::Condition
-        | NodeShape::Human
-        | NodeShape::Workflow => {
+        _ => {
             vec![(node.kind(), SMALL_SIZE, -15.0), (name, NAME_SIZE, 4.0), (uses, TEXT_SIZE, 21.0)]
         }
     }
@@ -149,14 +137,7 @@ fn node_box(graph: &DiagramGraph<'_>, number: usize) -> NodeBox {
     // The mark of a checkpoint is in a corner, clear of the arrow that comes from above.
     let width_min = match node.shape {
         NodeShape::Initial | NodeShape::History => 0.0,
-        NodeShape::Agent
-        | NodeShape::Tool
-        | NodeShape::Condition
-        | NodeShape::Human
-        | NodeShape::Parallel
-        | NodeShape::Workflow
-        | NodeShape::State
-        | NodeShape::Frame => {
+        _ => {
             if node.is_checkpoint {
                 150.0
             } else {

@@ -151,52 +151,27 @@ impl FileChecker {
 
     /// True if the file has an empty list or mapping at `path`.
     pub(crate) fn is_empty(&self, path: &FieldPath) -> bool {
-        match self.node(path).map(|node| &node.kind) {
-            Some(SourceNodeKind::Sequence(items)) => items.is_empty(),
-            Some(SourceNodeKind::Mapping(entries)) => entries.is_empty(),
-            Some(
-                SourceNodeKind::Null
-                | SourceNodeKind::Bool(_)
-                | SourceNodeKind::Integer(_)
-                | SourceNodeKind::Float(_)
-                | SourceNodeKind::Text(_)
-                | SourceNodeKind::Pruned,
-            )
-            | None => false,
-        }
+        self.node(path).is_some_and(|node| match &node.kind {
+            SourceNodeKind::Sequence(items) => items.is_empty(),
+            SourceNodeKind::Mapping(entries) => entries.is_empty(),
+            _ => false,
+        })
     }
 
     /// True if some item of the list at `path` could not be decoded.
     pub(crate) fn has_wrong_items(&self, path: &FieldPath) -> bool {
-        match self.node(path).map(|node| &node.kind) {
-            Some(SourceNodeKind::Sequence(items)) => {
+        self.node(path).is_some_and(|node| match &node.kind {
+            SourceNodeKind::Sequence(items) => {
                 items.iter().any(|item| item.kind == SourceNodeKind::Pruned)
             }
-            Some(SourceNodeKind::Pruned) => true,
-            Some(
-                SourceNodeKind::Null
-                | SourceNodeKind::Bool(_)
-                | SourceNodeKind::Integer(_)
-                | SourceNodeKind::Float(_)
-                | SourceNodeKind::Text(_)
-                | SourceNodeKind::Mapping(_),
-            )
-            | None => false,
-        }
+            kind => *kind == SourceNodeKind::Pruned,
+        })
     }
 
     /// The text at `path`, if there is one and it is not wrong.
     pub(crate) fn text(&self, path: &FieldPath) -> Option<&str> {
-        match &self.node(path)?.kind {
-            SourceNodeKind::Text(text) => Some(text),
-            SourceNodeKind::Null
-            | SourceNodeKind::Bool(_)
-            | SourceNodeKind::Integer(_)
-            | SourceNodeKind::Float(_)
-            | SourceNodeKind::Sequence(_)
-            | SourceNodeKind::Mapping(_)
-            | SourceNodeKind::Pruned => None,
-        }
+        let SourceNodeKind::Text(text) = &self.node(path)?.kind else { return None };
+        Some(text)
     }
 
     /// The path to an entry of the mapping, or to an item of the list, at `path`.
@@ -255,16 +230,6 @@ fn step<'t>(node: &'t SourceNode, segment: &PathSegment) -> Option<TreeStep<'t>>
             let key_place = (node.line, node.column);
             Some(TreeStep { as_written: PathSegment::Index(index), key_place, node })
         }
-        (
-            SourceNodeKind::Null
-            | SourceNodeKind::Bool(_)
-            | SourceNodeKind::Integer(_)
-            | SourceNodeKind::Float(_)
-            | SourceNodeKind::Text(_)
-            | SourceNodeKind::Sequence(_)
-            | SourceNodeKind::Mapping(_)
-            | SourceNodeKind::Pruned,
-            PathSegment::Field(_) | PathSegment::Index(_),
-        ) => None,
+        _ => None,
     }
 }

@@ -55,17 +55,7 @@ fn prune(tree: &mut SourceNode, path: &FieldPath) -> bool {
                 entries.iter_mut().find(|(key, _)| key.text == *name).map(|(_, node)| node)
             }
             (SourceNodeKind::Sequence(items), PathSegment::Index(index)) => items.get_mut(*index),
-            (
-                SourceNodeKind::Null
-                | SourceNodeKind::Bool(_)
-                | SourceNodeKind::Integer(_)
-                | SourceNodeKind::Float(_)
-                | SourceNodeKind::Text(_)
-                | SourceNodeKind::Sequence(_)
-                | SourceNodeKind::Mapping(_)
-                | SourceNodeKind::Pruned,
-                PathSegment::Field(_) | PathSegment::Index(_),
-            ) => None,
+            _ => None,
         };
         match next {
             Some(next) => node = next,
@@ -175,17 +165,7 @@ fn locate<'t>(
                 node = items.get(*index)?;
                 (line, column) = (node.line, node.column);
             }
-            (
-                SourceNodeKind::Null
-                | SourceNodeKind::Bool(_)
-                | SourceNodeKind::Integer(_)
-                | SourceNodeKind::Float(_)
-                | SourceNodeKind::Text(_)
-                | SourceNodeKind::Sequence(_)
-                | SourceNodeKind::Mapping(_)
-                | SourceNodeKind::Pruned,
-                PathSegment::Field(_) | PathSegment::Index(_),
-            ) => return None,
+            _ => return None,
         }
     }
     Some((SourcePosition { line, column, field: path.to_string() }, node))

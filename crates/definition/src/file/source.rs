@@ -52,13 +52,7 @@ impl SourceNode {
             SourceNodeKind::Mapping(entries) => {
                 entries.iter().find(|(k, _)| k.text == key).map(|(k, node)| (k, node))
             }
-            SourceNodeKind::Null
-            | SourceNodeKind::Bool(_)
-            | SourceNodeKind::Integer(_)
-            | SourceNodeKind::Float(_)
-            | SourceNodeKind::Text(_)
-            | SourceNodeKind::Sequence(_)
-            | SourceNodeKind::Pruned => None,
+            _ => None,
         }
     }
 

@@ -34,13 +34,7 @@ pub(super) fn check(entries: &mut [FileEntry]) {
                 (chains.of_workflow(workflow), "agents")
             }
             FileContent::Workflow(Some(workflow)) => (chains.of_workflow(workflow), "nodes"),
-            FileContent::Agent(None)
-            | FileContent::Workflow(None)
-            | FileContent::Schedule(_)
-            | FileContent::Script(_)
-            | FileContent::McpServers(_)
-            | FileContent::Settings(_)
-            | FileContent::RetentionPolicy(_) => continue,
+            _ => continue,
         };
         if chain.len() > limit + 1 {
             let names: Vec<&str> = chain.iter().map(|name| name.as_str()).collect();
@@ -97,13 +91,7 @@ impl<'a> CallChains<'a> {
                 FileContent::Workflow(Some(workflow)) => {
                     chains.workflows.insert(&workflow.name, workflow);
                 }
-                FileContent::Agent(None)
-                | FileContent::Workflow(None)
-                | FileContent::Schedule(_)
-                | FileContent::Script(_)
-                | FileContent::McpServers(_)
-                | FileContent::Settings(_)
-                | FileContent::RetentionPolicy(_) => {}
+                _ => {}
             }
         }
         chains

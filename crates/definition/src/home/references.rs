@@ -51,15 +51,7 @@ impl KnownNames {
                 (FileContent::McpServers(servers), _) => {
                     known.servers = servers.as_ref().map(|servers| servers.names.clone());
                 }
-                (
-                    FileContent::Agent(_)
-                    | FileContent::Workflow(_)
-                    | FileContent::Schedule(_)
-                    | FileContent::Script(_)
-                    | FileContent::Settings(_)
-                    | FileContent::RetentionPolicy(_),
-                    _,
-                ) => {}
+                _ => {}
             }
         }
         known

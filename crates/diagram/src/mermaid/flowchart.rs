@@ -32,18 +32,7 @@ pub(crate) fn write(graph: &DiagramGraph<'_>) -> String {
         let border = match (node.is_checkpoint, node.shape) {
             (true, _) => format!("stroke:{CHECKPOINT_LINE},stroke-width:3px"),
             (false, NodeShape::Human) => format!("stroke:{stroke},stroke-width:3px"),
-            (
-                false,
-                NodeShape::Agent
-                | NodeShape::Tool
-                | NodeShape::Condition
-                | NodeShape::Parallel
-                | NodeShape::Workflow
-                | NodeShape::State
-                | NodeShape::Frame
-                | NodeShape::Initial
-                | NodeShape::History,
-            ) => format!("stroke:{stroke}"),
+            (false, _) => format!("stroke:{stroke}"),
         };
         line(&format!("style {} fill:{fill},{border},color:{text}", id(node)));
     }
@@ -69,15 +58,11 @@ fn id(node: &DiagramNode<'_>) -> String {
 
 fn node_line(node: &DiagramNode<'_>) -> String {
     let (open, close) = match node.shape {
-        NodeShape::Agent
-        | NodeShape::State
-        | NodeShape::Frame
-        | NodeShape::Initial
-        | NodeShape::History => ("(", ")"),
         NodeShape::Tool | NodeShape::Parallel => ("[", "]"),
         NodeShape::Condition => ("{", "}"),
         NodeShape::Human => ("{{", "}}"),
         NodeShape::Workflow => ("[[", "]]"),
+        _ => ("(", ")"),
     };
     let kind = node.kind();
     let mut lines = vec![node.name, &kind, &node.uses];

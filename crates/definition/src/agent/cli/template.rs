@@ -127,7 +127,7 @@ impl CliTemplate {
             match piece {
                 CliTemplatePart::Literal(text) => rendered.push_str(text),
                 CliTemplatePart::Placeholder(placeholder) => {
-                    rendered.push_str(&value(placeholder)?)
+                    rendered.push_str(&value(placeholder)?);
                 }
             }
         }

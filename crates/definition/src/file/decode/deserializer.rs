@@ -42,14 +42,7 @@ impl<'t> NodeDeserializer<'t> {
                 )]
                 visitor.visit_u64(value as u64)
             }
-            SourceNodeKind::Null
-            | SourceNodeKind::Bool(_)
-            | SourceNodeKind::Integer(_)
-            | SourceNodeKind::Float(_)
-            | SourceNodeKind::Text(_)
-            | SourceNodeKind::Sequence(_)
-            | SourceNodeKind::Mapping(_)
-            | SourceNodeKind::Pruned => self.deserialize_any(visitor),
+            _ => self.deserialize_any(visitor),
         }
     }
 }
@@ -91,13 +84,7 @@ impl<'de> Deserializer<'de> for NodeDeserializer<'_> {
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         match self.node.kind {
             SourceNodeKind::Null => visitor.visit_none(),
-            SourceNodeKind::Bool(_)
-            | SourceNodeKind::Integer(_)
-            | SourceNodeKind::Float(_)
-            | SourceNodeKind::Text(_)
-            | SourceNodeKind::Sequence(_)
-            | SourceNodeKind::Mapping(_)
-            | SourceNodeKind::Pruned => visitor.visit_some(self),
+            _ => visitor.visit_some(self),
         }
     }
 
@@ -235,12 +222,7 @@ impl<'de, 't> EnumAccess<'de> for TaggedMapping<'t> {
                 seed.deserialize(text)
             }
             SourceNodeKind::Pruned => return Err(DecodeError::new(DecodeFault::Consequence)),
-            SourceNodeKind::Null
-            | SourceNodeKind::Bool(_)
-            | SourceNodeKind::Integer(_)
-            | SourceNodeKind::Float(_)
-            | SourceNodeKind::Sequence(_)
-            | SourceNodeKind::Mapping(_) => Err(DecodeError::new(DecodeFault::WrongType {
+            _ => Err(DecodeError::new(DecodeFault::WrongType {
                 expected: format!("one of {}", allowed.join(", ")),
             })),
         };
