@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use polity_model::event::{Event, ExecutionChange, StreamId, StreamSequence};
 use polity_model::trace::TraceLog;
 use polity_store::{Access, Durability, SqliteStore, Store};
-use polity_testkit::bench::{Bare, figure};
+use polity_testkit::bench::{BareDisk, figure};
 use polity_testkit::lives::{
     answered, changed, claimed, commit, created, ended_well, execution_id, execution_started,
     instance_id, task_id,
@@ -29,7 +29,7 @@ fn commits(folder: &Path, rounds: u32) {
     let path = folder.join("commits.db");
     let store: Arc<dyn Store> =
         Arc::new(SqliteStore::open(&path, Access::ReadWrite(Durability::Full)).unwrap());
-    let mut bare = Bare::new(&folder.join("bare"), 4096);
+    let mut bare = BareDisk::new(&folder.join("bare"), 4096);
     let mut tasks = Tasks { store: &store, next: 0 };
     let mut sums = [0.0; 4];
     for _ in 0..rounds {

@@ -21,12 +21,12 @@ pub fn cpu() -> Duration {
 
 /// Appends with a sync each: the upper bound of the disk.
 #[derive(Debug)]
-pub struct Bare {
+pub struct BareDisk {
     file: File,
     block: Vec<u8>,
 }
 
-impl Bare {
+impl BareDisk {
     /// Appends of this many bytes.
     pub fn new(path: &Path, bytes: usize) -> Self {
         let file = OpenOptions::new().create(true).append(true).open(path).unwrap();

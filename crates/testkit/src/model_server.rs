@@ -26,11 +26,11 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 
-pub use request::{RecordedRequest, Wire};
-pub use turn::{Call, Fault, Turn};
+pub use request::{RecordedRequest, WireFormat};
+pub use turn::{ModelCall, ModelFault, ModelTurn};
 
-type Body = BoxBody<Bytes, io::Error>;
-type Answerer = dyn Fn(&RecordedRequest) -> Turn + Send + Sync;
+type ServerBody = BoxBody<Bytes, io::Error>;
+type TurnFunction = dyn Fn(&RecordedRequest) -> ModelTurn + Send + Sync;
 
 /// The size of the pieces of an endless answer.
 const ENDLESS_PIECE_BYTES: usize = 1024 * 1024;
@@ -38,32 +38,34 @@ const ENDLESS_PIECE_BYTES: usize = 1024 * 1024;
 /// A running model server. Dropping it stops the server.
 pub struct ModelServer {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ModelServerState>,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared {
-    answerer: Box<Answerer>,
+struct ModelServerState {
+    answerer: Box<TurnFunction>,
     requests: Mutex<Vec<RecordedRequest>>,
     connections: AtomicUsize,
 }
 
 impl ModelServer {
     /// A server that replies with these turns in order, and then with "done".
-    pub fn with(turns: impl IntoIterator<Item = Turn>) -> Self {
-        let turns: Mutex<VecDeque<Turn>> = Mutex::new(turns.into_iter().collect());
+    pub fn with(turns: impl IntoIterator<Item = ModelTurn>) -> Self {
+        let turns: Mutex<VecDeque<ModelTurn>> = Mutex::new(turns.into_iter().collect());
         Self::answering(move |_| {
-            turns.lock().unwrap().pop_front().unwrap_or_else(|| Turn::text("done"))
+            turns.lock().unwrap().pop_front().unwrap_or_else(|| ModelTurn::text("done"))
         })
     }
 
     /// A server that computes each reply from the request.
-    pub fn answering(answerer: impl Fn(&RecordedRequest) -> Turn + Send + Sync + 'static) -> Self {
+    pub fn answering(
+        answerer: impl Fn(&RecordedRequest) -> ModelTurn + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ModelServerState {
             answerer: Box::new(answerer),
             requests: Mutex::default(),
             connections: AtomicUsize::new(0),
@@ -105,7 +107,7 @@ impl Drop for ModelServer {
     }
 }
 
-async fn serve(listener: tokio::net::TcpListener, shared: Arc<Shared>) {
+async fn serve(listener: tokio::net::TcpListener, shared: Arc<ModelServerState>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else { return };
         let _ = stream.set_nodelay(true);
@@ -121,10 +123,10 @@ async fn serve(listener: tokio::net::TcpListener, shared: Arc<Shared>) {
 }
 
 async fn answer_request(
-    shared: &Shared,
+    shared: &ModelServerState,
     connection: usize,
     request: Request<Incoming>,
-) -> Result<Response<Body>, Infallible> {
+) -> Result<Response<ServerBody>, Infallible> {
     let path = request.uri().path().to_owned();
     let query = request.uri().query().unwrap_or_default().to_owned();
     let headers = request.headers().iter();
@@ -135,7 +137,7 @@ async fn answer_request(
         Ok(body) => body.to_bytes(),
         Err(error) => return Ok(document(400, "text/plain", error.to_string())),
     };
-    let Some(wire) = Wire::of_path(&path) else {
+    let Some(wire) = WireFormat::of_path(&path) else {
         return Ok(document(404, "text/plain", "404 page not found".into()));
     };
     let body: Value = match serde_json::from_slice(&body) {
@@ -152,22 +154,22 @@ async fn answer_request(
     Ok(answer_with(turn, &request))
 }
 
-fn answer_with(turn: Turn, request: &RecordedRequest) -> Response<Body> {
+fn answer_with(turn: ModelTurn, request: &RecordedRequest) -> Response<ServerBody> {
     if let Some((status, body)) =
         turn.fault.as_ref().and_then(|fault| answer::failure(fault, request))
     {
         let mut response = json_document(status, &body);
-        if let Some(Fault::Status { headers, .. }) = &turn.fault {
+        if let Some(ModelFault::Status { headers, .. }) = &turn.fault {
             for (name, value) in headers {
                 response.headers_mut().insert(*name, value.parse().unwrap());
             }
         }
         return response;
     }
-    if matches!(turn.fault, Some(Fault::Page)) {
+    if matches!(turn.fault, Some(ModelFault::Page)) {
         return document(200, "text/html; charset=utf-8", "<h1>Welcome!</h1>".into());
     }
-    if request.wire == Wire::OpenAi && request.body["stream"] != true {
+    if request.wire == WireFormat::OpenAi && request.body["stream"] != true {
         return json_document(200, &answer::openai_document(&turn));
     }
     let (sender, body) = Channel::new(1);
@@ -176,29 +178,32 @@ fn answer_with(turn: Turn, request: &RecordedRequest) -> Response<Body> {
 }
 
 /// Streams a reply event by event, each split in two unless the turn is sent in one piece.
-async fn stream(mut sender: Sender<Bytes, io::Error>, turn: Turn, wire: Wire) {
+async fn stream(mut sender: Sender<Bytes, io::Error>, turn: ModelTurn, wire: WireFormat) {
     let mut events = answer::events(wire, &turn);
     let closing = answer::closing_events(wire);
     match &turn.fault {
-        Some(Fault::Cut | Fault::Unfinished | Fault::Endless) => {
+        Some(ModelFault::Cut | ModelFault::Unfinished | ModelFault::Endless) => {
             events.truncate(events.len() - closing);
         }
-        Some(Fault::InvalidJson) => {
+        Some(ModelFault::InvalidJson) => {
             events.truncate(events.len() - closing);
             events.push("data: {\"choices\": [{\"del\n\n".to_owned());
         }
-        Some(Fault::ErrorInStream) => {
+        Some(ModelFault::ErrorInStream) => {
             events.truncate(events.len() - closing);
-            let error =
-                answer::error(wire, if wire == Wire::Anthropic { 529 } else { 503 }, "Overloaded");
+            let error = answer::error(
+                wire,
+                if wire == WireFormat::Anthropic { 529 } else { 503 },
+                "Overloaded",
+            );
             events.push(format!("event: error\ndata: {error}\n\n"));
         }
         Some(
-            Fault::Status { .. }
-            | Fault::ContextFull
-            | Fault::EchoKey
-            | Fault::NoTemperature
-            | Fault::Page,
+            ModelFault::Status { .. }
+            | ModelFault::ContextFull
+            | ModelFault::EchoKey
+            | ModelFault::NoTemperature
+            | ModelFault::Page,
         )
         | None => {}
     }
@@ -216,8 +221,8 @@ async fn stream(mut sender: Sender<Bytes, io::Error>, turn: Turn, wire: Wire) {
         pause(turn.between_chunks).await;
     }
     match turn.fault {
-        Some(Fault::Cut) => sender.abort(io::Error::other("cut, as told")),
-        Some(Fault::Endless) => {
+        Some(ModelFault::Cut) => sender.abort(io::Error::other("cut, as told")),
+        Some(ModelFault::Endless) => {
             let piece = Bytes::from(vec![b':'; ENDLESS_PIECE_BYTES]);
             while sender.send_data(piece.clone()).await.is_ok() {}
         }
@@ -232,15 +237,15 @@ async fn pause(duration: Duration) {
     }
 }
 
-fn json_document(status: u16, body: &Value) -> Response<Body> {
+fn json_document(status: u16, body: &Value) -> Response<ServerBody> {
     document(status, "application/json", json!(body).to_string())
 }
 
-fn document(status: u16, kind: &str, body: String) -> Response<Body> {
+fn document(status: u16, kind: &str, body: String) -> Response<ServerBody> {
     response(status, kind, body.map_err(|never| match never {}).boxed())
 }
 
-fn response(status: u16, kind: &str, body: Body) -> Response<Body> {
+fn response(status: u16, kind: &str, body: ServerBody) -> Response<ServerBody> {
     let builder = Response::builder().status(status).header("content-type", kind);
     builder.body(body).unwrap()
 }

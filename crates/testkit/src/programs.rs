@@ -22,13 +22,13 @@ pub const SECRET: &str = "s3cret";
 /// A driver whose runs take a while and end as scripted, in order. Without a script, a run answers
 /// with its input.
 #[derive(Default)]
-pub struct ActingPrograms {
+pub struct FakeCliAgents {
     takes: Duration,
-    told: Mutex<Told>,
+    told: Mutex<FakeCliState>,
 }
 
 #[derive(Default)]
-struct Told {
+struct FakeCliState {
     ends: VecDeque<RunEnd>,
     found: Option<RunOutcome>,
     /// The input of each run.
@@ -43,10 +43,10 @@ struct Told {
     usage: Usage,
 }
 
-impl ActingPrograms {
+impl FakeCliAgents {
     /// A driver whose runs take this long and end like this.
     pub fn new(takes: Duration, ends: impl IntoIterator<Item = RunEnd>) -> Self {
-        let told = Told { ends: ends.into_iter().collect(), ..Told::default() };
+        let told = FakeCliState { ends: ends.into_iter().collect(), ..FakeCliState::default() };
         Self { takes, told: Mutex::new(told) }
     }
 
@@ -97,7 +97,7 @@ fn outcome(end: RunEnd) -> RunOutcome {
     RunOutcome { end, report, usage: Usage::default() }
 }
 
-impl Programs for ActingPrograms {
+impl Programs for FakeCliAgents {
     fn ready(&self, _: &AgentDefinition, _: &RunOverrides) -> Result<(), NotReady> {
         Ok(())
     }

@@ -14,7 +14,7 @@ use polity_model::usage::Usage;
 
 /// A server's reaction to a message.
 #[derive(Debug, Clone)]
-pub enum Reaction {
+pub enum RemoteReaction {
     /// Creates a task that ends like this.
     Task(RemoteEnd),
     /// Replies directly, without a task.
@@ -24,32 +24,35 @@ pub enum Reaction {
 /// A server that records messages. Without scripted reactions, it creates a task that echoes the
 /// message.
 #[derive(Debug, Default)]
-pub struct ActingRemotes {
+pub struct FakeRemotes {
     /// The time until a message is accepted.
     pub answers_after: Duration,
     /// The duration of the work.
     pub works_for: Duration,
-    known: Mutex<Known>,
+    known: Mutex<FakeRemoteState>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    reactions: VecDeque<Reaction>,
+struct FakeRemoteState {
+    reactions: VecDeque<RemoteReaction>,
     /// Each message with its remote task.
     messages: Vec<(String, Option<String>)>,
     tasks: BTreeMap<String, RemoteEnd>,
     cancelled: Vec<String>,
 }
 
-impl ActingRemotes {
+impl FakeRemotes {
     /// A server with these reactions, message by message.
-    pub fn new(reactions: impl IntoIterator<Item = Reaction>) -> Self {
-        let known = Known { reactions: reactions.into_iter().collect(), ..Known::default() };
+    pub fn new(reactions: impl IntoIterator<Item = RemoteReaction>) -> Self {
+        let known = FakeRemoteState {
+            reactions: reactions.into_iter().collect(),
+            ..FakeRemoteState::default()
+        };
         let second = Duration::from_secs(1);
         Self { answers_after: second, works_for: second, known: Mutex::new(known) }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, FakeRemoteState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -68,13 +71,13 @@ impl ActingRemotes {
         let old = message.task.map(|task| task.task_id.clone());
         known.messages.push((message.text.to_owned(), old.clone()));
         let id = old.unwrap_or_else(|| format!("t-{}", known.messages.len()));
-        let usual = Reaction::Task(RemoteEnd::Answered(message.text.to_owned()));
+        let usual = RemoteReaction::Task(RemoteEnd::Answered(message.text.to_owned()));
         match known.reactions.pop_front().unwrap_or(usual) {
-            Reaction::Task(end) => {
+            RemoteReaction::Task(end) => {
                 known.tasks.insert(id.clone(), end);
                 Sent::Accepted(RemoteTask { task_id: id, context_id: Some("c-1".to_owned()) })
             }
-            Reaction::Reply(end) => Sent::Over(outcome(end, None)),
+            RemoteReaction::Reply(end) => Sent::Over(outcome(end, None)),
         }
     }
 }
@@ -85,7 +88,7 @@ fn outcome(end: RemoteEnd, task: Option<&RemoteTask>) -> RemoteOutcome {
     RemoteOutcome { end, report, usage: Usage::default() }
 }
 
-impl Remotes for ActingRemotes {
+impl Remotes for FakeRemotes {
     fn ready(&self, _: &AgentDefinition) -> Result<(), NotReady> {
         Ok(())
     }

@@ -27,7 +27,7 @@ use polity_model::usage::Usage;
 use polity_store::Store;
 use serde_json::Map;
 
-use crate::tools::{ActingTools, World};
+use crate::tools::{FakeTools, ToolEffects};
 
 /// Follows Tokio's time, so that a paused test waits for nothing.
 pub struct TokioClock {
@@ -123,7 +123,7 @@ pub struct ActingModels {
     calls: AtomicU64,
     at_once: AtomicU64,
     at_once_most: AtomicU64,
-    world: Arc<World>,
+    world: Arc<ToolEffects>,
 }
 
 impl ActingModels {
@@ -140,7 +140,7 @@ impl ActingModels {
     }
 
     /// Takes the numbers of what it asks for from this world.
-    pub fn on(mut self, world: &Arc<World>) -> Self {
+    pub fn on(mut self, world: &Arc<ToolEffects>) -> Self {
         self.world = Arc::clone(world);
         self
     }
@@ -306,9 +306,9 @@ pub fn parts(
     Parts {
         store,
         models,
-        programs: Arc::new(crate::programs::ActingPrograms::default()),
-        remotes: Arc::new(crate::remotes::ActingRemotes::new([])),
-        tools: Arc::new(ActingTools::default()),
+        programs: Arc::new(crate::programs::FakeCliAgents::default()),
+        remotes: Arc::new(crate::remotes::FakeRemotes::new([])),
+        tools: Arc::new(FakeTools::default()),
         clock: Arc::new(TokioClock::new()),
         entropy: Arc::new(SeededEntropy::new(seed)),
         owners: Arc::clone(owners) as Arc<dyn Owners>,
@@ -328,6 +328,6 @@ pub async fn cancel_from_outside(
     clock: &dyn Clock,
     id: TaskId,
 ) -> Result<Steered, EngineError> {
-    let remotes = crate::remotes::ActingRemotes::new([]);
+    let remotes = crate::remotes::FakeRemotes::new([]);
     cancel(&Steering { store, owners, clock, remotes: &remotes }, id).await
 }

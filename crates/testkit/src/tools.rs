@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use polity_engine::driver::{
-    BoxFuture, NotReady, CallSite, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools,
+    BoxFuture, CallSite, NotReady, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools,
     ToolsUnavailable,
 };
 use polity_model::failure::{AttemptFailure, ErrorCategory};
@@ -15,12 +15,12 @@ use serde_json::{Map, Value, json};
 
 /// The side effects of tools. It outlives every simulated process.
 #[derive(Debug, Default)]
-pub struct World {
+pub struct ToolEffects {
     asked: AtomicU64,
     effects: Mutex<BTreeMap<u64, u32>>,
 }
 
-impl World {
+impl ToolEffects {
     /// A number for the next requested effect.
     pub fn next(&self) -> u64 {
         self.asked.fetch_add(1, Ordering::SeqCst)
@@ -34,7 +34,7 @@ impl World {
 
 /// The scripted behaviour of one tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ToolAct {
+pub enum FakeToolAct {
     /// Has its effect and answers.
     Answer,
     /// Answers with an error.
@@ -50,19 +50,19 @@ pub enum ToolAct {
 /// Tools with scripted acts in order; after the last act they answer.
 ///
 /// `files/write` and `files/delete` have side effects; `files/read` and `time/now` are repeatable.
-pub struct ActingTools {
-    world: Arc<World>,
-    acts: Mutex<VecDeque<ToolAct>>,
+pub struct FakeTools {
+    world: Arc<ToolEffects>,
+    acts: Mutex<VecDeque<FakeToolAct>>,
     delay: Duration,
     at_once: AtomicU64,
     at_once_most: AtomicU64,
 }
 
-impl ActingTools {
+impl FakeTools {
     /// Tools with these acts and side effects, each after a delay.
     pub fn new(
-        world: &Arc<World>,
-        acts: impl IntoIterator<Item = ToolAct>,
+        world: &Arc<ToolEffects>,
+        acts: impl IntoIterator<Item = FakeToolAct>,
         delay: Duration,
     ) -> Self {
         Self {
@@ -88,7 +88,7 @@ impl ActingTools {
     }
 }
 
-impl Default for ActingTools {
+impl Default for FakeTools {
     fn default() -> Self {
         Self::new(&Arc::default(), [], Duration::from_millis(5))
     }
@@ -98,7 +98,7 @@ fn is_repeatable(tool: &ToolName) -> bool {
     ["files/read", "time/now"].contains(&tool.as_str())
 }
 
-impl Tools for ActingTools {
+impl Tools for FakeTools {
     fn ready(&self, _patterns: &[ToolPattern]) -> Result<(), NotReady> {
         Ok(())
     }
@@ -134,22 +134,24 @@ impl Tools for ActingTools {
             ToolFailure { failure, maybe_done, timed_out }
         };
         Box::pin(async move {
-            let act = self.acts.lock().unwrap().pop_front().unwrap_or(ToolAct::Answer);
+            let act = self.acts.lock().unwrap().pop_front().unwrap_or(FakeToolAct::Answer);
             let now = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
             self.at_once_most.fetch_max(now, Ordering::SeqCst);
             tokio::time::sleep(self.delay).await;
-            if act != ToolAct::NotReached {
+            if act != FakeToolAct::NotReached {
                 self.perform(tool, arguments);
             }
             tokio::time::sleep(self.delay).await;
             self.at_once.fetch_sub(1, Ordering::SeqCst);
             let content = format!("{tool} {}", arguments["n"]);
             match act {
-                ToolAct::Answer => Ok(ToolReply { content, ..ToolReply::default() }),
-                ToolAct::Error => Ok(ToolReply { content, is_error: true, ..ToolReply::default() }),
-                ToolAct::NotReached => Err(lost("the connection was lost", false, false)),
-                ToolAct::Lost => Err(lost("the connection was lost", true, false)),
-                ToolAct::Hang => {
+                FakeToolAct::Answer => Ok(ToolReply { content, ..ToolReply::default() }),
+                FakeToolAct::Error => {
+                    Ok(ToolReply { content, is_error: true, ..ToolReply::default() })
+                }
+                FakeToolAct::NotReached => Err(lost("the connection was lost", false, false)),
+                FakeToolAct::Lost => Err(lost("the connection was lost", true, false)),
+                FakeToolAct::Hang => {
                     tokio::time::sleep(limit).await;
                     Err(lost("the tool took too long", true, true))
                 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use polity_testkit::mcp::fixture;
-use polity_testkit::model_server::{Call, ModelServer, Turn};
+use polity_testkit::model_server::{ModelCall, ModelServer, ModelTurn};
 use serde_json::{Value, json};
 
 use crate::sandbox::{CommandOutput, HomeSandbox, command_output};
@@ -315,8 +315,8 @@ fn cassette_contains_no_secrets() {
     let saying = format!("I was given {KEY} and {TOKEN}.");
     let arguments = json!({"text": format!("{KEY}\n{TOKEN}")}).to_string();
     let server = ModelServer::with([
-        Turn::calls([Call::new("kit__echo", &arguments)]).saying(&saying),
-        Turn::text(&saying),
+        ModelTurn::calls([ModelCall::new("kit__echo", &arguments)]).saying(&saying),
+        ModelTurn::text(&saying),
     ]);
     let sandbox = HomeSandbox::empty();
     sandbox.write("polity.yaml", "");
@@ -365,7 +365,7 @@ fn failed_write_keeps_the_old_cassette() {
         if from.join(TAPE).exists() {
             fs::rename(&from, &to).unwrap();
         }
-        Turn::text("Said.")
+        ModelTurn::text("Said.")
     });
     sandbox.write("polity.yaml", "");
     sandbox.write(

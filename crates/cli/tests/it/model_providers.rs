@@ -1,7 +1,7 @@
 //! Agents whose models are called over HTTP.
 
 use polity_testkit::mcp::fixture;
-use polity_testkit::model_server::{Call, Fault, ModelServer, Turn, Wire};
+use polity_testkit::model_server::{ModelCall, ModelFault, ModelServer, ModelTurn, WireFormat};
 use serde_json::json;
 
 use crate::sandbox::{CommandOutput, HomeSandbox, command_output};
@@ -31,7 +31,8 @@ fn run(sandbox: &HomeSandbox) -> CommandOutput {
 #[test]
 fn every_provider_retries_and_answers() {
     for provider in ["openai", "openai_compatible", "ollama", "anthropic", "gemini"] {
-        let server = ModelServer::with([Turn::retry_after(429, "0"), Turn::text("From afar.")]);
+        let server =
+            ModelServer::with([ModelTurn::retry_after(429, "0"), ModelTurn::text("From afar.")]);
         let answered = run(&home(provider, &server.url()));
         let expected = (0, "From afar.\n");
         assert_eq!((answered.code, answered.out.as_str()), expected, "{provider}: {answered:?}");
@@ -43,13 +44,13 @@ fn every_provider_retries_and_answers() {
 
 #[test]
 fn api_key_appears_nowhere() {
-    for wire in Wire::ALL {
+    for wire in WireFormat::ALL {
         let provider = match wire {
-            Wire::OpenAi | Wire::OpenAiResponses => "openai",
-            Wire::Anthropic => "anthropic",
-            Wire::Gemini => "gemini",
+            WireFormat::OpenAi | WireFormat::OpenAiResponses => "openai",
+            WireFormat::Anthropic => "anthropic",
+            WireFormat::Gemini => "gemini",
         };
-        let server = ModelServer::with([Turn::fault(Fault::EchoKey)]);
+        let server = ModelServer::with([ModelTurn::fault(ModelFault::EchoKey)]);
         let sandbox = home(provider, &server.url());
         let failed = run(&sandbox);
         assert_eq!(failed.code, 1, "{failed:?}");
@@ -89,18 +90,18 @@ fn with_tools(sandbox: &HomeSandbox, more: &str) {
 fn history_stays_valid_after_failed_tool_calls() {
     for provider in ["openai", "anthropic", "gemini"] {
         let server = ModelServer::with([
-            Turn::calls([
-                Call::new("kit__echo", r#"{"text": "one"}"#),
-                Call::new("kit__fail", "{}"),
-                Call::new("kit__nothing", "{}"),
-                Call::new("kit__add", r#"{"a": 1}"#),
-                Call::new("kit__add", r#"{"a": 1, "b": 2}"#),
+            ModelTurn::calls([
+                ModelCall::new("kit__echo", r#"{"text": "one"}"#),
+                ModelCall::new("kit__fail", "{}"),
+                ModelCall::new("kit__nothing", "{}"),
+                ModelCall::new("kit__add", r#"{"a": 1}"#),
+                ModelCall::new("kit__add", r#"{"a": 1, "b": 2}"#),
             ]),
-            Turn::status(529, "overloaded"),
-            Turn::calls([Call::new("kit__die", "{}")]),
-            Turn::calls([Call::new("kit__echo", "{\"text\": \"cut o")]).saying("Hm."),
-            Turn::calls([Call::new("kit__count", r#"{"file": "a"}"#)]),
-            Turn::text("All done."),
+            ModelTurn::status(529, "overloaded"),
+            ModelTurn::calls([ModelCall::new("kit__die", "{}")]),
+            ModelTurn::calls([ModelCall::new("kit__echo", "{\"text\": \"cut o")]).saying("Hm."),
+            ModelTurn::calls([ModelCall::new("kit__count", r#"{"file": "a"}"#)]),
+            ModelTurn::text("All done."),
         ]);
         let sandbox = home(provider, &server.url());
         with_tools(&sandbox, "approval: [kit/count]\n");
@@ -119,14 +120,14 @@ fn history_stays_valid_after_failed_tool_calls() {
 fn long_conversation_is_shortened_to_fit() {
     for provider in ["openai", "anthropic", "gemini"] {
         let turn = |text: &str| {
-            Turn::calls([Call::new("kit__echo", &json!({ "text": text }).to_string())])
+            ModelTurn::calls([ModelCall::new("kit__echo", &json!({ "text": text }).to_string())])
         };
         let server = ModelServer::with([
             turn("one"),
             turn("two"),
             turn("three"),
-            Turn::fault(Fault::ContextFull),
-            Turn::text("Short enough."),
+            ModelTurn::fault(ModelFault::ContextFull),
+            ModelTurn::text("Short enough."),
         ]);
         let sandbox = home(provider, &server.url());
         with_tools(&sandbox, "");
@@ -142,7 +143,7 @@ fn long_conversation_is_shortened_to_fit() {
 
 #[test]
 fn wrong_endpoint_and_empty_answer_are_errors() {
-    let empty = ModelServer::with([Turn::empty()]);
+    let empty = ModelServer::with([ModelTurn::empty()]);
     let answered = run(&home("openai", &empty.url()));
     assert_eq!(answered.code, 1, "{answered:?}");
     assert!(answered.err.contains("empty_answer"), "{answered:?}");
@@ -160,8 +161,8 @@ fn wrong_endpoint_and_empty_answer_are_errors() {
 #[test]
 fn review_answer_without_the_key_changes_nothing() {
     let server = ModelServer::with([
-        Turn::calls([Call::new("kit__count", r#"{"file": "a"}"#)]),
-        Turn::text("Counted."),
+        ModelTurn::calls([ModelCall::new("kit__count", r#"{"file": "a"}"#)]),
+        ModelTurn::text("Counted."),
     ]);
     let sandbox = home("openai", &server.url());
     with_tools(&sandbox, "approval: [kit/count]\n");
@@ -181,7 +182,7 @@ fn review_answer_without_the_key_changes_nothing() {
 
 #[test]
 fn api_key_in_a_model_answer_is_masked() {
-    let server = ModelServer::with([Turn::text(&format!("Your key is {KEY}."))]);
+    let server = ModelServer::with([ModelTurn::text(&format!("Your key is {KEY}."))]);
     let sandbox = home("openai", &server.url());
     assert_eq!(run(&sandbox).out, "Your key is ***.\n");
 }

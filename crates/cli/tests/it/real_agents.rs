@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use polity_testkit::model_server::{ModelServer, RecordedRequest, Turn};
+use polity_testkit::model_server::{ModelServer, ModelTurn, RecordedRequest};
 use serde_json::{Value, json};
 
 use self::agent_table::{INPUT_TOKENS, InstalledAs, KEY_VARIABLE, OUTPUT_TOKENS, RealAgent};
@@ -34,7 +34,7 @@ impl RealAgentFixture {
     /// Nothing, if the agent is left to the long run.
     fn new(
         agent: &'static RealAgent,
-        answer: impl Fn(&RecordedRequest) -> Turn + Send + Sync + 'static,
+        answer: impl Fn(&RecordedRequest) -> ModelTurn + Send + Sync + 'static,
     ) -> Option<Self> {
         Self::with_mark(agent, |_| answer)
     }
@@ -42,7 +42,7 @@ impl RealAgentFixture {
     /// The same, with answers that know the mark of the run.
     fn with_mark<A>(agent: &'static RealAgent, answer: impl FnOnce(String) -> A) -> Option<Self>
     where
-        A: Fn(&RecordedRequest) -> Turn + Send + Sync + 'static,
+        A: Fn(&RecordedRequest) -> ModelTurn + Send + Sync + 'static,
     {
         static SETTINGS: AtomicUsize = AtomicUsize::new(0);
         if agent.runs == InstalledAs::Long && !is_long_run() {
@@ -148,7 +148,7 @@ fn states(execution: &Value) -> Vec<&str> {
 }
 
 fn answer_is_the_result(agent: &'static RealAgent) {
-    let turn = || Turn::text(ANSWER).usage(INPUT_TOKENS, OUTPUT_TOKENS);
+    let turn = || ModelTurn::text(ANSWER).usage(INPUT_TOKENS, OUTPUT_TOKENS);
     let Some(setting) = RealAgentFixture::new(agent, move |_| turn()) else { return };
     let output = setting.run();
     assert_eq!(output.code, 0, "{output:?}");
@@ -174,7 +174,7 @@ fn answer_is_the_result(agent: &'static RealAgent) {
 
 /// Some exit with 0 then.
 fn rejected_key_is_a_permanent_failure(agent: &'static RealAgent) {
-    let refuse = |_: &RecordedRequest| Turn::status(401, "invalid x-api-key");
+    let refuse = |_: &RecordedRequest| ModelTurn::status(401, "invalid x-api-key");
     let Some(setting) = RealAgentFixture::new(agent, refuse) else { return };
     let output = setting.run();
     setting.failed(&output, "permanent");
@@ -186,7 +186,7 @@ fn lasting_rate_limit_is_a_transient_failure(agent: &'static RealAgent) {
     if agent.is_patient && !is_long_run() {
         return;
     }
-    let Some(setting) = RealAgentFixture::new(agent, |_| Turn::retry_after(429, "1")) else {
+    let Some(setting) = RealAgentFixture::new(agent, |_| ModelTurn::retry_after(429, "1")) else {
         return;
     };
     setting.failed(&setting.run(), "transient");
@@ -199,8 +199,8 @@ fn rate_limit_is_retried_and_a_long_answer_is_complete(agent: &'static RealAgent
     let (requests, answer) = (AtomicUsize::new(0), long.clone());
     let Some(setting) =
         RealAgentFixture::new(agent, move |_| match requests.fetch_add(1, Ordering::SeqCst) {
-            0 => Turn::retry_after(429, "1"),
-            _ => Turn::text(&answer),
+            0 => ModelTurn::retry_after(429, "1"),
+            _ => ModelTurn::text(&answer),
         })
     else {
         return;
@@ -220,7 +220,10 @@ fn processes_left_by_a_tool_are_killed(agent: &'static RealAgent) {
         let command = format!("echo done > ran; setsid sleep {} > /dev/null 2>&1 &", nap(&mark));
         move |request: &RecordedRequest| {
             let is_answered = request.tool_answers() > 0;
-            shell.call(request, &command).filter(|_| !is_answered).unwrap_or(Turn::text(ANSWER))
+            shell
+                .call(request, &command)
+                .filter(|_| !is_answered)
+                .unwrap_or(ModelTurn::text(ANSWER))
         }
     }) else {
         return;
@@ -237,7 +240,7 @@ fn cancel_leaves_no_process(agent: &'static RealAgent) {
         let minutes = Duration::from_mins(10);
         move |request: &RecordedRequest| {
             let call = agent.shell.as_ref().and_then(|shell| shell.call(request, &command));
-            call.unwrap_or(Turn::text("late").slow(minutes, minutes))
+            call.unwrap_or(ModelTurn::text("late").slow(minutes, minutes))
         }
     }) else {
         return;

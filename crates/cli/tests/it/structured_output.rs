@@ -1,6 +1,6 @@
 //! Agents with an `output_schema`, whose answers are JSON that fits it.
 
-use polity_testkit::model_server::{ModelServer, Turn};
+use polity_testkit::model_server::{ModelServer, ModelTurn};
 use serde_json::{Value, json};
 
 use crate::sandbox::HomeSandbox;
@@ -102,7 +102,7 @@ fn invalid_schema_is_rejected_before_the_run() {
 
 #[test]
 fn http_model_gets_the_schema_and_the_validation_error() {
-    let server = ModelServer::with([Turn::text("36"), Turn::text("{\"age\": 36}")]);
+    let server = ModelServer::with([ModelTurn::text("36"), ModelTurn::text("{\"age\": 36}")]);
     let sandbox = home();
     let agent = format!(
         "{{name: clerk, kind: llm, role: r, system_prompt: p, output_schema: {{type: object}},

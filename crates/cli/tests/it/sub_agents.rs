@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use polity_testkit::model_server::{Call, ModelServer, Turn};
+use polity_testkit::model_server::{ModelCall, ModelServer, ModelTurn};
 use serde_json::{Value, json};
 
 use crate::sandbox::HomeSandbox;
@@ -88,9 +88,12 @@ fn session_is_shown_as_session_and_as_task() {
 #[test]
 fn requests_contain_nothing_of_other_conversations() {
     let server = ModelServer::with([
-        Turn::calls([Call::new("agent__worker", r#"{"task_description": "CANARY-TASK"}"#)]),
-        Turn::text("CANARY-SUMMARY"),
-        Turn::text("all done"),
+        ModelTurn::calls([ModelCall::new(
+            "agent__worker",
+            r#"{"task_description": "CANARY-TASK"}"#,
+        )]),
+        ModelTurn::text("CANARY-SUMMARY"),
+        ModelTurn::text("all done"),
     ]);
     let sandbox = HomeSandbox::empty();
     sandbox.write("polity.yaml", "");

@@ -17,7 +17,7 @@ use polity_model::run::ResourceUsage;
 use polity_store::{Access, Durability, SqliteStore};
 use polity_testkit::lives::instance_id;
 use polity_testkit::runtime::{ActingModels, Register};
-use polity_testkit::tools::ActingTools;
+use polity_testkit::tools::FakeTools;
 use serde_json::{Map, json};
 use tempfile::TempDir;
 use tokio::sync::watch;
@@ -76,9 +76,9 @@ impl RunFixture {
         Runtime::start(Parts {
             store: Arc::new(store),
             models: Arc::new(ActingModels::new([], Duration::ZERO)),
-            tools: Arc::new(ActingTools::default()),
+            tools: Arc::new(FakeTools::default()),
             programs: Arc::clone(&self.programs) as Arc<dyn Programs>,
-            remotes: Arc::new(polity_testkit::remotes::ActingRemotes::new([])),
+            remotes: Arc::new(polity_testkit::remotes::FakeRemotes::new([])),
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
             owners: owners as Arc<dyn Owners>,

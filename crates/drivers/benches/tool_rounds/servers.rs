@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use polity_definition::McpServerDefinition;
 use polity_testkit::mcp::stdio_server;
-use polity_testkit::model_server::{Call, ModelServer, RecordedRequest, Turn};
+use polity_testkit::model_server::{ModelCall, ModelServer, ModelTurn, RecordedRequest};
 use serde_json::{Value, json};
 
 /// The argument that starts the model server.
@@ -58,19 +58,19 @@ pub(crate) fn serve_model() {
 }
 
 /// Calls the only tool with a new argument each time, then answers "done".
-fn answer(request: &RecordedRequest) -> Turn {
+fn answer(request: &RecordedRequest) -> ModelTurn {
     let model = request.body["model"].as_str().unwrap();
     let (rounds, pause_ms) = model.strip_prefix("rounds-").unwrap().split_once('-').unwrap();
     let (rounds, pause_ms): (usize, u64) = (rounds.parse().unwrap(), pause_ms.parse().unwrap());
     let n = request.tool_answers();
     if n >= rounds {
-        return Turn::text("done").in_one_piece();
+        return ModelTurn::text("done").in_one_piece();
     }
     let messages = request.body["messages"].as_array().unwrap();
     let who = messages.iter().find(|message| message["role"] == "user").unwrap();
     let arguments = json!({"who": who["content"], "n": n}).to_string();
     let pause = if n == rounds / 2 { Duration::from_millis(pause_ms) } else { Duration::ZERO };
-    let turn = Turn::calls([Call::new(request.tool_names()[0], &arguments)]);
+    let turn = ModelTurn::calls([ModelCall::new(request.tool_names()[0], &arguments)]);
     turn.in_one_piece().slow(pause, Duration::ZERO)
 }
 

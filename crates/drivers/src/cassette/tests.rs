@@ -15,7 +15,7 @@ use polity_model::ids::ToolCallId;
 use polity_model::message::{Message, ToolCall};
 use polity_model::tool::{ToolName, ToolPattern};
 use polity_model::usage::Usage;
-use polity_testkit::tools::{ActingTools, ToolAct, World};
+use polity_testkit::tools::{FakeToolAct, FakeTools, ToolEffects};
 use serde_json::{Map, Value, json};
 
 use super::{Cassette, CassetteError, CassettePlayer, CassetteRecorder};
@@ -189,12 +189,12 @@ impl TestConversation {
 
 fn recorder(
     answers: impl IntoIterator<Item = Result<ModelReply, ModelFailure>>,
-    acts: impl IntoIterator<Item = ToolAct>,
+    acts: impl IntoIterator<Item = FakeToolAct>,
     secrets: SecretSet,
     cassette: Cassette,
 ) -> CassetteRecorder {
     let models = QueuedModel(Mutex::new(answers.into_iter().collect()));
-    let tools = ActingTools::new(&Arc::new(World::default()), acts, Duration::ZERO);
+    let tools = FakeTools::new(&Arc::new(ToolEffects::default()), acts, Duration::ZERO);
     CassetteRecorder::new(Arc::new(models), Arc::new(tools), secrets, cassette)
 }
 
@@ -222,7 +222,7 @@ fn answers() -> [Result<ModelReply, ModelFailure>; 3] {
 }
 
 async fn recorded(run: u8) -> (Cassette, (Vec<String>, String)) {
-    let acts = [ToolAct::Answer, ToolAct::Lost];
+    let acts = [FakeToolAct::Answer, FakeToolAct::Lost];
     let recorder = recorder(answers(), acts, SecretSet::default(), Cassette::new("editor", "Hi"));
     let conversation = TestConversation::new("editor", run, "Hi");
     conversation.ask(&recorder, &recorder).await.unwrap_err();
@@ -383,7 +383,7 @@ async fn parallel_sessions_replay_independently() {
     const SESSIONS: [&str; 3] = ["editor", "editor/1.0/writer", "editor/1.1/writer"];
     let recorder = Arc::new(CassetteRecorder::new(
         Arc::new(EchoModel),
-        Arc::new(ActingTools::default()),
+        Arc::new(FakeTools::default()),
         SecretSet::default(),
         Cassette::new("editor", "Hi"),
     ));

@@ -9,7 +9,7 @@ use polity_engine::pinned::PinnedWorkflow;
 use polity_engine::runtime::Runtime;
 use polity_model::machine::task::TaskStatus;
 use polity_store::{Durability, Store};
-use polity_testkit::bench::{Bare, cpu, figure};
+use polity_testkit::bench::{BareDisk, cpu, figure};
 
 use crate::peer::Peer;
 use crate::workshop::{block_on, block_on_alone, folder, open, runtime, workflow};
@@ -47,7 +47,7 @@ pub(crate) fn measure(quick: bool) {
     const AT_ONCE: [u32; 3] = [1, 32, 256];
     let slice = Duration::from_millis(if quick { 200 } else { 600 });
     let folder = folder();
-    let mut bare = Bare::new(&folder.path().join("bare"), 256);
+    let mut bare = BareDisk::new(&folder.path().join("bare"), 256);
     let mut peer = Peer::start(folder.path());
     let stores =
         AT_ONCE.map(|count| open(&folder.path().join(format!("{count}.db")), Durability::Full));

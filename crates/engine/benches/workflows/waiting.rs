@@ -12,7 +12,7 @@ use polity_model::machine::task::TaskStatus;
 use polity_model::review::ReviewVerdict;
 use polity_model::state::StateUpdates;
 use polity_store::{Durability, Store, TaskFilter};
-use polity_testkit::bench::{Bare, figure};
+use polity_testkit::bench::{BareDisk, figure};
 
 use crate::workshop::{block_on, folder, open, runtime, workflow};
 
@@ -101,7 +101,7 @@ pub(crate) fn idle(database: &Path) {
 /// How long an answer takes beyond one sync of the disk, in the middle of several.
 fn answer(database: &Path, folder: &Path) -> Duration {
     let sync = Duration::from_secs_f64(
-        1.0 / Bare::new(&folder.join("bare"), 256).rate(Duration::from_millis(500)),
+        1.0 / BareDisk::new(&folder.join("bare"), 256).rate(Duration::from_millis(500)),
     );
     let mut times = block_on(async {
         let store = open(database, Durability::Full);

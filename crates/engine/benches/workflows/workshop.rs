@@ -12,9 +12,9 @@ use polity_engine::pinned::PinnedWorkflow;
 use polity_engine::runtime::{Owners, Parts, Runtime};
 use polity_store::{Access, Durability, SqliteStore, Store};
 use polity_testkit::lives::instance_id;
-use polity_testkit::programs::ActingPrograms;
+use polity_testkit::programs::FakeCliAgents;
 use polity_testkit::runtime::{ActingModels, Register};
-use polity_testkit::tools::ActingTools;
+use polity_testkit::tools::FakeTools;
 
 /// The disk that is measured is the one the project is on, not a memory disk.
 pub(crate) fn folder() -> tempfile::TempDir {
@@ -39,7 +39,7 @@ pub(crate) fn block_on_alone<T>(work: impl Future<Output = T>) -> T {
 /// A runtime that runs this many tasks at once.
 pub(crate) fn runtime(store: &Arc<dyn Store>, at_once: u32) -> Runtime {
     let models = Arc::new(ActingModels::new([], std::time::Duration::ZERO));
-    runtime_with(store, at_once, models, Arc::new(ActingTools::default()))
+    runtime_with(store, at_once, models, Arc::new(FakeTools::default()))
 }
 
 pub(crate) fn runtime_with(
@@ -54,8 +54,8 @@ pub(crate) fn runtime_with(
         store: Arc::clone(store),
         models,
         tools,
-        programs: Arc::new(ActingPrograms::default()),
-        remotes: Arc::new(polity_testkit::remotes::ActingRemotes::new([])),
+        programs: Arc::new(FakeCliAgents::default()),
+        remotes: Arc::new(polity_testkit::remotes::FakeRemotes::new([])),
         clock: Arc::new(SystemClock),
         entropy: Arc::new(SystemEntropy),
         owners: owners as Arc<dyn Owners>,

@@ -11,7 +11,7 @@ use polity_model::task::ForkedFrom;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-pub use run::{ComparedRun, HumanIntervention, NodeFailure, RequestedTool, RunStep};
+pub use run::{ComparedRun, ComparedToolCall, HumanIntervention, NodeFailure, RunStep};
 
 /// The comparison of two runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]

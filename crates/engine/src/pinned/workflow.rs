@@ -26,14 +26,14 @@ pub struct PinnedWorkflow {
 
 /// The names that the nodes of a workflow refer to.
 #[derive(Debug, Default)]
-pub(super) struct Needs {
+pub(super) struct DefinitionNeeds {
     pub(super) agents: BTreeSet<Name>,
     pub(super) workflows: BTreeSet<Name>,
 }
 
 /// Collects the agents and workflows that the nodes of a workflow refer to.
-pub(super) fn needs(workflow: &WorkflowDefinition) -> Needs {
-    let mut needs = Needs::default();
+pub(super) fn needs(workflow: &WorkflowDefinition) -> DefinitionNeeds {
+    let mut needs = DefinitionNeeds::default();
     for node in workflow.expanded().nodes {
         match &node.kind {
             WorkflowNodeKind::Agent { agent, sub_agents, .. } => {

@@ -23,7 +23,7 @@ use polity_store::{Access, Durability, MemoryStore, SqliteStore, Store, TaskFilt
 use polity_testkit::faults::{Acknowledged, MortalStore, Side};
 use polity_testkit::lives::instance_id;
 use polity_testkit::runtime::{Act, ActingModels, Register, boss, create_task, parts};
-use polity_testkit::tools::{ActingTools, ToolAct, World};
+use polity_testkit::tools::{FakeToolAct, FakeTools, ToolEffects};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -42,7 +42,7 @@ enum Order {
 struct Process {
     orders: Vec<Order>,
     acts: Vec<Act>,
-    tool_acts: Vec<ToolAct>,
+    tool_acts: Vec<FakeToolAct>,
     dies: (u32, Side),
 }
 
@@ -82,13 +82,13 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-fn tool_act() -> impl Strategy<Value = ToolAct> {
+fn tool_act() -> impl Strategy<Value = FakeToolAct> {
     prop_oneof![
-        4 => Just(ToolAct::Answer),
-        1 => Just(ToolAct::Error),
-        1 => Just(ToolAct::NotReached),
-        1 => Just(ToolAct::Lost),
-        1 => Just(ToolAct::Hang),
+        4 => Just(FakeToolAct::Answer),
+        1 => Just(FakeToolAct::Error),
+        1 => Just(FakeToolAct::NotReached),
+        1 => Just(FakeToolAct::Lost),
+        1 => Just(FakeToolAct::Hang),
     ]
 }
 
@@ -144,7 +144,7 @@ fn run(processes: &[Process], journal: Arc<dyn Store>) {
 
 async fn history(processes: &[Process], journal: Arc<dyn Store>) {
     let owners = Arc::new(Register::default());
-    let world = Arc::new(World::default());
+    let world = Arc::new(ToolEffects::default());
     let mut acknowledged = Vec::new();
     let mut known = Vec::new();
     for (number, process) in (1..).zip(processes) {
@@ -163,14 +163,14 @@ async fn history(processes: &[Process], journal: Arc<dyn Store>) {
 async fn live(
     store: &Arc<MortalStore>,
     owners: &Arc<Register>,
-    world: &Arc<World>,
+    world: &Arc<ToolEffects>,
     number: u64,
     process: &Process,
     known: &mut Vec<TaskId>,
 ) {
     let pause = Duration::from_millis(20);
     let models = Arc::new(ActingModels::new(process.acts.clone(), pause).on(world));
-    let tools = Arc::new(ActingTools::new(world, process.tool_acts.clone(), pause));
+    let tools = Arc::new(FakeTools::new(world, process.tool_acts.clone(), pause));
     let journal: Arc<dyn Store> = Arc::clone(store) as Arc<dyn Store>;
     let parts = parts(Arc::clone(&journal), models, owners, instance_id(number), number);
     let runtime = Runtime::start(Parts { tools, ..parts }).unwrap();
@@ -240,10 +240,10 @@ pub(crate) async fn decide(
 }
 
 /// A process that does not die finishes what is left, and a person decides what must be decided.
-async fn recover(journal: &Arc<dyn Store>, owners: &Arc<Register>, world: &Arc<World>) {
+async fn recover(journal: &Arc<dyn Store>, owners: &Arc<Register>, world: &Arc<ToolEffects>) {
     let pause = Duration::from_millis(1);
     let models = Arc::new(ActingModels::new([], pause).on(world));
-    let tools = Arc::new(ActingTools::new(world, [], pause));
+    let tools = Arc::new(FakeTools::new(world, [], pause));
     let parts = parts(Arc::clone(journal), models, owners, instance_id(99), 99);
     let runtime = Runtime::start(Parts { tools, ..parts }).unwrap();
     for _ in 0..20 {
@@ -288,7 +288,7 @@ fn told(journal: &dyn Store) -> String {
 }
 
 /// What may not be repeated was done at most once, and once more each time that a person said so.
-fn check_effects(journal: &dyn Store, world: &World) {
+fn check_effects(journal: &dyn Store, world: &ToolEffects) {
     let mut allowed: BTreeMap<u64, u32> = BTreeMap::new();
     for row in journal.task_rows(&TaskFilter::default()).unwrap() {
         let events = journal.events(&StreamId::Task(row.id), StreamSequence(0)).unwrap();

@@ -18,7 +18,7 @@ use polity_model::state::StateUpdates;
 use polity_model::usage::Usage;
 use polity_store::{ExecutionFilter, MemoryStore, Store};
 use polity_testkit::lives::instance_id;
-use polity_testkit::programs::{ActingPrograms, SECRET};
+use polity_testkit::programs::{FakeCliAgents, SECRET};
 use polity_testkit::runtime::{ActingModels, Register, parts};
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ const TAKES: Duration = Duration::from_secs(1);
 struct Scene {
     store: Arc<dyn Store>,
     owners: Arc<Register>,
-    programs: Arc<ActingPrograms>,
+    programs: Arc<FakeCliAgents>,
 }
 
 impl Scene {
@@ -36,7 +36,7 @@ impl Scene {
     }
 
     fn taking(time: Duration, ends: impl IntoIterator<Item = RunEnd>) -> Self {
-        let programs = Arc::new(ActingPrograms::new(time, ends));
+        let programs = Arc::new(FakeCliAgents::new(time, ends));
         Self { store: Arc::new(MemoryStore::new()), owners: Arc::default(), programs }
     }
 

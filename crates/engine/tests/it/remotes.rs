@@ -18,19 +18,19 @@ use polity_model::state::StateUpdates;
 use polity_store::{MemoryStore, Store, TaskFilter};
 use polity_testkit::faults::{MortalStore, Side};
 use polity_testkit::lives::instance_id;
-use polity_testkit::remotes::{ActingRemotes, Reaction};
+use polity_testkit::remotes::{FakeRemotes, RemoteReaction};
 use polity_testkit::runtime::{ActingModels, Register, parts};
 use serde_json::json;
 
 struct Scene {
     store: Arc<dyn Store>,
     owners: Arc<Register>,
-    remotes: Arc<ActingRemotes>,
+    remotes: Arc<FakeRemotes>,
 }
 
 impl Scene {
-    fn new(reactions: impl IntoIterator<Item = Reaction>) -> Self {
-        let remotes = Arc::new(ActingRemotes::new(reactions));
+    fn new(reactions: impl IntoIterator<Item = RemoteReaction>) -> Self {
+        let remotes = Arc::new(FakeRemotes::new(reactions));
         Self { store: Arc::new(MemoryStore::new()), owners: Arc::default(), remotes }
     }
 
@@ -133,8 +133,8 @@ async fn answer_with(
     runtime.answer(id, answer).await
 }
 
-fn asks() -> Reaction {
-    Reaction::Task(RemoteEnd::Asks("Which colour?".into()))
+fn asks() -> RemoteReaction {
+    RemoteReaction::Task(RemoteEnd::Asks("Which colour?".into()))
 }
 
 #[tokio::test(start_paused = true)]
@@ -213,7 +213,7 @@ async fn whenever_a_process_dies_no_message_is_sent_twice_and_the_task_ends() {
 #[tokio::test(start_paused = true)]
 async fn a_message_that_did_not_arrive_is_sent_until_none_is_left() {
     let failure = AttemptFailure { category: ErrorCategory::Transient, message: "busy".into() };
-    let busy = Reaction::Reply(RemoteEnd::Failed { failure, retry_after: None });
+    let busy = RemoteReaction::Reply(RemoteEnd::Failed { failure, retry_after: None });
     for (times, status) in [(2, TaskStatus::Completed), (9, TaskStatus::Failed)] {
         let scene = Scene::new(vec![busy.clone(); times]);
         let runtime = scene.process(1);
@@ -278,7 +278,7 @@ async fn who_ends_a_task_ends_what_works_for_it() {
 
 #[tokio::test(start_paused = true)]
 async fn work_that_takes_too_long_is_ended_there_too() {
-    let mut slow = ActingRemotes::new([]);
+    let mut slow = FakeRemotes::new([]);
     (slow.answers_after, slow.works_for) = (Duration::ZERO, Duration::from_secs(9));
     let scene = Scene { remotes: Arc::new(slow), ..Scene::new([]) };
     let one = std::num::NonZeroU64::MIN;

@@ -15,7 +15,7 @@ use polity_model::machine::task::TaskStatus;
 use polity_model::review::ReviewVerdict;
 use polity_store::{Commit, TaskFilter, TaskRow};
 use polity_testkit::runtime::boss;
-use polity_testkit::tools::{ActingTools, ToolAct};
+use polity_testkit::tools::{FakeToolAct, FakeTools};
 use serde_json::json;
 
 use crate::cast::{Cast, Say, Stage, give, part};
@@ -317,7 +317,7 @@ async fn an_answer_two_steps_below_is_noticed_while_the_top_is_at_work() {
         ("helper", vec![Say::Ask(vec![delete])]),
     ]);
     let parts = stage.parts_of_process(1, &cast);
-    let tools = ActingTools::new(&Arc::default(), [ToolAct::Hang], Duration::from_millis(5));
+    let tools = FakeTools::new(&Arc::default(), [FakeToolAct::Hang], Duration::from_millis(5));
     let runtime = Runtime::start(Parts { tools: Arc::new(tools), ..parts }).unwrap();
     let mut handle = give(&runtime, "a").await;
     let named = |stage: &Stage, agent: &str| {
@@ -347,7 +347,7 @@ async fn an_answer_at_any_moment_around_the_pause_is_acted_upon() {
             ("helper", vec![Say::Ask(vec![delete])]),
         ]);
         let parts = stage.parts_of_process(1, &cast);
-        let tools = ActingTools::new(&Arc::default(), [ToolAct::Hang], Duration::from_millis(5));
+        let tools = FakeTools::new(&Arc::default(), [FakeToolAct::Hang], Duration::from_millis(5));
         let runtime = Runtime::start(Parts { tools: Arc::new(tools), ..parts }).unwrap();
         let mut handle = give(&runtime, "a").await;
         tokio::time::sleep(Duration::from_millis(ms)).await;

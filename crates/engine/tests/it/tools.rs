@@ -20,12 +20,12 @@ use polity_testkit::lives::instance_id;
 use polity_testkit::runtime::{
     Act, ActingModels, Register, cancel_from_outside, create_task, parts,
 };
-use polity_testkit::tools::{ActingTools, ToolAct, World};
+use polity_testkit::tools::{FakeToolAct, FakeTools, ToolEffects};
 
 struct Stage {
     store: Arc<dyn Store>,
     owners: Arc<Register>,
-    world: Arc<World>,
+    world: Arc<ToolEffects>,
 }
 
 impl Stage {
@@ -38,11 +38,11 @@ impl Stage {
         &self,
         number: u64,
         acts: Vec<Act>,
-        tool_acts: Vec<ToolAct>,
-    ) -> (Runtime, Arc<ActingTools>) {
+        tool_acts: Vec<FakeToolAct>,
+    ) -> (Runtime, Arc<FakeTools>) {
         let pause = Duration::from_millis(10);
         let models = Arc::new(ActingModels::new(acts, pause).on(&self.world));
-        let tools = Arc::new(ActingTools::new(&self.world, tool_acts, pause));
+        let tools = Arc::new(FakeTools::new(&self.world, tool_acts, pause));
         let store = Arc::clone(&self.store);
         let parts = parts(store, models, &self.owners, instance_id(number), number);
         let tools_part = Arc::clone(&tools) as Arc<dyn polity_engine::driver::Tools>;
@@ -107,7 +107,7 @@ async fn calls_of_one_turn_run_side_by_side_and_are_answered_in_order() {
 async fn a_tool_that_never_answers_is_given_up_after_its_time_and_the_model_told() {
     let stage = Stage::new();
     let acts = vec![Act::Ask(&["files/write"]), Act::Answer("done")];
-    let (runtime, _) = stage.process(1, acts, vec![ToolAct::Hang]);
+    let (runtime, _) = stage.process(1, acts, vec![FakeToolAct::Hang]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(
@@ -121,7 +121,8 @@ async fn a_tool_that_never_answers_is_given_up_after_its_time_and_the_model_told
 async fn each_failed_attempt_is_a_record_of_its_own() {
     let stage = Stage::new();
     let acts = vec![Act::Ask(&["files/write"]), Act::Answer("done")];
-    let (runtime, _) = stage.process(1, acts, vec![ToolAct::NotReached, ToolAct::NotReached]);
+    let (runtime, _) =
+        stage.process(1, acts, vec![FakeToolAct::NotReached, FakeToolAct::NotReached]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     let trace = stage.trace(handle.id);
@@ -135,7 +136,7 @@ async fn each_failed_attempt_is_a_record_of_its_own() {
 #[tokio::test(start_paused = true)]
 async fn a_cancel_ends_the_tools_too_and_leaves_no_call_unanswered() {
     let stage = Stage::new();
-    let (runtime, _) = stage.process(1, vec![Act::Ask(&["files/write"])], vec![ToolAct::Hang]);
+    let (runtime, _) = stage.process(1, vec![Act::Ask(&["files/write"])], vec![FakeToolAct::Hang]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(runtime.cancel(handle.id).await.unwrap(), Steered::Requested);
@@ -216,7 +217,7 @@ async fn a_task_that_waits_for_a_person_can_be_cancelled() {
 /// A process dies while two tools are at work, one of which may be called again.
 async fn died_in_the_midst(stage: &Stage) -> TaskId {
     let acts = vec![Act::Ask(&["files/write", "files/read"])];
-    let (first, _) = stage.process(1, acts, vec![ToolAct::Hang, ToolAct::Hang]);
+    let (first, _) = stage.process(1, acts, vec![FakeToolAct::Hang, FakeToolAct::Hang]);
     let handle = first.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     stage.kill(1, first);
@@ -320,7 +321,7 @@ async fn a_cancel_from_elsewhere_is_heard_though_a_tool_answers_in_the_same_mome
     for pause_ms in (0..30).map(|step| step * 10) {
         let stage = Stage::new();
         let acts = vec![Act::Ask(&["files/read", "files/write"])];
-        let (runtime, _) = stage.process(1, acts, vec![ToolAct::Answer, ToolAct::Hang]);
+        let (runtime, _) = stage.process(1, acts, vec![FakeToolAct::Answer, FakeToolAct::Hang]);
         let mut handle = runtime.create(create_task("a")).await.unwrap();
         tokio::time::sleep(Duration::from_millis(pause_ms)).await;
         let clock = polity_testkit::runtime::TokioClock::new();
@@ -335,7 +336,7 @@ async fn a_cancel_from_elsewhere_is_heard_though_a_tool_answers_in_the_same_mome
 async fn a_cancel_between_two_attempts_starts_no_other() {
     let stage = Stage::new();
     let acts = vec![Act::Ask(&["files/write"])];
-    let (runtime, _) = stage.process(1, acts, vec![ToolAct::NotReached]);
+    let (runtime, _) = stage.process(1, acts, vec![FakeToolAct::NotReached]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     runtime.cancel(handle.id).await.unwrap();

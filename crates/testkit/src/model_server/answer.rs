@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::request::{RecordedRequest, Wire};
+use super::request::{RecordedRequest, WireFormat};
 use super::responses;
-use super::turn::{Call, Fault, Turn};
+use super::turn::{ModelCall, ModelFault, ModelTurn};
 
 /// Splits a text in two, so that everything arrives in more than one piece.
 pub(super) fn halves(text: &str) -> [&str; 2] {
@@ -14,21 +14,21 @@ pub(super) fn halves(text: &str) -> [&str; 2] {
 }
 
 /// The events of a complete reply.
-pub(super) fn events(wire: Wire, turn: &Turn) -> Vec<String> {
+pub(super) fn events(wire: WireFormat, turn: &ModelTurn) -> Vec<String> {
     match wire {
-        Wire::OpenAi => openai(turn),
-        Wire::OpenAiResponses => responses::events(turn),
-        Wire::Anthropic => anthropic(turn),
-        Wire::Gemini => gemini(turn),
+        WireFormat::OpenAi => openai(turn),
+        WireFormat::OpenAiResponses => responses::events(turn),
+        WireFormat::Anthropic => anthropic(turn),
+        WireFormat::Gemini => gemini(turn),
     }
 }
 
 /// The number of trailing events that only close the reply.
-pub(super) fn closing_events(wire: Wire) -> usize {
+pub(super) fn closing_events(wire: WireFormat) -> usize {
     match wire {
-        Wire::OpenAi => 3,
-        Wire::Anthropic => 2,
-        Wire::OpenAiResponses | Wire::Gemini => 1,
+        WireFormat::OpenAi => 3,
+        WireFormat::Anthropic => 2,
+        WireFormat::OpenAiResponses | WireFormat::Gemini => 1,
     }
 }
 
@@ -36,7 +36,7 @@ pub(super) fn data(value: &Value) -> String {
     format!("data: {value}\n\n")
 }
 
-fn openai(turn: &Turn) -> Vec<String> {
+fn openai(turn: &ModelTurn) -> Vec<String> {
     let chunk = |delta: Value, finish: Value| {
         data(&json!({"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": "m",
             "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], "usage": null}))
@@ -67,7 +67,7 @@ fn openai(turn: &Turn) -> Vec<String> {
 }
 
 /// A complete reply as one document, for `OpenAI` clients that request no stream.
-pub(super) fn openai_document(turn: &Turn) -> Value {
+pub(super) fn openai_document(turn: &ModelTurn) -> Value {
     let calls = turn.calls.iter().enumerate();
     let calls: Vec<_> = calls
         .map(|(index, call)| {
@@ -86,7 +86,7 @@ pub(super) fn openai_document(turn: &Turn) -> Value {
             "total_tokens": turn.input_tokens + turn.output_tokens}})
 }
 
-fn anthropic(turn: &Turn) -> Vec<String> {
+fn anthropic(turn: &ModelTurn) -> Vec<String> {
     let event = |value: Value| {
         let kind = value["type"].as_str().unwrap_or_default();
         format!("event: {kind}\n{}", data(&value))
@@ -111,7 +111,7 @@ fn anthropic(turn: &Turn) -> Vec<String> {
         events.push(event(json!({"type": "content_block_stop", "index": index})));
         index += 1;
     };
-    let thought = |call: &Call| call.signature.clone();
+    let thought = |call: &ModelCall| call.signature.clone();
     if let Some(signature) = turn.calls.iter().find_map(thought) {
         let deltas = vec![
             json!({"type": "thinking_delta", "thinking": "Let me "}),
@@ -138,7 +138,7 @@ fn anthropic(turn: &Turn) -> Vec<String> {
     events
 }
 
-fn gemini(turn: &Turn) -> Vec<String> {
+fn gemini(turn: &ModelTurn) -> Vec<String> {
     let chunk = |parts: Vec<Value>, finish: Option<&str>| {
         let mut candidate = json!({"content": {"role": "model", "parts": parts}, "index": 0});
         if let Some(finish) = finish {
@@ -172,63 +172,65 @@ fn gemini(turn: &Turn) -> Vec<String> {
 }
 
 /// An error in the provider's format.
-pub(super) fn error(wire: Wire, status: u16, message: &str) -> Value {
+pub(super) fn error(wire: WireFormat, status: u16, message: &str) -> Value {
     let kind = match (wire, status) {
-        (Wire::OpenAi | Wire::OpenAiResponses, 500..=599) => "server_error",
-        (Wire::OpenAi | Wire::OpenAiResponses, 429) => "rate_limit_exceeded",
-        (Wire::OpenAi | Wire::OpenAiResponses, _) => "invalid_request_error",
-        (Wire::Anthropic, 529) => "overloaded_error",
-        (Wire::Anthropic, 500..=599) => "api_error",
-        (Wire::Anthropic, 429) => "rate_limit_error",
-        (Wire::Anthropic, 401) => "authentication_error",
-        (Wire::Anthropic, _) => "invalid_request_error",
-        (Wire::Gemini, 500..=599) => "UNAVAILABLE",
-        (Wire::Gemini, 401) => "UNAUTHENTICATED",
-        (Wire::Gemini, 403) => "PERMISSION_DENIED",
-        (Wire::Gemini, 429) => "RESOURCE_EXHAUSTED",
-        (Wire::Gemini, _) => "INVALID_ARGUMENT",
+        (WireFormat::OpenAi | WireFormat::OpenAiResponses, 500..=599) => "server_error",
+        (WireFormat::OpenAi | WireFormat::OpenAiResponses, 429) => "rate_limit_exceeded",
+        (WireFormat::OpenAi | WireFormat::OpenAiResponses, _) => "invalid_request_error",
+        (WireFormat::Anthropic, 529) => "overloaded_error",
+        (WireFormat::Anthropic, 500..=599) => "api_error",
+        (WireFormat::Anthropic, 429) => "rate_limit_error",
+        (WireFormat::Anthropic, 401) => "authentication_error",
+        (WireFormat::Anthropic, _) => "invalid_request_error",
+        (WireFormat::Gemini, 500..=599) => "UNAVAILABLE",
+        (WireFormat::Gemini, 401) => "UNAUTHENTICATED",
+        (WireFormat::Gemini, 403) => "PERMISSION_DENIED",
+        (WireFormat::Gemini, 429) => "RESOURCE_EXHAUSTED",
+        (WireFormat::Gemini, _) => "INVALID_ARGUMENT",
     };
     match wire {
-        Wire::OpenAi | Wire::OpenAiResponses => {
+        WireFormat::OpenAi | WireFormat::OpenAiResponses => {
             json!({"error": {"message": message, "type": kind, "param": null, "code": null}})
         }
-        Wire::Anthropic => {
+        WireFormat::Anthropic => {
             json!({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"})
         }
-        Wire::Gemini => json!({"error": {"code": status, "message": message, "status": kind}}),
+        WireFormat::Gemini => {
+            json!({"error": {"code": status, "message": message, "status": kind}})
+        }
     }
 }
 
 /// The status and body of a reply that fails before its first event.
-pub(super) fn failure(fault: &Fault, request: &RecordedRequest) -> Option<(u16, Value)> {
+pub(super) fn failure(fault: &ModelFault, request: &RecordedRequest) -> Option<(u16, Value)> {
     let wire = request.wire;
     let (status, message) = match fault {
-        Fault::Status { status, message, .. } => (*status, message.clone()),
-        Fault::ContextFull => {
+        ModelFault::Status { status, message, .. } => (*status, message.clone()),
+        ModelFault::ContextFull => {
             let message = match wire {
-                Wire::OpenAi | Wire::OpenAiResponses => {
+                WireFormat::OpenAi | WireFormat::OpenAiResponses => {
                     "This model's maximum context length is 8 tokens."
                 }
-                Wire::Anthropic => "prompt is too long: 9 tokens > 8 maximum",
-                Wire::Gemini => {
+                WireFormat::Anthropic => "prompt is too long: 9 tokens > 8 maximum",
+                WireFormat::Gemini => {
                     "The input token count (9) exceeds the maximum number of tokens allowed (8)."
                 }
             };
             (400, message.to_owned())
         }
-        Fault::EchoKey => {
+        ModelFault::EchoKey => {
             (401, format!("Incorrect API key provided: {}.", request.key().unwrap_or_default()))
         }
-        Fault::NoTemperature if has_temperature(request) => {
+        ModelFault::NoTemperature if has_temperature(request) => {
             (400, "Unsupported value: 'temperature' does not support 0.7 with this model.".into())
         }
-        Fault::NoTemperature
-        | Fault::Cut
-        | Fault::Unfinished
-        | Fault::InvalidJson
-        | Fault::ErrorInStream
-        | Fault::Page
-        | Fault::Endless => return None,
+        ModelFault::NoTemperature
+        | ModelFault::Cut
+        | ModelFault::Unfinished
+        | ModelFault::InvalidJson
+        | ModelFault::ErrorInStream
+        | ModelFault::Page
+        | ModelFault::Endless => return None,
     };
     Some((status, error(wire, status, &message)))
 }

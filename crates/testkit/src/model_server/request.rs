@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// A wire format that a model server speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wire {
+pub enum WireFormat {
     /// `OpenAI`'s chat completions.
     OpenAi,
     /// `OpenAI`'s responses.
@@ -17,7 +17,7 @@ pub enum Wire {
     Gemini,
 }
 
-impl Wire {
+impl WireFormat {
     /// The formats that Polity speaks.
     pub const ALL: [Self; 3] = [Self::OpenAi, Self::Anthropic, Self::Gemini];
 
@@ -37,7 +37,7 @@ impl Wire {
 #[derive(Debug, Clone)]
 pub struct RecordedRequest {
     /// The wire format of its path.
-    pub wire: Wire,
+    pub wire: WireFormat,
     /// The path of its address.
     pub path: String,
     /// The query of its address.
@@ -55,20 +55,20 @@ impl RecordedRequest {
     pub fn key(&self) -> Option<&str> {
         let header = |name: &str| self.headers.get(name).map(String::as_str);
         match self.wire {
-            Wire::OpenAi | Wire::OpenAiResponses => {
+            WireFormat::OpenAi | WireFormat::OpenAiResponses => {
                 header("authorization")?.strip_prefix("Bearer ")
             }
-            Wire::Anthropic => header("x-api-key"),
-            Wire::Gemini => header("x-goog-api-key"),
+            WireFormat::Anthropic => header("x-api-key"),
+            WireFormat::Gemini => header("x-goog-api-key"),
         }
     }
 
     /// The names of the offered tools.
     pub fn tool_names(&self) -> Vec<&str> {
         let (tools, name) = match self.wire {
-            Wire::OpenAi => ("/tools", "/function/name"),
-            Wire::OpenAiResponses | Wire::Anthropic => ("/tools", "/name"),
-            Wire::Gemini => ("/tools/0/functionDeclarations", "/name"),
+            WireFormat::OpenAi => ("/tools", "/function/name"),
+            WireFormat::OpenAiResponses | WireFormat::Anthropic => ("/tools", "/name"),
+            WireFormat::Gemini => ("/tools/0/functionDeclarations", "/name"),
         };
         list(&self.body, tools).iter().filter_map(|tool| tool.pointer(name)?.as_str()).collect()
     }
@@ -89,13 +89,13 @@ impl RecordedRequest {
         }
         let exchanges = self.exchanges();
         let unanswered = exchanges.iter().find(|exchange| exchange.asked != exchange.answered);
-        if let Some(Exchange { asked, answered }) = unanswered {
+        if let Some(CallExchange { asked, answered }) = unanswered {
             return Some(format!("tool calls {asked:?} must be answered, found {answered:?}"));
         }
         match self.wire {
-            Wire::OpenAi | Wire::OpenAiResponses => None,
-            Wire::Anthropic => self.anthropic_problem(),
-            Wire::Gemini => self.gemini_problem(),
+            WireFormat::OpenAi | WireFormat::OpenAiResponses => None,
+            WireFormat::Anthropic => self.anthropic_problem(),
+            WireFormat::Gemini => self.gemini_problem(),
         }
     }
 
@@ -134,12 +134,14 @@ impl RecordedRequest {
     }
 
     /// The calls of the conversation and the answers right after them.
-    fn exchanges(&self) -> Vec<Exchange> {
-        let mut exchanges = vec![Exchange::default()];
+    fn exchanges(&self) -> Vec<CallExchange> {
+        let mut exchanges = vec![CallExchange::default()];
         let (messages, model) = match self.wire {
-            Wire::OpenAi | Wire::Anthropic => (list(&self.body, "/messages"), "assistant"),
-            Wire::OpenAiResponses => (list(&self.body, "/input"), "assistant"),
-            Wire::Gemini => (list(&self.body, "/contents"), "model"),
+            WireFormat::OpenAi | WireFormat::Anthropic => {
+                (list(&self.body, "/messages"), "assistant")
+            }
+            WireFormat::OpenAiResponses => (list(&self.body, "/input"), "assistant"),
+            WireFormat::Gemini => (list(&self.body, "/contents"), "model"),
         };
         let mut answers_may_come = false;
         for message in messages {
@@ -147,22 +149,22 @@ impl RecordedRequest {
             // An answer that follows something else belongs to no call.
             let is_stray = message["role"] == "tool" && !answers_may_come;
             if is_models || is_stray {
-                exchanges.push(Exchange::default());
+                exchanges.push(CallExchange::default());
             }
             answers_may_come = is_models || (message["role"] == "tool" && answers_may_come);
             let last = exchanges.last_mut().expect("there is always one");
             match self.wire {
-                Wire::OpenAi => {
+                WireFormat::OpenAi => {
                     last.asked
                         .extend(list(message, "/tool_calls").iter().map(|call| text(&call["id"])));
                     last.answered.extend(message.get("tool_call_id").map(text));
                 }
-                Wire::OpenAiResponses => match message["type"].as_str() {
+                WireFormat::OpenAiResponses => match message["type"].as_str() {
                     Some("function_call") => last.asked.push(text(&message["call_id"])),
                     Some("function_call_output") => last.answered.push(text(&message["call_id"])),
                     _ => {}
                 },
-                Wire::Anthropic => {
+                WireFormat::Anthropic => {
                     for block in list(message, "/content") {
                         match block["type"].as_str() {
                             Some("tool_use") => last.asked.push(text(&block["id"])),
@@ -171,7 +173,7 @@ impl RecordedRequest {
                         }
                     }
                 }
-                Wire::Gemini => {
+                WireFormat::Gemini => {
                     let identity =
                         |part: &Value| format!("{} {}", text(&part["id"]), text(&part["name"]));
                     for part in list(message, "/parts") {
@@ -190,7 +192,7 @@ impl RecordedRequest {
 }
 
 #[derive(Debug, Default)]
-struct Exchange {
+struct CallExchange {
     asked: Vec<String>,
     answered: Vec<String>,
 }
@@ -228,7 +230,7 @@ mod tests {
 
     use super::*;
 
-    fn problem(wire: Wire, body: Value) -> Option<String> {
+    fn problem(wire: WireFormat, body: Value) -> Option<String> {
         let (path, query) = (String::new(), "alt=sse".to_owned());
         let headers = BTreeMap::from([("anthropic-version".to_owned(), "1".to_owned())]);
         RecordedRequest { wire, path, query, headers, body, connection: 0 }.problem()
@@ -246,11 +248,11 @@ mod tests {
             (json!([user, answers("1")]), false),
             (json!([user, asks, answers("1"), answers("3")]), false),
         ] {
-            let found = problem(Wire::OpenAi, json!({"messages": messages}));
+            let found = problem(WireFormat::OpenAi, json!({"messages": messages}));
             assert_eq!(found.is_none(), is_valid, "{messages}: {found:?}");
         }
         let tools = json!([{"function": {"name": "files/read"}}]);
-        assert!(problem(Wire::OpenAi, json!({"messages": [user], "tools": tools})).is_some());
+        assert!(problem(WireFormat::OpenAi, json!({"messages": [user], "tools": tools})).is_some());
     }
 
     #[test]
@@ -264,7 +266,7 @@ mod tests {
             (json!([output]), false),
             (json!([call, said, output]), false),
         ] {
-            let found = problem(Wire::OpenAiResponses, json!({"input": input}));
+            let found = problem(WireFormat::OpenAiResponses, json!({"input": input}));
             assert_eq!(found.is_none(), is_valid, "{input}: {found:?}");
         }
     }
@@ -284,7 +286,7 @@ mod tests {
             (json!([{"role": "user", "content": []}]), false),
         ] {
             let body = json!({"max_tokens": 1, "messages": messages});
-            let found = problem(Wire::Anthropic, body);
+            let found = problem(WireFormat::Anthropic, body);
             assert_eq!(found.is_none(), is_valid, "{messages}: {found:?}");
         }
     }
@@ -300,7 +302,7 @@ mod tests {
             (json!([user, asks, user]), false),
             (json!([user, user]), false),
         ] {
-            let found = problem(Wire::Gemini, json!({"contents": contents}));
+            let found = problem(WireFormat::Gemini, json!({"contents": contents}));
             assert_eq!(found.is_none(), is_valid, "{contents}: {found:?}");
         }
     }

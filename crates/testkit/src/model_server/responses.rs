@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::answer::{data, halves};
-use super::turn::{Call, Turn};
+use super::turn::{ModelCall, ModelTurn};
 
 /// The events of a complete reply.
-pub(super) fn events(turn: &Turn) -> Vec<String> {
-    let mut told = Told::default();
+pub(super) fn events(turn: &ModelTurn) -> Vec<String> {
+    let mut told = ResponseEvents::default();
     told.event("response.created", json!({"response": response(turn, "in_progress", &[])}));
     let mut items = Vec::new();
     if !turn.text.is_empty() || turn.calls.is_empty() {
@@ -22,11 +22,11 @@ pub(super) fn events(turn: &Turn) -> Vec<String> {
 
 /// Numbered events.
 #[derive(Default)]
-struct Told {
+struct ResponseEvents {
     events: Vec<String>,
 }
 
-impl Told {
+impl ResponseEvents {
     fn event(&mut self, kind: &str, mut value: Value) {
         value["type"] = json!(kind);
         value["sequence_number"] = json!(self.events.len());
@@ -34,7 +34,7 @@ impl Told {
     }
 }
 
-fn response(turn: &Turn, status: &str, items: &[Value]) -> Value {
+fn response(turn: &ModelTurn, status: &str, items: &[Value]) -> Value {
     let usage = (status == "completed").then(|| {
         json!({"input_tokens": turn.input_tokens, "input_tokens_details": {"cached_tokens": 0},
             "output_tokens": turn.output_tokens, "output_tokens_details": {"reasoning_tokens": 0},
@@ -44,7 +44,7 @@ fn response(turn: &Turn, status: &str, items: &[Value]) -> Value {
         "error": null, "incomplete_details": null, "output": items, "usage": usage})
 }
 
-fn message(told: &mut Told, text: &str) -> Value {
+fn message(told: &mut ResponseEvents, text: &str) -> Value {
     let item = |status: &str, content: &[Value]| {
         json!({"id": "msg_0", "type": "message", "status": status, "role": "assistant",
             "content": content})
@@ -68,7 +68,7 @@ fn message(told: &mut Told, text: &str) -> Value {
     item
 }
 
-fn function_call(told: &mut Told, index: usize, call: &Call) -> Value {
+fn function_call(told: &mut ResponseEvents, index: usize, call: &ModelCall) -> Value {
     let id = format!("fc_{index}");
     let item = |status: &str, arguments: &str| {
         json!({"id": id, "type": "function_call", "status": status, "name": call.name,
@@ -93,7 +93,8 @@ mod tests {
 
     #[test]
     fn items_grow_until_complete() {
-        let turn = Turn::calls([Call::new("read", r#"{"path": "a"}"#)]).saying("Let me see.");
+        let turn =
+            ModelTurn::calls([ModelCall::new("read", r#"{"path": "a"}"#)]).saying("Let me see.");
         let events: Vec<Value> = events(&turn)
             .iter()
             .map(|event| serde_json::from_str(event.split_once("data: ").unwrap().1).unwrap())

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 /// One reply of the server.
 #[derive(Debug, Clone, Default)]
-pub struct Turn {
+pub struct ModelTurn {
     pub(super) text: String,
-    pub(super) calls: Vec<Call>,
+    pub(super) calls: Vec<ModelCall>,
     pub(super) input_tokens: u64,
     pub(super) output_tokens: u64,
-    pub(super) fault: Option<Fault>,
+    pub(super) fault: Option<ModelFault>,
     pub(super) first_byte_after: Duration,
     pub(super) between_chunks: Duration,
     pub(super) in_one_piece: bool,
@@ -17,7 +17,7 @@ pub struct Turn {
 
 /// A tool call in a reply.
 #[derive(Debug, Clone)]
-pub struct Call {
+pub struct ModelCall {
     /// The tool's name on the wire, such as `files__read`.
     pub name: String,
     /// The arguments as the model wrote them, which need not be JSON.
@@ -26,7 +26,7 @@ pub struct Call {
     pub signature: Option<String>,
 }
 
-impl Call {
+impl ModelCall {
     /// A call of a tool by its wire name.
     pub fn new(name: &str, arguments: &str) -> Self {
         Self { name: name.to_owned(), arguments: arguments.to_owned(), signature: None }
@@ -40,7 +40,7 @@ impl Call {
 
 /// A fault of a reply.
 #[derive(Debug, Clone)]
-pub enum Fault {
+pub enum ModelFault {
     /// An error with this status, in the provider's form.
     Status {
         /// The status.
@@ -70,14 +70,14 @@ pub enum Fault {
     Endless,
 }
 
-impl Turn {
+impl ModelTurn {
     /// Replies with text.
     pub fn text(text: &str) -> Self {
         Self { text: text.to_owned(), input_tokens: 10, output_tokens: 5, ..Self::default() }
     }
 
     /// Requests tools.
-    pub fn calls(calls: impl IntoIterator<Item = Call>) -> Self {
+    pub fn calls(calls: impl IntoIterator<Item = ModelCall>) -> Self {
         Self { calls: calls.into_iter().collect(), ..Self::text("") }
     }
 
@@ -87,20 +87,20 @@ impl Turn {
     }
 
     /// Fails. Faults in the middle of a reply follow a piece of text.
-    pub fn fault(fault: Fault) -> Self {
+    pub fn fault(fault: ModelFault) -> Self {
         Self { fault: Some(fault), ..Self::text("half an answer") }
     }
 
     /// Fails with a status.
     pub fn status(status: u16, message: &str) -> Self {
         let message = message.to_owned();
-        Self::fault(Fault::Status { status, message, headers: Vec::new() })
+        Self::fault(ModelFault::Status { status, message, headers: Vec::new() })
     }
 
     /// Fails with a status and a `retry-after` header.
     pub fn retry_after(status: u16, retry_after: &str) -> Self {
         let headers = vec![("retry-after", retry_after.to_owned())];
-        Self::fault(Fault::Status { status, message: "slow down".to_owned(), headers })
+        Self::fault(ModelFault::Status { status, message: "slow down".to_owned(), headers })
     }
 
     /// Sets the text.

@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use polity_testkit::model_server::{Call, RecordedRequest, Turn};
+use polity_testkit::model_server::{ModelCall, ModelTurn, RecordedRequest};
 use polity_testkit::peers;
 use serde_json::json;
 
@@ -54,10 +54,10 @@ pub(super) struct ShellTool {
 
 impl ShellTool {
     /// Asks for a command to be run, where the request offers the tool.
-    pub(super) fn call(&self, request: &RecordedRequest, command: &str) -> Option<Turn> {
+    pub(super) fn call(&self, request: &RecordedRequest, command: &str) -> Option<ModelTurn> {
         let arguments = json!({self.argument: command, "description": "Sleeps"});
-        let call = Call::new(self.tool, &arguments.to_string());
-        request.tool_names().contains(&self.tool).then(|| Turn::calls([call]))
+        let call = ModelCall::new(self.tool, &arguments.to_string());
+        request.tool_names().contains(&self.tool).then(|| ModelTurn::calls([call]))
     }
 }
 

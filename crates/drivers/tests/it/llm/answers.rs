@@ -1,7 +1,7 @@
 //! Decoded answers.
 
 use polity_engine::driver::{AskedArguments, AskedTool};
-use polity_testkit::model_server::{Call, ModelServer, Turn, Wire};
+use polity_testkit::model_server::{ModelCall, ModelServer, ModelTurn, WireFormat};
 use serde_json::json;
 
 use super::harness::{KEY, ModelHarness};
@@ -17,8 +17,8 @@ fn asked(server: &str, tool: &str, arguments: &serde_json::Value) -> AskedTool {
 
 #[tokio::test]
 async fn streams_text_with_usage_and_cost() {
-    for wire in Wire::ALL {
-        let server = ModelServer::with([Turn::text("Grüße, \"Ada\" 👋!\n").usage(1000, 200)]);
+    for wire in WireFormat::ALL {
+        let server = ModelServer::with([ModelTurn::text("Grüße, \"Ada\" 👋!\n").usage(1000, 200)]);
         let harness = ModelHarness::new(wire, &server);
         let reply = harness.hello().await.unwrap();
         assert_eq!(reply.content, "Grüße, \"Ada\" 👋!\n", "{wire:?}");
@@ -33,13 +33,13 @@ async fn streams_text_with_usage_and_cost() {
 
 #[tokio::test]
 async fn decodes_parallel_tool_calls() {
-    for wire in Wire::ALL {
+    for wire in WireFormat::ALL {
         let server = ModelServer::answering(|request| {
             let names = request.tool_names();
-            Turn::calls([
-                Call::new(names[0], r#"{"path": "ä.txt", "deep": {"a": [1, null]}}"#),
-                Call::new(names[0], ""),
-                Call::new(names[1], "{}"),
+            ModelTurn::calls([
+                ModelCall::new(names[0], r#"{"path": "ä.txt", "deep": {"a": [1, null]}}"#),
+                ModelCall::new(names[0], ""),
+                ModelCall::new(names[1], "{}"),
             ])
             .saying("Let me look.")
         });
@@ -56,12 +56,12 @@ async fn decodes_parallel_tool_calls() {
 
 #[tokio::test]
 async fn redacts_key_echoed_by_the_model() {
-    for wire in Wire::ALL {
+    for wire in WireFormat::ALL {
         let server = ModelServer::answering(|request| {
             let name = request.tool_names()[0].to_owned();
             let object = json!({"path": format!("of {KEY}"), "deep": [{"key": KEY}]}).to_string();
             let unreadable = format!("[\"{KEY}\"]");
-            Turn::calls([Call::new(&name, &object), Call::new(&name, &unreadable)])
+            ModelTurn::calls([ModelCall::new(&name, &object), ModelCall::new(&name, &unreadable)])
                 .saying(&format!("It is {KEY}."))
         });
         let reply = ModelHarness::new(wire, &server).hello().await.unwrap();
@@ -74,11 +74,11 @@ async fn redacts_key_echoed_by_the_model() {
 
 #[tokio::test]
 async fn passes_on_invalid_names_and_arguments() {
-    for wire in Wire::ALL {
-        let server = ModelServer::with([Turn::calls([
-            Call::new("shell__run", "{}"),
-            Call::new("run", r#"{"path": "#),
-            Call::new("files__read", "[1]"),
+    for wire in WireFormat::ALL {
+        let server = ModelServer::with([ModelTurn::calls([
+            ModelCall::new("shell__run", "{}"),
+            ModelCall::new("run", r#"{"path": "#),
+            ModelCall::new("files__read", "[1]"),
         ])]);
         let calls = ModelHarness::new(wire, &server).hello().await.unwrap().tool_calls;
         assert_eq!(calls[0], asked("shell", "run", &json!({})), "{wire:?}");
@@ -97,8 +97,8 @@ async fn passes_on_invalid_names_and_arguments() {
 
 #[tokio::test]
 async fn accepts_empty_answer() {
-    for wire in Wire::ALL {
-        let server = ModelServer::with([Turn::empty()]);
+    for wire in WireFormat::ALL {
+        let server = ModelServer::with([ModelTurn::empty()]);
         let harness = ModelHarness::new(wire, &server);
         let reply = harness.hello().await.unwrap();
         assert_eq!((reply.content.as_str(), reply.tool_calls.len()), ("", 0), "{wire:?}");
@@ -109,16 +109,16 @@ async fn accepts_empty_answer() {
 #[tokio::test]
 async fn keeps_signatures_with_their_calls() {
     for (wire, expected) in [
-        (Wire::OpenAi, None),
+        (WireFormat::OpenAi, None),
         (
-            Wire::Anthropic,
+            WireFormat::Anthropic,
             Some(r#"[{"type":"thinking","thinking":"Let me think.","signature":"sig-1"}]"#),
         ),
-        (Wire::Gemini, Some("sig-1")),
+        (WireFormat::Gemini, Some("sig-1")),
     ] {
-        let server = ModelServer::with([Turn::calls([
-            Call::new("files__read", "{}").signed("sig-1"),
-            Call::new("files__read", "{}"),
+        let server = ModelServer::with([ModelTurn::calls([
+            ModelCall::new("files__read", "{}").signed("sig-1"),
+            ModelCall::new("files__read", "{}"),
         ])]);
         let calls = ModelHarness::new(wire, &server).hello().await.unwrap().tool_calls;
         assert_eq!(calls[0].signature.as_deref(), expected, "{wire:?}");
@@ -128,7 +128,7 @@ async fn keeps_signatures_with_their_calls() {
 
 #[tokio::test]
 async fn reuses_the_connection_for_sequential_calls() {
-    for wire in Wire::ALL {
+    for wire in WireFormat::ALL {
         let server = ModelServer::with([]);
         let harness = ModelHarness::new(wire, &server);
         for _ in 0..3 {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polity_definition::AgentDefinition;
 use polity_model::message::{Message, ToolCall};
-use polity_testkit::model_server::{Call, Fault, ModelServer, Turn, Wire};
+use polity_testkit::model_server::{ModelCall, ModelFault, ModelServer, ModelTurn, WireFormat};
 use serde_json::{Value, json};
 
 use super::harness::{ModelHarness, answer, assistant, call, system, user};
@@ -165,7 +165,7 @@ async fn every_provider_gets_the_output_schema() {
 
 #[tokio::test]
 async fn keys_go_into_headers_and_nowhere_else() {
-    for wire in Wire::ALL {
+    for wire in WireFormat::ALL {
         let server = ModelServer::with([]);
         ModelHarness::new(wire, &server).hello().await.unwrap();
         let request = server.requests().remove(0);
@@ -181,7 +181,7 @@ async fn keys_go_into_headers_and_nowhere_else() {
 
 #[tokio::test]
 async fn omits_tools_of_an_agent_without_any() {
-    for wire in Wire::ALL {
+    for wire in WireFormat::ALL {
         let server = ModelServer::with([]);
         let mut harness = ModelHarness::new(wire, &server);
         harness.toolbox = super::harness::toolbox(&[]);
@@ -192,8 +192,9 @@ async fn omits_tools_of_an_agent_without_any() {
 
 #[tokio::test]
 async fn remembers_models_that_reject_a_temperature() {
-    for wire in Wire::ALL {
-        let server = ModelServer::answering(|_| Turn::fault(Fault::NoTemperature).saying("hi"));
+    for wire in WireFormat::ALL {
+        let server =
+            ModelServer::answering(|_| ModelTurn::fault(ModelFault::NoTemperature).saying("hi"));
         let harness = ModelHarness::new(wire, &server);
         for _ in 0..2 {
             assert_eq!(harness.hello().await.unwrap().content, "hi", "{wire:?}");
@@ -205,14 +206,14 @@ async fn remembers_models_that_reject_a_temperature() {
 /// Tool rounds in which each answer goes back into the conversation.
 #[tokio::test]
 async fn tool_rounds_produce_valid_conversations() {
-    for wire in Wire::ALL {
+    for wire in WireFormat::ALL {
         let server = ModelServer::answering(|request| {
             if request.tool_answers() >= 6 {
-                return Turn::text("finished");
+                return ModelTurn::text("finished");
             }
             let calls = [r#"{"path": "a"}"#, "{broken", "{}"];
-            let call = |arguments: &&str| Call::new("files__read", arguments).signed("sig");
-            Turn::calls(calls[..2].iter().map(call))
+            let call = |arguments: &&str| ModelCall::new("files__read", arguments).signed("sig");
+            ModelTurn::calls(calls[..2].iter().map(call))
         });
         let harness = ModelHarness::new(wire, &server);
         let mut messages = vec![user("Read everything.")];

@@ -6,7 +6,7 @@ use polity_drivers::EnvSource;
 use polity_drivers::llm::LanguageModels;
 use polity_engine::driver::Models;
 use polity_model::failure::ErrorCategory;
-use polity_testkit::model_server::{Fault, ModelServer, Turn, Wire};
+use polity_testkit::model_server::{ModelFault, ModelServer, ModelTurn, WireFormat};
 
 use super::harness::{KEY, ModelHarness, agent, provider, user};
 
@@ -15,7 +15,7 @@ const PERMANENT: ErrorCategory = ErrorCategory::Permanent;
 
 #[tokio::test]
 async fn status_decides_category_and_message_quotes_provider() {
-    for wire in Wire::ALL {
+    for wire in WireFormat::ALL {
         for (status, category) in [
             (400, PERMANENT),
             (403, PERMANENT),
@@ -25,7 +25,7 @@ async fn status_decides_category_and_message_quotes_provider() {
             (500, TRANSIENT),
             (529, TRANSIENT),
         ] {
-            let server = ModelServer::with([Turn::status(status, "the provider's own words")]);
+            let server = ModelServer::with([ModelTurn::status(status, "the provider's own words")]);
             let failure = ModelHarness::new(wire, &server).failure().await;
             assert_eq!(failure.failure.category, category, "{wire:?} {status}");
             let message = &failure.failure.message;
@@ -40,11 +40,11 @@ async fn status_decides_category_and_message_quotes_provider() {
 
 #[tokio::test]
 async fn reports_the_requested_retry_delay() {
-    for wire in Wire::ALL {
+    for wire in WireFormat::ALL {
         let server = ModelServer::with([
-            Turn::retry_after(429, "7"),
-            Turn::retry_after(529, "Wed, 21 Oct 2015 07:28:00 GMT"),
-            Turn::status(500, "no idea"),
+            ModelTurn::retry_after(429, "7"),
+            ModelTurn::retry_after(529, "Wed, 21 Oct 2015 07:28:00 GMT"),
+            ModelTurn::status(500, "no idea"),
         ]);
         let harness = ModelHarness::new(wire, &server);
         assert_eq!(harness.failure().await.retry_after, Some(Duration::from_secs(7)));
@@ -55,8 +55,8 @@ async fn reports_the_requested_retry_delay() {
 
 #[tokio::test]
 async fn recognizes_full_context() {
-    for wire in Wire::ALL {
-        let server = ModelServer::with([Turn::fault(Fault::ContextFull)]);
+    for wire in WireFormat::ALL {
+        let server = ModelServer::with([ModelTurn::fault(ModelFault::ContextFull)]);
         let failure = ModelHarness::new(wire, &server).failure().await;
         assert!(failure.context_full, "{wire:?}: {failure:?}");
         assert_eq!(failure.failure.category, PERMANENT);
@@ -65,14 +65,14 @@ async fn recognizes_full_context() {
 
 #[tokio::test]
 async fn faults_within_an_answer_are_transient() {
-    for wire in Wire::ALL {
+    for wire in WireFormat::ALL {
         for (fault, words) in [
-            (Fault::Cut, "the stream ended before the answer was complete"),
-            (Fault::Unfinished, "the stream ended before the answer was complete"),
-            (Fault::InvalidJson, "the stream had an event that cannot be read"),
-            (Fault::ErrorInStream, "an error within the stream: Overloaded"),
+            (ModelFault::Cut, "the stream ended before the answer was complete"),
+            (ModelFault::Unfinished, "the stream ended before the answer was complete"),
+            (ModelFault::InvalidJson, "the stream had an event that cannot be read"),
+            (ModelFault::ErrorInStream, "an error within the stream: Overloaded"),
         ] {
-            let server = ModelServer::with([Turn::fault(fault.clone())]);
+            let server = ModelServer::with([ModelTurn::fault(fault.clone())]);
             let harness = ModelHarness::new(wire, &server);
             let failure = harness.failure().await;
             assert_eq!(failure.failure.category, TRANSIENT, "{wire:?} {fault:?}");
@@ -88,11 +88,11 @@ async fn faults_within_an_answer_are_transient() {
 #[tokio::test]
 async fn redacts_key_echoed_by_the_provider() {
     for (wire, variable) in [
-        (Wire::OpenAi, "OPENAI_API_KEY"),
-        (Wire::Anthropic, "ANTHROPIC_API_KEY"),
-        (Wire::Gemini, "GEMINI_API_KEY"),
+        (WireFormat::OpenAi, "OPENAI_API_KEY"),
+        (WireFormat::Anthropic, "ANTHROPIC_API_KEY"),
+        (WireFormat::Gemini, "GEMINI_API_KEY"),
     ] {
-        let server = ModelServer::with([Turn::fault(Fault::EchoKey)]);
+        let server = ModelServer::with([ModelTurn::fault(ModelFault::EchoKey)]);
         let harness = ModelHarness::new(wire, &server);
         let failure = harness.failure().await;
         let expected =
@@ -104,7 +104,7 @@ async fn redacts_key_echoed_by_the_provider() {
 
 #[tokio::test]
 async fn errors_point_at_a_wrong_endpoint() {
-    let server = ModelServer::with([Turn::fault(Fault::Page)]);
+    let server = ModelServer::with([ModelTurn::fault(ModelFault::Page)]);
     let page = ModelHarness::at("openai", &server.url()).failure().await;
     assert_eq!(page.failure.category, PERMANENT);
     assert!(page.failure.message.contains("answered with text/html"), "{page:?}");
@@ -114,14 +114,14 @@ async fn errors_point_at_a_wrong_endpoint() {
     let expected = "status 404: 404 page not found; check llm_config.endpoint";
     assert!(lost.failure.message.ends_with(expected), "{lost:?}");
 
-    let server = ModelServer::with([Turn::status(404, "no such model")]);
+    let server = ModelServer::with([ModelTurn::status(404, "no such model")]);
     let unknown = ModelHarness::at("anthropic", &server.url()).failure().await;
     let expected = "no such model; check llm_config.model and llm_config.endpoint";
     assert!(unknown.failure.message.ends_with(expected), "{unknown:?}");
 
     // A free port.
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    for wire in Wire::ALL {
+    for wire in WireFormat::ALL {
         let failure = ModelHarness::at(provider(wire), &format!("http://{closed}")).failure().await;
         assert_eq!(failure.failure.category, TRANSIENT);
         let message = &failure.failure.message;
@@ -132,11 +132,11 @@ async fn errors_point_at_a_wrong_endpoint() {
 
 #[tokio::test]
 async fn does_not_follow_redirects() {
-    for wire in Wire::ALL {
+    for wire in WireFormat::ALL {
         let elsewhere = ModelServer::with([]);
         let headers = vec![("location", format!("{}/v1/messages", elsewhere.url()))];
-        let moved = Fault::Status { status: 307, message: "moved".to_owned(), headers };
-        let server = ModelServer::with([Turn::fault(moved)]);
+        let moved = ModelFault::Status { status: 307, message: "moved".to_owned(), headers };
+        let server = ModelServer::with([ModelTurn::fault(moved)]);
         let failure = ModelHarness::new(wire, &server).failure().await;
         assert_eq!(failure.failure.category, PERMANENT);
         let expected = "status 307: moved; check llm_config.endpoint";
@@ -147,8 +147,8 @@ async fn does_not_follow_redirects() {
 
 #[tokio::test]
 async fn limits_the_size_of_an_answer() {
-    let server = ModelServer::with([Turn::fault(Fault::Endless)]);
-    let failure = ModelHarness::new(Wire::OpenAi, &server).failure().await;
+    let server = ModelServer::with([ModelTurn::fault(ModelFault::Endless)]);
+    let failure = ModelHarness::new(WireFormat::OpenAi, &server).failure().await;
     assert_eq!(failure.failure.category, PERMANENT);
     assert!(failure.failure.message.contains("more than 67108864 bytes"), "{failure:?}");
 }
@@ -156,11 +156,11 @@ async fn limits_the_size_of_an_answer() {
 #[tokio::test]
 async fn dropping_the_future_abandons_the_call() {
     const HOUR: Duration = Duration::from_hours(1);
-    for wire in Wire::ALL {
+    for wire in WireFormat::ALL {
         let server = ModelServer::answering(|request| match request.body.to_string() {
-            body if body.contains("wait first") => Turn::text("x").slow(HOUR, Duration::ZERO),
-            body if body.contains("wait later") => Turn::text("x").slow(Duration::ZERO, HOUR),
-            _ => Turn::text("done"),
+            body if body.contains("wait first") => ModelTurn::text("x").slow(HOUR, Duration::ZERO),
+            body if body.contains("wait later") => ModelTurn::text("x").slow(Duration::ZERO, HOUR),
+            _ => ModelTurn::text("done"),
         });
         let harness = ModelHarness::new(wire, &server);
         for (count, words) in [(1, "wait first"), (2, "wait later")] {
@@ -182,7 +182,7 @@ async fn dropping_the_future_abandons_the_call() {
 #[tokio::test]
 async fn sends_nothing_without_a_key() {
     let server = ModelServer::with([]);
-    for wire in Wire::ALL {
+    for wire in WireFormat::ALL {
         let mut harness = ModelHarness::new(wire, &server);
         harness.models = LanguageModels::new(EnvSource::empty());
         let not_ready = harness.models.ready(&harness.pinned).unwrap_err();
@@ -204,7 +204,7 @@ async fn uses_proxy_except_for_localhost() {
         name => name.ends_with("_API_KEY").then(|| KEY.to_owned()),
     });
     let server = ModelServer::with([]);
-    let mut harness = ModelHarness::new(Wire::OpenAi, &server);
+    let mut harness = ModelHarness::new(WireFormat::OpenAi, &server);
     harness.models = LanguageModels::new(environment);
     assert_eq!(harness.hello().await.unwrap().content, "done");
     // An unresolvable host: only the missing proxy can have refused.

@@ -13,7 +13,7 @@ use polity_engine::driver::{
 use polity_engine::pinned::PinnedAgent;
 use polity_model::ids::ToolCallId;
 use polity_model::message::{Message, ToolCall};
-use polity_testkit::model_server::{ModelServer, Wire};
+use polity_testkit::model_server::{ModelServer, WireFormat};
 use serde_json::{Map, Value, json};
 
 /// The key in every test's environment.
@@ -24,11 +24,11 @@ pub(crate) fn environment() -> EnvSource {
     EnvSource::new(|name| name.ends_with("_API_KEY").then(|| KEY.to_owned()))
 }
 
-pub(crate) fn provider(wire: Wire) -> &'static str {
+pub(crate) fn provider(wire: WireFormat) -> &'static str {
     match wire {
-        Wire::OpenAi | Wire::OpenAiResponses => "openai",
-        Wire::Anthropic => "anthropic",
-        Wire::Gemini => "gemini",
+        WireFormat::OpenAi | WireFormat::OpenAiResponses => "openai",
+        WireFormat::Anthropic => "anthropic",
+        WireFormat::Gemini => "gemini",
     }
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct ModelHarness {
 
 impl ModelHarness {
     /// Creates a harness for a fake server in one format.
-    pub(crate) fn new(wire: Wire, server: &ModelServer) -> Self {
+    pub(crate) fn new(wire: WireFormat, server: &ModelServer) -> Self {
         Self::at(provider(wire), &server.url())
     }
 

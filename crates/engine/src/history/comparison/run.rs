@@ -44,7 +44,7 @@ pub enum RunStep {
         content: String,
         /// The requested tools.
         #[serde(skip_serializing_if = "Vec::is_empty")]
-        tool_calls: Vec<RequestedTool>,
+        tool_calls: Vec<ComparedToolCall>,
     },
     /// A human intervention after the last step.
     Intervention(HumanIntervention),
@@ -61,7 +61,7 @@ pub struct NodeFailure {
 
 /// A tool requested by a model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct RequestedTool {
+pub struct ComparedToolCall {
     /// The tool.
     pub tool: String,
     /// Its arguments.
@@ -248,7 +248,7 @@ impl StepCollector {
 fn message(message: &Message) -> RunStep {
     let asked = message.tool_calls().iter();
     let tool_calls =
-        asked.map(|call| RequestedTool { tool: call.name(), arguments: call.arguments.clone() });
+        asked.map(|call| ComparedToolCall { tool: call.name(), arguments: call.arguments.clone() });
     RunStep::Message {
         role: message.role(),
         content: message.content().to_owned(),
