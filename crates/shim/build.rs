@@ -9,10 +9,10 @@ use std::{env, fs};
 fn main() {
     println!("cargo:rerun-if-changed=src");
     println!("cargo:rustc-check-cfg=cfg(embedded)");
-    let told = |name: &str| env::var(name).expect("Cargo says");
-    let embedded = PathBuf::from(told("OUT_DIR")).join("stub");
+    let var = |name: &str| env::var(name).expect("Cargo sets it");
+    let embedded = PathBuf::from(var("OUT_DIR")).join("stub");
     let is_known =
-        told("CARGO_CFG_TARGET_OS") == "linux" && told("CARGO_CFG_TARGET_ARCH") == "x86_64";
+        var("CARGO_CFG_TARGET_OS") == "linux" && var("CARGO_CFG_TARGET_ARCH") == "x86_64";
     if !is_known {
         return;
     }
@@ -20,7 +20,7 @@ fn main() {
     let mut rustc = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     rustc
         .args(["--edition", "2024", "--crate-name", "polity_shim", "--crate-type", "bin"])
-        .args(["--target", &told("TARGET")])
+        .args(["--target", &var("TARGET")])
         .args(["-C", "opt-level=s", "-C", "panic=abort", "-C", "strip=symbols"])
         // A fixed address needs no relocation at start.
         .args(["-C", "relocation-model=static"]);

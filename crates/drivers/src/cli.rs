@@ -107,10 +107,7 @@ impl CliDriver {
     }
 
     fn is_shimmed(&self) -> bool {
-        match self.options.launcher {
-            ProcessLauncher::Shim(_) => true,
-            ProcessLauncher::Direct => false,
-        }
+        matches!(self.options.launcher, ProcessLauncher::Shim(_))
     }
 
     /// The invocation inputs that are known without a task.

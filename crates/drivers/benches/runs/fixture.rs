@@ -89,16 +89,11 @@ impl RunFixture {
     }
 
     /// Runs an agent and forgets the run.
-    pub(crate) async fn run(
-        &self,
-        agent: &AgentDefinition,
-        number: u64,
-        places: u32,
-    ) -> RunOutcome {
+    pub(crate) async fn run(&self, agent: &AgentDefinition, number: u64, slots: u32) -> RunOutcome {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&number.to_le_bytes());
         let execution_id = ExecutionId::from_random_bytes(bytes);
-        let place = self.programs.take_place("bench", places).unwrap().unwrap();
+        let place = self.programs.take_place("bench", slots).unwrap().unwrap();
         let (_keep, stop) = watch::channel(false);
         let outcome = self
             .programs

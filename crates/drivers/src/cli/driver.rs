@@ -115,8 +115,7 @@ impl Programs for CliDriver {
         let Self { options, .. } = self;
         let (data, environment) = (&options.data, &options.environment);
         // The branch holds the task's result.
-        let removed =
-            workspace::remove_workspace(data, execution_id, environment, BranchPolicy::Keep);
+        let removed = workspace::discard(data, execution_id, environment, BranchPolicy::Keep);
         removed.map_err(|error| NotReady {
             message: format!(
                 "the workspace of execution {execution_id} cannot be removed: {error}"

@@ -152,9 +152,7 @@ pub(crate) fn judge_run(
 ) -> RunOutcome {
     report.exit = match exit {
         RunExit::NotStarted { .. } => None,
-        RunExit::Exited(exit) | RunExit::Stopped(exit) | RunExit::LimitExceeded(_, exit) => {
-            Some(exit)
-        }
+        RunExit::Exited(exit) | RunExit::Stopped(exit) | RunExit::OverLimit(_, exit) => Some(exit),
     };
     let (usage, session_id) = match &parsed {
         Ok(parsed) => (parsed.usage(), parsed.session_id.clone()),
@@ -167,7 +165,7 @@ pub(crate) fn judge_run(
             RunEnd::Failed(verdict::not_started(&info.resolved, &error))
         }
         (EndCause::Stopped, _) => RunEnd::Stopped,
-        (_, RunExit::LimitExceeded(limit, _)) => RunEnd::Failed(limit_failure(info, limit)),
+        (_, RunExit::OverLimit(limit, _)) => RunEnd::Failed(limit_failure(info, limit)),
         (EndCause::TimedOut(late), RunExit::Stopped(_)) => {
             RunEnd::TimedOut(late.message(info.name))
         }

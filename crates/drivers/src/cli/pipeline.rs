@@ -33,17 +33,17 @@ impl CliDriver {
         let folder = match run_blocking(move || Ok(new_workspace.create(&stop))).await {
             Ok(Ok(folder)) => folder,
             Ok(Err(WorkspaceError::Stopped)) => {
-                return self.settle_workspace(workspace, not_run(RunEnd::Stopped)).await;
+                return self.settle(workspace, not_run(RunEnd::Stopped)).await;
             }
             Ok(Err(WorkspaceError::Failed(failure))) | Err(failure) => {
-                return self.settle_workspace(workspace, not_run(RunEnd::Failed(failure))).await;
+                return self.settle(workspace, not_run(RunEnd::Failed(failure))).await;
             }
         };
         let working_directory = Some(folder.to_string_lossy().into_owned());
         let overrides = RunOverrides { working_directory, envs: request.overrides.envs.clone() };
         let outcome =
             self.run_in_folder(RunRequest { overrides: &overrides, ..request }, cli).await;
-        self.settle_workspace(workspace, outcome).await
+        self.settle(workspace, outcome).await
     }
 
     /// Collects artifacts and settles the workspace of a recovered run.
@@ -68,7 +68,7 @@ impl CliDriver {
             }
         };
         match workspace {
-            Some(workspace) => self.settle_workspace(workspace, outcome).await,
+            Some(workspace) => self.settle(workspace, outcome).await,
             None => outcome,
         }
     }
@@ -127,11 +127,7 @@ impl CliDriver {
     }
 
     /// Keeps the workspace of a successful run and removes that of any other.
-    async fn settle_workspace(
-        &self,
-        workspace: RunWorkspace,
-        mut outcome: RunOutcome,
-    ) -> RunOutcome {
+    async fn settle(&self, workspace: RunWorkspace, mut outcome: RunOutcome) -> RunOutcome {
         match &outcome.end {
             RunEnd::Answered(_) => match run_blocking(move || Ok(workspace.finish())).await {
                 Ok(collected) => outcome.report.workspace = Some(collected),

@@ -12,7 +12,7 @@ use polity_model::run::RunReport;
 use super::{CliDriver, cli_agent};
 use crate::cli::invocation::presets::{self, OutputMode};
 use crate::cli::outcome::{EndCause, OutputTails, judge_run, stdout_result};
-use crate::cli::output::output_file;
+use crate::cli::output::output_file::read_output_file;
 use crate::cli::run::files::RunFiles;
 use crate::cli::run::{AgentInfo, stdout_parser};
 use crate::process::OutputTail;
@@ -55,28 +55,21 @@ fn recorded_outcome(
     record: &ShimRecord,
 ) -> io::Result<Option<RunOutcome>> {
     let (Some(ended), Some(output)) = (record.ended(), record.output()) else { return Ok(None) };
-    let Ok(program) = cli_agent(agent) else { return Ok(None) };
-    let info = AgentInfo {
-        name: agent.name.as_str(),
-        agent: program,
-        resolved: presets::resolve(program),
-    };
+    let Ok(cli) = cli_agent(agent) else { return Ok(None) };
+    let info = AgentInfo { name: agent.name.as_str(), agent: cli, resolved: presets::resolve(cli) };
     match (ended.exit, &info.resolved.output) {
         (RunExit::Exited(_), OutputMode::Stdout | OutputMode::JsonRpc) if !output.is_cut => {}
         (
             RunExit::Exited(_)
             | RunExit::NotStarted { .. }
             | RunExit::Stopped(_)
-            | RunExit::LimitExceeded(..),
+            | RunExit::OverLimit(..),
             _,
         ) => {
             return Ok(None);
         }
     }
-    let (stdout, stderr) = (
-        output_file::read_output_file(&files.stdout)?,
-        output_file::read_output_file(&files.stderr)?,
-    );
+    let (stdout, stderr) = (read_output_file(&files.stdout)?, read_output_file(&files.stderr)?);
     let tails = OutputTails { stdout: last_lines(&stdout), stderr: last_lines(&stderr) };
     let mut parser = stdout_parser(&info.resolved, None);
     // Nobody reads live output here.

@@ -260,11 +260,7 @@ fn enlarge_pipe(pipe: &impl AsFd) {
 }
 
 /// Writes the input and closes stdin when allowed. The process need not read all of it.
-async fn write_input(
-    mut stdin: ChildStdin,
-    input: StdinContent,
-    mut closed: watch::Receiver<bool>,
-) {
+async fn write_input(mut stdin: ChildStdin, input: StdinContent, mut close: watch::Receiver<bool>) {
     let (text, is_kept_open) = match input {
         StdinContent::Nothing => return,
         StdinContent::Text(text) => (text, false),
@@ -272,7 +268,7 @@ async fn write_input(
     };
     if stdin.write_all(text.as_bytes()).await.is_ok() && is_kept_open {
         // Stdin also closes when the run is dropped.
-        let _ = closed.wait_for(|closed| *closed).await;
+        let _ = close.wait_for(|close| *close).await;
     }
 }
 

@@ -86,8 +86,7 @@ impl RunWorkspace {
                 })
             }
             WorkspaceMode::Copy | WorkspaceMode::Shared => {
-                let is_complete =
-                    file_tree::copy_folder(&self.source, &self.root, &self.data, stop);
+                let is_complete = file_tree::copy_tree(&self.source, &self.root, &self.data, stop);
                 if is_complete.map_err(failed)? {
                     Ok(self.root.clone())
                 } else {
@@ -148,7 +147,7 @@ pub(crate) enum BranchPolicy {
 }
 
 /// Removes the workspace of an execution, if there is one.
-pub(crate) fn remove_workspace(
+pub(crate) fn discard(
     data: &Path,
     execution_id: ExecutionId,
     environment: &EnvSource,
@@ -171,7 +170,7 @@ fn remove(root: &Path, git: &GitCommand, branch: BranchPolicy) -> io::Result<()>
             tracing::warn!(path = %root.display(), %error, "Git cannot remove a worktree");
         }
     }
-    file_tree::remove_folder(root)
+    file_tree::remove_tree(root)
 }
 
 /// Checks that a workspace could be made, without making one.

@@ -78,7 +78,7 @@ pub(crate) enum RunExit {
     Stopped(ProcessExit),
     /// The shim ended the run because of a resource limit.
     #[serde(rename = "exceeded")]
-    LimitExceeded(ResourceLimit, ProcessExit),
+    OverLimit(ResourceLimit, ProcessExit),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,12 +91,12 @@ pub(crate) enum ResourceLimit {
 
 /// Writes a record, in the shim.
 #[cfg(target_os = "linux")]
-pub(super) struct ShimRecordWriter {
+pub(super) struct RecordWriter {
     file: File,
 }
 
 #[cfg(target_os = "linux")]
-impl ShimRecordWriter {
+impl RecordWriter {
     /// Creates and locks a record.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         let file = File::options().create(true).truncate(false).write(true).open(path)?;
@@ -223,5 +223,23 @@ impl ShimRecord {
         let mut text = [0; ENTRY_BYTES];
         self.file.read_exact_at(&mut text, entry.offset()).ok()?;
         serde_json::from_slice(&text).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exits_keep_their_written_form() {
+        let (code, signal) = (ProcessExit::Code(3), ProcessExit::Signal(9));
+        for (exit, text) in [
+            (RunExit::NotStarted { os_error: 2 }, r#"{"not_started":{"os_error":2}}"#),
+            (RunExit::Exited(code), r#"{"by_itself":{"code":3}}"#),
+            (RunExit::Stopped(signal), r#"{"told":{"signal":9}}"#),
+            (RunExit::OverLimit(ResourceLimit::Cpu, code), r#"{"exceeded":["cpu",{"code":3}]}"#),
+        ] {
+            assert_eq!(serde_json::to_string(&exit).unwrap(), text);
+        }
     }
 }

@@ -25,7 +25,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, WaitOpti
 use self::signal_pipe::SignalPipe;
 use self::usage_meter::UsageMeter;
 use super::cgroup;
-use super::run_record::{EndEntry, ResourceLimit, RunExit, ShimRecordWriter};
+use super::run_record::{EndEntry, RecordWriter, ResourceLimit, RunExit};
 use super::shim_options::SupervisionOptions;
 
 /// The grace period of processes left behind. It is short, so that the result is not delayed.
@@ -81,7 +81,7 @@ fn run(args: &[OsString]) -> io::Result<u8> {
     };
     let reason = match supervised.wait_for_reason(parent) {
         Ok(StopReason::Exited) if supervised.has_reached_pids_limit() => {
-            StopReason::LimitExceeded(ResourceLimit::Processes)
+            StopReason::OverLimit(ResourceLimit::Processes)
         }
         Ok(reason) => reason,
         Err(error) => {
@@ -98,7 +98,7 @@ fn run(args: &[OsString]) -> io::Result<u8> {
     let run_exit = match reason {
         StopReason::Exited => RunExit::Exited(exit),
         StopReason::Stopped => RunExit::Stopped(exit),
-        StopReason::LimitExceeded(limit) => RunExit::LimitExceeded(limit, exit),
+        StopReason::OverLimit(limit) => RunExit::OverLimit(limit, exit),
     };
     write_end(supervised.record.as_ref(), run_exit, &supervised.meter)?;
     Ok(exit_code(exit))
@@ -115,7 +115,7 @@ fn start_command(
     // The kernel sends this signal when the parent thread exits, which need not be the end of the
     // parent process. So the signal is only a reason to check.
     rustix::process::set_parent_process_death_signal(Some(Signal::USR1))?;
-    let record = options.record.as_deref().map(ShimRecordWriter::create).transpose()?;
+    let record = options.record.as_deref().map(RecordWriter::create).transpose()?;
     let slot = options.slot.as_deref().map(hold_slot).transpose()?;
     // Only after the record is locked: a process that can lock it knows that nothing starts.
     if !is_child_of(parent) {
@@ -141,7 +141,7 @@ fn take_over(
     elapsed: Duration,
     (options, signals): (SupervisionOptions, SignalPipe),
 ) -> io::Result<SupervisedTree> {
-    let record = options.record.as_deref().map(ShimRecordWriter::resume).transpose()?;
+    let record = options.record.as_deref().map(RecordWriter::resume).transpose()?;
     let mut meter = UsageMeter::new(options.limits, elapsed);
     if options.limits.is_any() {
         // Checks the limits at once.
@@ -160,11 +160,7 @@ fn hold_slot(path: &std::path::Path) -> io::Result<File> {
     Ok(slot)
 }
 
-fn write_end(
-    record: Option<&ShimRecordWriter>,
-    exit: RunExit,
-    meter: &UsageMeter,
-) -> io::Result<()> {
+fn write_end(record: Option<&RecordWriter>, exit: RunExit, meter: &UsageMeter) -> io::Result<()> {
     let Some(record) = record else { return Ok(()) };
     let duration_ms = u64::try_from(meter.elapsed().as_millis()).unwrap_or(u64::MAX);
     record.write_end(&EndEntry { exit, duration_ms, usage: meter.total() })
@@ -193,7 +189,7 @@ enum StopReason {
     /// The shim was told to end it, or Polity died.
     Stopped,
     /// The tree exceeds a limit.
-    LimitExceeded(ResourceLimit),
+    OverLimit(ResourceLimit),
 }
 
 struct SupervisedTree {
@@ -201,7 +197,7 @@ struct SupervisedTree {
     status: Option<WaitIdStatus>,
     options: SupervisionOptions,
     signals: SignalPipe,
-    record: Option<ShimRecordWriter>,
+    record: Option<RecordWriter>,
     _slot: Option<File>,
     meter: UsageMeter,
 }
@@ -221,12 +217,12 @@ impl SupervisedTree {
             }
             if is_measured && Instant::now() >= self.meter.due {
                 if self.exceeds_process_limit() {
-                    return Ok(StopReason::LimitExceeded(ResourceLimit::Processes));
+                    return Ok(StopReason::OverLimit(ResourceLimit::Processes));
                 }
                 self.reap_others()?;
                 let (usage, exceeded) = self.meter.sample()?;
                 if let Some(limit) = exceeded {
-                    return Ok(StopReason::LimitExceeded(limit));
+                    return Ok(StopReason::OverLimit(limit));
                 }
                 if let Some(record) = &self.record {
                     // A full disk does not end the run; the next sample may succeed.
@@ -254,8 +250,7 @@ impl SupervisedTree {
 
     /// True if a fork failed because of the kernel's limit.
     fn has_reached_pids_limit(&self) -> bool {
-        let group =
-            self.options.pids_limit.as_ref().and_then(|pids_limit| pids_limit.group.as_ref());
+        let group = self.options.pids_limit.as_ref().and_then(|limit| limit.group.as_ref());
         group.is_some_and(|group| cgroup::has_reached_limit(group).unwrap_or(false))
     }
 
@@ -268,7 +263,7 @@ impl SupervisedTree {
             StopReason::Exited => self.request_exit(self.options.grace.min(LEFT_BEHIND_GRACE)),
             StopReason::Stopped => self.request_exit(self.options.grace),
             // No grace period for a tree that uses too much.
-            StopReason::LimitExceeded(_) => Ok(()),
+            StopReason::OverLimit(_) => Ok(()),
         };
         self.kill_all()?;
         asked

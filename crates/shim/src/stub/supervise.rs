@@ -31,7 +31,7 @@ const FIRST_OPTION: usize = 5;
 
 struct StubArgs {
     args: *mut *const c_char,
-    variables: *const *const c_char,
+    envp: *const *const c_char,
     parent: isize,
     /// The position of the command.
     program: usize,
@@ -45,8 +45,8 @@ struct StubArgs {
 }
 
 /// Supervises a command and returns the exit code.
-pub(crate) fn run(count: usize, args: *mut *const c_char, variables: *const *const c_char) -> i32 {
-    let Some(stub_args) = StubArgs::parse(count, args, variables) else { return EXIT_NOT_STARTED };
+pub(crate) fn run(count: usize, args: *mut *const c_char, envp: *const *const c_char) -> i32 {
+    let Some(stub_args) = StubArgs::parse(count, args, envp) else { return EXIT_NOT_STARTED };
     let mask = sys::block(sys::BLOCKED_SIGNALS);
     sys::set_name(sys::NAME);
     sys::adopt_orphans();
@@ -64,7 +64,7 @@ pub(crate) fn run(count: usize, args: *mut *const c_char, variables: *const *con
     // SAFETY: the command's arguments end where all arguments end.
     let pid = unsafe {
         let args = stub_args.args.add(stub_args.program).cast_const();
-        start(args, variables, mask, stub_args.cgroup, stub_args.pids_limit)
+        start(args, envp, mask, stub_args.cgroup, stub_args.pids_limit)
     };
     let Some(pid) = pid else { return stub_args.hand_over(None) };
     // The pipes belong to the command.
@@ -108,11 +108,7 @@ pub(crate) fn run(count: usize, args: *mut *const c_char, variables: *const *con
 }
 
 impl StubArgs {
-    fn parse(
-        count: usize,
-        args: *mut *const c_char,
-        variables: *const *const c_char,
-    ) -> Option<Self> {
+    fn parse(count: usize, args: *mut *const c_char, envp: *const *const c_char) -> Option<Self> {
         // SAFETY: only called for indexes below the argument count.
         let address = |index: usize| unsafe { *args.add(index) };
         let arg = |index: usize| {
@@ -145,7 +141,7 @@ impl StubArgs {
             .map(|tasks| StubPidsLimit { tasks: tasks.unsigned_abs() as u64, group: tasks_group });
         Some(Self {
             args,
-            variables,
+            envp,
             parent,
             program,
             full_shim,
@@ -174,7 +170,7 @@ impl StubArgs {
         unsafe {
             *self.args.add(STATE) = state.as_c_str();
             let args = self.args.add(FULL_SHIM).cast_const();
-            sys::exec_file(self.full_shim, args, self.variables);
+            sys::exec_file(self.full_shim, args, self.envp);
         }
         // Exec failed: nothing is left to supervise the command.
         if let Some(started) = started {

@@ -135,7 +135,7 @@ pub(crate) fn render_arguments(
 ) -> Result<Vec<String>, NotReady> {
     let mut args: Vec<String> = Vec::new();
     for template in templates {
-        if names_missing_value(template, values)? {
+        if lacks_value(template, values)? {
             let is_alone = template.only_placeholder().is_some();
             let follows_option = args.last().is_some_and(|before| before.starts_with('-'));
             if is_alone && follows_option {
@@ -155,10 +155,7 @@ pub(crate) fn render_arguments(
 }
 
 /// True if a template names a model or session that is missing.
-fn names_missing_value(
-    template: &CliTemplate,
-    values: &TemplateValues<'_>,
-) -> Result<bool, NotReady> {
+fn lacks_value(template: &CliTemplate, values: &TemplateValues<'_>) -> Result<bool, NotReady> {
     for placeholder in [CliPlaceholder::Model, CliPlaceholder::SessionId] {
         if template.names(&placeholder) && values.value(&placeholder)?.is_none() {
             return Ok(true);

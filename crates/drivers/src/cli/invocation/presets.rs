@@ -15,7 +15,7 @@ use polity_definition::{
 };
 use polity_model::failure::ErrorCategory;
 
-use self::preset_spec::{PresetArg, PresetErrorRule, PresetSpec};
+use self::preset_spec::{PresetArg, PresetRule, PresetSpec};
 use self::table::preset_spec;
 
 /// An agent's settings with all defaults of its preset filled in.
@@ -44,7 +44,7 @@ pub(crate) struct ResolvedAgent {
     /// Error categories of known exit codes.
     pub(crate) exit_categories: &'static [(i32, ErrorCategory)],
     pub(crate) error_rules: Vec<ErrorRule>,
-    pub(crate) preset_rules: &'static [PresetErrorRule],
+    pub(crate) preset_rules: &'static [PresetRule],
 }
 
 /// The way a CLI agent receives its input.

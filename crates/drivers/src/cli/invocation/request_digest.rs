@@ -78,17 +78,12 @@ mod tests {
 
     use super::*;
 
-    fn digest_of(
-        digester: &RequestDigester,
-        input: &str,
-        parameters: &Value,
-        token: &str,
-    ) -> Digest {
+    fn digest_of(digester: &RequestDigester, input: &str, params: &Value, token: &str) -> Digest {
         let agent = r#"{"kind": "cli", "name": "coder", "executable_path": "coder"}"#;
         let agent = AgentDefinition::from_canonical(agent).unwrap();
         let envs = [("TOKEN".to_owned(), token.to_owned())].into();
         let overrides = RunOverrides { working_directory: Some("/work".into()), envs };
-        let parameters: Map<_, _> = parameters.as_object().unwrap().clone();
+        let parameters: Map<_, _> = params.as_object().unwrap().clone();
         let identity =
             RunIdentity { agent: &agent, input, parameters: &parameters, overrides: &overrides };
         digester.digest(&identity).unwrap()

@@ -28,12 +28,8 @@ impl CliDriver {
     }
 
     /// Removes the files of an execution, unless its shim is still running.
-    pub(crate) fn remove_files(
-        &self,
-        execution_id: ExecutionId,
-        keeps_workspace: bool,
-    ) -> io::Result<()> {
-        let (data, prefix) = (&self.options.data, execution_id.to_string());
+    pub(crate) fn remove_files(&self, id: ExecutionId, keeps_workspace: bool) -> io::Result<()> {
+        let (data, prefix) = (&self.options.data, id.to_string());
         let runs = data.join(RUNS);
         let mut files: Vec<_> = file_names(&runs)?;
         files.retain(|name| name.starts_with(&prefix));
@@ -52,12 +48,7 @@ impl CliDriver {
         if keeps_workspace {
             return Ok(());
         }
-        workspace::remove_workspace(
-            data,
-            execution_id,
-            &self.options.environment,
-            BranchPolicy::Delete,
-        )
+        workspace::discard(data, id, &self.options.environment, BranchPolicy::Delete)
     }
 }
 

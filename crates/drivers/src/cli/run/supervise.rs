@@ -15,7 +15,7 @@ use crate::process::ProcessLauncher;
 use crate::process::run_record::ShimRecord;
 use crate::process::shim_options::signal_of;
 
-const USAGE_INTERVAL: Duration = Duration::from_millis(500);
+const USAGE_PERIOD: Duration = Duration::from_millis(500);
 
 /// The maximum time that pipes stay open after the process tree has ended. Only an outside process
 /// that was passed a pipe can hold it then.
@@ -70,8 +70,7 @@ impl SupervisedRun<'_> {
         progress: &dyn RunProgress,
     ) -> EndCause {
         let mut record = None;
-        let mut usage_ticks =
-            tokio::time::interval_at(Instant::now() + USAGE_INTERVAL, USAGE_INTERVAL);
+        let mut usage_ticks = tokio::time::interval_at(Instant::now() + USAGE_PERIOD, USAGE_PERIOD);
         loop {
             let (deadline, missed) = self.deadlines.next_deadline(&self.last_output);
             tokio::select! {

@@ -11,7 +11,7 @@ use crate::cli::run::files::ignore_missing;
 
 /// Copies a folder without the home's data folder, as copy-on-write clones if the file system
 /// supports them. Returns false if stopped.
-pub(crate) fn copy_folder(
+pub(crate) fn copy_tree(
     from: &Path,
     to: &Path,
     data: &Path,
@@ -64,14 +64,14 @@ fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
 pub(crate) fn count_differences(from: &Path, copy: &Path, data: &Path) -> io::Result<u64> {
     let (from, data) = (from.canonicalize()?, data.canonicalize()?);
     let mut changed = 0;
-    visit_files(copy, &data, |path, own| {
+    walk_files(copy, &data, |path, own| {
         let is_same = fs::symlink_metadata(from.join(path)).is_ok_and(|other| {
             own.file_type() == other.file_type()
                 && compared_attributes(own) == compared_attributes(&other)
         });
         changed += u64::from(!is_same);
     })?;
-    visit_files(&from, &data, |path, _| {
+    walk_files(&from, &data, |path, _| {
         changed += u64::from(fs::symlink_metadata(copy.join(path)).is_err());
     })?;
     Ok(changed)
@@ -83,11 +83,7 @@ fn compared_attributes(data: &Metadata) -> (u64, Option<std::time::SystemTime>) 
     (data.len(), modified)
 }
 
-fn visit_files(
-    root: &Path,
-    data: &Path,
-    mut visit: impl FnMut(&Path, &Metadata),
-) -> io::Result<()> {
+fn walk_files(root: &Path, data: &Path, mut visit: impl FnMut(&Path, &Metadata)) -> io::Result<()> {
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(root.join(&folder))? {
@@ -106,7 +102,7 @@ fn visit_files(
 }
 
 /// Removes a folder, even if it contains read-only folders.
-pub(crate) fn remove_folder(root: &Path) -> io::Result<()> {
+pub(crate) fn remove_tree(root: &Path) -> io::Result<()> {
     match ignore_missing(fs::remove_dir_all(root)) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             let mut folders = vec![root.to_owned()];

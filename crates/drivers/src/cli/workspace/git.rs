@@ -70,12 +70,10 @@ impl GitCommand {
     pub(crate) fn commit_changes(&self, root: &Path) -> Result<u64, GitError> {
         let base = fs::read_to_string(self.git_dir(root)?.join(BASE_FILE))?;
         self.run(root, "add all changes", &["add", "--all"])?;
-        let is_changed =
-            !self.run(root, "look for changes", &["status", "--porcelain"])?.is_empty();
-        if is_changed {
-            let commit =
-                ["commit", "--quiet", "--no-verify", "--message", "What the agent changed"];
-            self.run(root, "commit the changes", &commit)?;
+        let is_dirty = !self.run(root, "look for changes", &["status", "--porcelain"])?.is_empty();
+        if is_dirty {
+            let args = ["commit", "--quiet", "--no-verify", "--message", "What the agent changed"];
+            self.run(root, "commit the changes", &args)?;
         }
         let changed = ["diff", "--name-only", "--no-renames", base.trim(), "HEAD"];
         let changed = self.run(root, "list the changes", &changed)?;

@@ -69,11 +69,7 @@ fn v1_pids_group(own: &str, mounts: &str) -> Option<PathBuf> {
 }
 
 /// The path of a group in the first mount whose file system type and options match.
-fn group_path(
-    mounts: &str,
-    within: &str,
-    is_match: impl Fn(&str, &str) -> bool,
-) -> Option<PathBuf> {
+fn group_path(mounts: &str, within: &str, matches: impl Fn(&str, &str) -> bool) -> Option<PathBuf> {
     let mount = mounts.lines().find_map(|line| {
         // A dash ends the optional fields; the file system type follows.
         let (before, after) = line.split_once(" - ")?;
@@ -81,7 +77,7 @@ fn group_path(
         let (root, mount_point) = (fields.next()?, fields.next()?);
         let mut after = after.split(' ');
         let (kind, options) = (after.next()?, after.nth(1)?);
-        (root == "/" && is_match(kind, options)).then_some(mount_point)
+        (root == "/" && matches(kind, options)).then_some(mount_point)
     })?;
     Some(Path::new(mount).join(within.trim_start_matches('/')))
 }

@@ -14,8 +14,7 @@ use super::fixture::{
 async fn passes_input_and_returns_the_answer() {
     let fixture = CliFixture::new();
     let progress = ProgressRecorder::default();
-    let outcome =
-        fixture.run_with_progress(&agent("cat", &[], &json!({})), "hello", &progress).await;
+    let outcome = fixture.run_watched(&agent("cat", &[], &json!({})), "hello", &progress).await;
     assert_eq!(answer(&outcome), "hello");
     assert_eq!(progress.shown(), "hello");
     assert_eq!(outcome.report.process_id, *progress.started.lock().unwrap());
@@ -70,7 +69,7 @@ async fn input_and_output_files_are_removed_after_the_run() {
         &json!({"input_pattern": "file", "output_pattern": "file"}),
     );
     let progress = ProgressRecorder::default();
-    let outcome = fixture.run_with_progress(&agent, "in a file", &progress).await;
+    let outcome = fixture.run_watched(&agent, "in a file", &progress).await;
     assert_eq!(answer(&outcome), "in a file");
     assert_eq!(progress.shown(), "talk\n");
     let left: Vec<_> = std::fs::read_dir(fixture.path("data/runs"))
@@ -107,7 +106,7 @@ async fn split_characters_are_joined() {
     let fixture = CliFixture::new();
     let script = "printf 'a\\303'; sleep 0.4; printf '\\251z\\n'";
     let progress = ProgressRecorder::default();
-    let outcome = fixture.run_with_progress(&sh(script, &json!({})), "", &progress).await;
+    let outcome = fixture.run_watched(&sh(script, &json!({})), "", &progress).await;
     assert_eq!(answer(&outcome), "a\u{e9}z");
     assert_eq!(progress.shown(), "a\u{e9}z\n");
     assert_eq!(fixture.stored_output(&outcome, "stdout"), "a\u{e9}z\n".as_bytes());
@@ -127,7 +126,7 @@ async fn secrets_appear_nowhere() {
     );
     let agent = sh(&script, &json!({"envs": {"KEY": "${TOKEN}"}}));
     let progress = ProgressRecorder::default();
-    let outcome = fixture.run_with_progress(&agent, "", &progress).await;
+    let outcome = fixture.run_watched(&agent, "", &progress).await;
     assert_eq!(outcome.report.exit, Some(ProcessExit::Code(5)));
     let kept =
         [fixture.stored_output(&outcome, "stdout"), fixture.stored_output(&outcome, "stderr")]
@@ -147,7 +146,7 @@ async fn prompt_without_line_end_is_shown() {
     let fixture = CliFixture::new();
     let progress = ProgressRecorder::default();
     let agent = sh("printf 'Continue? '; while [ ! -e go ]; do sleep 0.01; done", &json!({}));
-    let run = fixture.run_with_progress(&agent, "", &progress);
+    let run = fixture.run_watched(&agent, "", &progress);
     let look = async {
         super::fixture::eventually("the question is shown", || {
             (progress.shown() == "Continue? ").then_some(())

@@ -63,8 +63,7 @@ impl CliFixture {
         let text = eventually("the numbers are there", || {
             fs::read_to_string(&path).ok().filter(|text| text.ends_with('\n'))
         });
-        let pids: Vec<_> =
-            text.await.split_whitespace().map(|word| word.parse().unwrap()).collect();
+        let pids: Vec<_> = text.await.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
         assert!(!pids.is_empty(), "{name} names no process");
         pids
     }
@@ -78,11 +77,11 @@ impl CliFixture {
     }
 
     pub(crate) async fn run(&self, agent: &AgentDefinition, input: &str) -> RunOutcome {
-        self.run_with_progress(agent, input, &ProgressRecorder::default()).await
+        self.run_watched(agent, input, &ProgressRecorder::default()).await
     }
 
     /// Runs an agent and records its progress.
-    pub(crate) async fn run_with_progress(
+    pub(crate) async fn run_watched(
         &self,
         agent: &AgentDefinition,
         input: &str,

@@ -84,7 +84,7 @@ if pid:
     print('done')
 ";
     let progress = ProgressRecorder::default();
-    let outcome = fixture.run_with_progress(&python(script, &json!({})), "", &progress).await;
+    let outcome = fixture.run_watched(&python(script, &json!({})), "", &progress).await;
     assert_eq!(answer(&outcome), "done");
     let usage = outcome.report.resource_usage;
     assert!(usage.cpu_time_ms >= 580, "{usage:?}");

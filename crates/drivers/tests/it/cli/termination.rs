@@ -113,7 +113,7 @@ async fn reports_a_killed_shim() {
             rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
         }
     };
-    let (outcome, ()) = tokio::join!(fixture.run_with_progress(&agent, "", &progress), kill);
+    let (outcome, ()) = tokio::join!(fixture.run_watched(&agent, "", &progress), kill);
     assert!(super::fixture::failure(&outcome).message.contains("was killed"), "{:?}", outcome.end);
 }
 
@@ -123,7 +123,7 @@ async fn dropping_a_run_ends_its_process_tree() {
     let agent = sh(PROCESS_TREE, &json!({}));
     let progress = ProgressRecorder::default();
     tokio::select! {
-        _ = fixture.run_with_progress(&agent, "", &progress) => panic!("it does not end by itself"),
+        _ = fixture.run_watched(&agent, "", &progress) => panic!("it does not end by itself"),
         _ = fixture.read_pids("pids") => {}
     }
     let tree = fixture.read_pids("pids").await;

@@ -24,7 +24,7 @@ pub(crate) struct PresetSpec {
     /// Variables to pass on if set.
     pub(crate) env_allow: &'static [&'static str],
     pub(crate) exit_categories: &'static [(i32, ErrorCategory)],
-    pub(crate) error_rules: &'static [PresetErrorRule],
+    pub(crate) error_rules: &'static [PresetRule],
 }
 
 /// An argument template.
@@ -46,7 +46,7 @@ impl PresetArg {
 
 /// A message pattern that marks a run as failed.
 #[derive(Debug)]
-pub(crate) struct PresetErrorRule {
+pub(crate) struct PresetRule {
     pub(crate) pattern: &'static str,
     /// The streams to search.
     pub(crate) stream: ErrorStream,

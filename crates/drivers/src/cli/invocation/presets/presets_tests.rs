@@ -26,6 +26,7 @@ struct PresetRun {
     expected: Result<&'static str, ErrorCategory>,
 }
 
+const HELLO: &str = "Hello from the model.\n";
 const OK: Result<&str, ErrorCategory> = Ok("Hello from the model.");
 const REFUSED: Result<&str, ErrorCategory> = Err(ErrorCategory::Permanent);
 const TRANSIENT: Result<&str, ErrorCategory> = Err(ErrorCategory::Transient);
@@ -211,13 +212,7 @@ const RECORDED_RUNS: &[PresetRun] = &[
         stderr: "",
         expected: TRANSIENT,
     },
-    PresetRun {
-        preset: "aider",
-        exit: 0,
-        stdout: "Hello from the model.\n",
-        stderr: "",
-        expected: OK,
-    },
+    PresetRun { preset: "aider", exit: 0, stdout: HELLO, stderr: "", expected: OK },
     PresetRun {
         preset: "aider",
         exit: 0,
@@ -241,13 +236,7 @@ const RECORDED_RUNS: &[PresetRun] = &[
             "litellm.RateLimitError: slow down\nRetrying in 0.2 seconds...\nDone.\nTokens: 12 sent, 7 received.",
         ),
     },
-    PresetRun {
-        preset: "aichat",
-        exit: 0,
-        stdout: "Hello from the model.\n",
-        stderr: "",
-        expected: OK,
-    },
+    PresetRun { preset: "aichat", exit: 0, stdout: HELLO, stderr: "", expected: OK },
     PresetRun {
         preset: "aichat",
         exit: 1,
@@ -255,13 +244,7 @@ const RECORDED_RUNS: &[PresetRun] = &[
         stderr: "Error: Failed to call chat-completions api\nCaused by: invalid x-api-key (status: 401)\n",
         expected: REFUSED,
     },
-    PresetRun {
-        preset: "llm",
-        exit: 0,
-        stdout: "Hello from the model.\n",
-        stderr: "",
-        expected: OK,
-    },
+    PresetRun { preset: "llm", exit: 0, stdout: HELLO, stderr: "", expected: OK },
     PresetRun {
         preset: "llm",
         exit: 1,

@@ -10,7 +10,7 @@ use polity_definition::{CliPlaceholder, CliPreset, ErrorStream, InputPattern};
 use polity_model::failure::ErrorCategory::{AgentError, Permanent, Transient};
 
 use super::preset_spec::{
-    EVENTS, PresetArg, PresetCondition, PresetErrorRule, PresetParser, PresetPick, PresetSpec, TEXT,
+    EVENTS, PresetArg, PresetCondition, PresetParser, PresetPick, PresetRule, PresetSpec, TEXT,
 };
 
 use PresetArg::{Text, TextWith};
@@ -164,7 +164,7 @@ static GEMINI: PresetSpec = PresetSpec {
         (247, Transient),
     ],
     // A looping model is stopped and reported as a success without an answer.
-    error_rules: &[PresetErrorRule {
+    error_rules: &[PresetRule {
         pattern: r#"(?m)^\{"type":"error",[^\n]*"message":"Loop detected"#,
         stream: ErrorStream::Stdout,
         category: AgentError,
@@ -194,16 +194,12 @@ static QWEN: PresetSpec = PresetSpec {
     exit_categories: &[],
     // API errors are returned as the answer, with exit code 0 and without `is_error`.
     error_rules: &[
-        PresetErrorRule {
+        PresetRule {
             pattern: r"(?is)\A\[API Error:.*(?:\b429\b|\b5\d\d\b|rate.?limit|overloaded|timed? ?out|connection)",
             stream: ErrorStream::Stdout,
             category: Transient,
         },
-        PresetErrorRule {
-            pattern: r"\A\[API Error:",
-            stream: ErrorStream::Stdout,
-            category: Permanent,
-        },
+        PresetRule { pattern: r"\A\[API Error:", stream: ErrorStream::Stdout, category: Permanent },
     ],
 };
 
@@ -302,12 +298,12 @@ static AIDER: PresetSpec = PresetSpec {
     exit_categories: &[],
     // The exit code is always 0. A retried error is a failure only if no token count follows it.
     error_rules: &[
-        PresetErrorRule {
+        PresetRule {
             pattern: r"(?m)^litellm\.(?:Authentication|PermissionDenied|NotFound|BadRequest|ContextWindowExceeded)\w*Error",
             stream: ErrorStream::Stdout,
             category: Permanent,
         },
-        PresetErrorRule {
+        PresetRule {
             pattern: r"(?m)^litellm\.[^\n]*(?:\n(?:[^T\n][^\n]*|T[^o\n][^\n]*|T)?)*\z",
             stream: ErrorStream::Stdout,
             category: Transient,
