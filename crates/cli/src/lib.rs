@@ -1,5 +1,4 @@
-//! The `polity` command: flags, wiring, rendering, progress and exit codes. Nothing is decided
-//! here; the other crates are put together and their answers shown.
+//! The `polity` command: flags, rendering, progress and exit codes. The crate `host` does the work.
 
 mod app;
 mod args;
@@ -23,7 +22,7 @@ pub fn main() -> ExitCode {
     if let Some(ended) = supervise() {
         return ended;
     }
-    let args = match args::CommandLine::try_parse() {
+    let args = match args::CliArgs::try_parse() {
         Ok(args) => args,
         Err(error) => return refuse(&error),
     };
@@ -38,8 +37,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Supervises another program, if that is what this process was started for. It comes before
-/// anything else, so that a program is not kept waiting, and it is not for people to type.
+/// Runs as the process shim if the arguments say so. It comes first, so that children start fast, and
+/// is not part of the documented command line.
 #[cfg(target_os = "linux")]
 fn supervise() -> Option<ExitCode> {
     let mut args = std::env::args_os().skip(1);
@@ -62,7 +61,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
         CliError::usage(message).print(true);
         return ExitStatus::Usage.into();
     }
-    // Where even that cannot be printed there is no one to tell.
+    // An error of the output cannot be reported anywhere.
     let _ = error.print();
     if error.use_stderr() { ExitStatus::Usage.into() } else { ExitStatus::Done.into() }
 }
@@ -74,5 +73,5 @@ pub fn schemas() -> impl Iterator<Item = (&'static str, serde_json::Value)> {
 
 /// The declaration of the command line, for the generated reference.
 pub fn command() -> clap::Command {
-    args::CommandLine::command()
+    args::CliArgs::command()
 }

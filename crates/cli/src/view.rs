@@ -15,15 +15,14 @@ use serde::Serialize;
 
 use crate::error::CliError;
 
-/// Tells something on stderr, on a line of its own. Progress that cannot be shown must not end the
-/// work that it is about.
+/// Prints a line on stderr. An error is ignored, so that lost progress output does not end the work.
 macro_rules! note {
     ($($text:tt)*) => {
         $crate::view::tell(&format!("{}\n", format_args!($($text)*)))
     };
 }
 
-/// Prints a line on stdout. The answer says whether it could be printed.
+/// Prints a line on stdout.
 macro_rules! say {
     ($($text:tt)*) => {
         $crate::view::print_text(&format!("{}\n", format_args!($($text)*)))
@@ -35,7 +34,7 @@ pub(crate) use {note, say};
 /// Writes to stderr, without colours unless it is a terminal.
 pub(crate) fn tell(text: &str) {
     let mut stderr = anstream::stderr().lock();
-    // There is nowhere left to say that stderr cannot be written.
+    // An error of stderr cannot be reported anywhere.
     let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
 }
 
@@ -100,7 +99,7 @@ fn arranged(
     rows: impl Iterator<Item = Vec<String>>,
 ) -> String {
     let mut table = Table::new();
-    // Where there is hardly any room, or no one knows how much, columns that are folded cannot be read.
+    // Wrapped columns are unreadable on a narrow terminal.
     let is_narrow = table.width().is_some_and(|width| width < FOLDED_WIDTH_MIN);
     let arrangement = if is_narrow { ContentArrangement::Disabled } else { arrangement };
     table.load_style(presets::NOTHING).set_content_arrangement(arrangement).set_header(heading);
@@ -109,7 +108,7 @@ fn arranged(
     }
     for (index, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
-        // What is copied or cut out must stay in one piece, however narrow the terminal is.
+        // The first two columns hold ids and names, which must not wrap.
         if index < 2 {
             column.set_constraint(ColumnConstraint::ContentWidth);
         }

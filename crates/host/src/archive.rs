@@ -39,6 +39,7 @@ const TASKS_FOLDER: &str = "tasks";
 
 /// An archive that cannot be written or read.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum ArchiveError {
     /// A file is missing or damaged.
     #[error(transparent)]
@@ -51,39 +52,19 @@ pub enum ArchiveError {
     FolderExists(PathBuf),
     /// The task is a part of another, and is exported with that.
     #[error("task {task} is a part of task {parent}")]
-    PartOfTask {
-        /// The task.
-        task: TaskId,
-        /// The task that it is a part of.
-        parent: TaskId,
-    },
+    PartOfTask { task: TaskId, parent: TaskId },
     /// A task is twice in an archive.
     #[error("task {0} is there twice")]
     Duplicate(TaskId),
     /// The task cannot be serialized.
     #[error("task {task} cannot be written: {error}")]
-    NotSerializable {
-        /// The task.
-        task: TaskId,
-        /// The cause.
-        error: serde_json::Error,
-    },
+    NotSerializable { task: TaskId, error: serde_json::Error },
     /// The events of a task to export contradict each other.
     #[error("task {task}: {error}")]
-    Contradiction {
-        /// The task.
-        task: TaskId,
-        /// The contradiction.
-        error: ImportError,
-    },
+    Contradiction { task: TaskId, error: ImportError },
     /// The store has the task with other events.
     #[error("task {task} is here already and not the same: {difference}")]
-    Conflict {
-        /// The task.
-        task: TaskId,
-        /// The first difference.
-        difference: String,
-    },
+    Conflict { task: TaskId, difference: String },
     /// The store refused the import.
     #[error(transparent)]
     Refused(ImportError),

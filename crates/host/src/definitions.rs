@@ -13,37 +13,20 @@ use crate::error::HostError;
 
 /// A definition that is unknown or of another kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum DefinitionError {
     /// No agent or workflow has this name.
     #[error("there is no agent or workflow \"{name}\" in {}", root.display())]
-    UnknownAssignee {
-        /// The name.
-        name: String,
-        /// The home.
-        root: PathBuf,
-        /// A similar name.
-        suggestion: Option<String>,
-    },
+    UnknownAssignee { name: String, root: PathBuf, suggestion: Option<String> },
     /// No workflow has this name.
     #[error("there is no workflow \"{name}\" in {}", root.display())]
-    UnknownWorkflow {
-        /// The name.
-        name: String,
-        /// The home.
-        root: PathBuf,
-        /// A similar name.
-        suggestion: Option<String>,
-    },
+    UnknownWorkflow { name: String, root: PathBuf, suggestion: Option<String> },
     /// No chart or scenario has this name.
     #[error("there is no {kind} \"{name}\"")]
     UnknownSimulation {
-        /// `chart` or `scenario`.
         kind: &'static str,
-        /// The folder of such files.
         folder: &'static str,
-        /// The name.
         name: String,
-        /// A similar name.
         suggestion: Option<String>,
     },
     /// A workflow has the name of the agent that was asked for.

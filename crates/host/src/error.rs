@@ -16,6 +16,7 @@ use crate::recording::RecordingError;
 
 /// An operation on a home that failed.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum HostError {
     /// The store failed.
     #[error(transparent)]
@@ -40,45 +41,22 @@ pub enum HostError {
     Lookup(#[from] LookupError),
     /// A file could not be read or written.
     #[error("cannot {doing} {}: {source}", path.display())]
-    Io {
-        /// The operation, as a verb.
-        doing: &'static str,
-        /// The file or folder.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    Io { doing: &'static str, path: PathBuf, source: io::Error },
     /// The home folder does not exist.
     #[error("there is no home folder {}", path.display())]
-    MissingHome {
-        /// The folder.
-        path: PathBuf,
-    },
+    MissingHome { path: PathBuf },
     /// No home was named, none was found upwards, and the user has no home directory.
     #[error("there is no home folder here, and no user's folder to fall back on")]
     NoUserFolder,
     /// Definition files have problems.
     #[error("{message}")]
-    InvalidDefinitions {
-        /// The files concerned, in words.
-        message: String,
-        /// Every problem.
-        problems: Vec<DefinitionProblem>,
-    },
+    InvalidDefinitions { message: String, problems: Vec<DefinitionProblem> },
     /// The definitions that a simulation run pinned are not valid.
     #[error("what the run began with is not valid any more")]
-    InvalidRun {
-        /// The folder of the run.
-        folder: PathBuf,
-        /// Every problem.
-        problems: Vec<DefinitionProblem>,
-    },
+    InvalidRun { folder: PathBuf, problems: Vec<DefinitionProblem> },
     /// A path names a folder without a run record.
     #[error("{path} is not the folder of a run")]
-    NotARunFolder {
-        /// The path as it was typed.
-        path: String,
-    },
+    NotARunFolder { path: String },
     /// A task that was there is gone from the store.
     #[error("task {0} is not in the store any more")]
     TaskRemoved(TaskId),
@@ -87,20 +65,10 @@ pub enum HostError {
     EmptyJournal(TaskId),
     /// The events of a task contradict each other.
     #[error("task {task}: {reason}")]
-    BrokenTask {
-        /// The task.
-        task: TaskId,
-        /// The contradiction.
-        reason: String,
-    },
+    BrokenTask { task: TaskId, reason: String },
     /// A definition that a task pinned is not in the store.
     #[error("what task {task} pinned of {name} is lost")]
-    LostDefinition {
-        /// The task.
-        task: TaskId,
-        /// The definition.
-        name: String,
-    },
+    LostDefinition { task: TaskId, name: String },
     /// A task changed on every attempt to read it consistently.
     #[error("task {0} changes faster than it can be read")]
     ChangingTask(TaskId),
@@ -109,23 +77,13 @@ pub enum HostError {
     NoReview(TaskId),
     /// Several parts of a task have an open review.
     #[error("several sub-agents of task {task} wait for a decision")]
-    SeveralReviews {
-        /// The task.
-        task: TaskId,
-        /// Each waiting part with its question, or the error that hides the question.
-        reviews: Vec<(TaskId, String)>,
-    },
+    SeveralReviews { task: TaskId, reviews: Vec<(TaskId, String)> },
     /// The owner of a task did not carry out a cancellation in time.
     #[error(
         "the process that runs task {task} was asked to end it and has not done so within \
          {seconds} seconds"
     )]
-    OwnerUnresponsive {
-        /// The task.
-        task: TaskId,
-        /// The time that the owner had.
-        seconds: u64,
-    },
+    OwnerUnresponsive { task: TaskId, seconds: u64 },
 }
 
 impl HostError {
@@ -163,6 +121,7 @@ impl fmt::Display for RecordKind {
 
 /// A lookup by id prefix that did not find exactly one record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum LookupError {
     /// `last` was asked for, and there are none.
     #[error("there are no {0}s yet")]
@@ -172,20 +131,10 @@ pub enum LookupError {
     EmptyId(RecordKind),
     /// No id begins so.
     #[error("there is no {kind} {id}")]
-    NotFound {
-        /// The kind of record.
-        kind: RecordKind,
-        /// The id or prefix.
-        id: String,
-    },
+    NotFound { kind: RecordKind, id: String },
     /// Several ids begin so.
     #[error("several {kind}s begin with \"{prefix}\"")]
-    Ambiguous {
-        /// The kind of record.
-        kind: RecordKind,
-        /// The prefix.
-        prefix: String,
-    },
+    Ambiguous { kind: RecordKind, prefix: String },
 }
 
 impl LookupError {

@@ -147,7 +147,7 @@ fn is_definition(file: &Path) -> bool {
 /// so that a huge file is rejected without loading it.
 fn text(file: &Path) -> Result<String, String> {
     let cannot = |error: std::io::Error| format!("the file cannot be read: {error}");
-    // A pipe would be waited for.
+    // Reading a pipe would block.
     if !file.metadata().map_err(cannot)?.is_file() {
         return Err("this is not a file".to_owned());
     }
@@ -157,7 +157,7 @@ fn text(file: &Path) -> Result<String, String> {
         .and_then(|file| file.take(most).read_to_end(&mut bytes))
         .map_err(cannot)?;
     String::from_utf8(bytes).or_else(|error| {
-        // A text that was cut in the middle of a character is too long, and is told to be so.
+        // The cut within a character shows that the file is too long, which decoding reports.
         if error.as_bytes().len() as u64 == most {
             return Ok(String::from_utf8_lossy(error.as_bytes()).into_owned());
         }

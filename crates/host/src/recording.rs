@@ -25,6 +25,7 @@ use crate::queries::HomeQueries;
 
 /// A cassette that cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum RecordingError {
     /// The file to record to holds a run of another agent.
     #[error(
@@ -32,14 +33,7 @@ pub enum RecordingError {
          would replace",
         file.display()
     )]
-    WouldReplace {
-        /// The file.
-        file: PathBuf,
-        /// The agent in the file.
-        recorded: String,
-        /// The agent to record.
-        agent: String,
-    },
+    WouldReplace { file: PathBuf, recorded: String, agent: String },
     /// A resumed task has no cassette with its first part.
     #[error("there is no cassette {} with the task's beginning", .0.display())]
     NoBeginning(PathBuf),
@@ -48,22 +42,10 @@ pub enum RecordingError {
         "the cassette {} was recorded with agent \"{recorded}\", and this is agent \"{agent}\"",
         file.display()
     )]
-    OtherAgent {
-        /// The file.
-        file: PathBuf,
-        /// The agent in the file.
-        recorded: String,
-        /// The agent to run.
-        agent: String,
-    },
+    OtherAgent { file: PathBuf, recorded: String, agent: String },
     /// The cassette was recorded with another input.
     #[error("the cassette {} was recorded with another input: {input}", file.display())]
-    OtherInput {
-        /// The file.
-        file: PathBuf,
-        /// The input in the file.
-        input: String,
-    },
+    OtherInput { file: PathBuf, input: String },
     /// The file does not exist.
     #[error("there is no cassette {}", .0.display())]
     NotFound(PathBuf),
@@ -72,12 +54,7 @@ pub enum RecordingError {
     IsFolder(PathBuf),
     /// The content of the file cannot be used.
     #[error("cannot use {}: {error}", file.display())]
-    Unusable {
-        /// The file.
-        file: PathBuf,
-        /// The cause.
-        error: CassetteError,
-    },
+    Unusable { file: PathBuf, error: CassetteError },
     /// The path to record to exists and is no regular file.
     #[error("cannot use {}: {}", .0.display(), CassetteError::NotACassette)]
     NotAFile(PathBuf),
@@ -86,30 +63,13 @@ pub enum RecordingError {
     ExistingFile(Box<RecordingError>),
     /// The folder to record in does not exist.
     #[error("cannot record in {}: there is no folder {}", file.display(), folder.display())]
-    NoFolder {
-        /// The file.
-        file: PathBuf,
-        /// The folder.
-        folder: PathBuf,
-    },
+    NoFolder { file: PathBuf, folder: PathBuf },
     /// The cassette cannot be serialized.
     #[error("cannot write {}: {error}", file.display())]
-    NotSerializable {
-        /// The file.
-        file: PathBuf,
-        /// The cause.
-        error: String,
-    },
+    NotSerializable { file: PathBuf, error: String },
     /// The file could not be read or written.
     #[error("cannot {doing} {}: {source}", path.display())]
-    Io {
-        /// The operation, as a verb.
-        doing: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    Io { doing: &'static str, path: PathBuf, source: io::Error },
 }
 
 impl RecordingError {

@@ -28,6 +28,6 @@ mod span_queue;
 mod task_spans;
 
 #[cfg(not(feature = "otel"))]
-pub(crate) use disabled::TelemetryExport;
+pub(crate) use disabled::DisabledTelemetry as TelemetryExport;
 #[cfg(feature = "otel")]
 pub(crate) use exporter::TelemetryExport;

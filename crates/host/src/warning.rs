@@ -16,26 +16,17 @@ pub enum HostWarning {
 
 /// A review whose notification was not delivered.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum ReviewWarning {
     /// The front end stopped waiting for the notification.
     #[error("stopped before everyone was told of a review")]
     Aborted,
     /// The review cannot be serialized.
     #[error("the review of task {task} cannot be told as JSON: {error}")]
-    NotSerializable {
-        /// The task.
-        task: TaskId,
-        /// The cause.
-        error: serde_json::Error,
-    },
+    NotSerializable { task: TaskId, error: serde_json::Error },
     /// The configured command or webhook failed.
     #[error("no one was told that task {task} waits: {cause}")]
-    NotDelivered {
-        /// The task.
-        task: TaskId,
-        /// The failure.
-        cause: NotifyError,
-    },
+    NotDelivered { task: TaskId, cause: NotifyError },
     /// The review cannot be read from the store.
     #[error("no one was told of a review: {0}")]
     Unreadable(HostError),

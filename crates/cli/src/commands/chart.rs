@@ -99,8 +99,7 @@ fn graph(app: &AppContext, args: &ChartGraphArgs) -> CliResult {
     Ok(ExitStatus::Done)
 }
 
-/// The most arrows that are drawn. No one would see anything among more of them, and it takes long
-/// to find a place for each.
+/// The most arrows in a picture. More would be unreadable and slow to lay out.
 const PICTURE_ARROWS_MAX: usize = 1500;
 
 fn picture(chart: &Chart, format: ChartFormat) -> Result<String, CliError> {

@@ -1,15 +1,15 @@
-//! `polity completions`: what shells need to complete commands.
+//! `polity completions`: shell completions.
 
 use clap::CommandFactory;
 
-use crate::args::{CommandLine, CompletionsArgs};
+use crate::args::{CliArgs, CompletionsArgs};
 use crate::error::CliResult;
 use crate::exit::ExitStatus;
 use crate::view::print_bytes;
 
 pub(crate) fn completions(args: &CompletionsArgs) -> CliResult {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut CommandLine::command(), "polity", &mut script);
+    clap_complete::generate(args.shell, &mut CliArgs::command(), "polity", &mut script);
     print_bytes(&script)?;
     Ok(ExitStatus::Done)
 }

@@ -103,7 +103,7 @@ fn overrides(
             Ok(absolute.to_string_lossy().into_owned())
         })
         .transpose()?;
-    // A value that stands on the command line can be read by others, so the name alone will do.
+    // Other users can read the command line, so a name alone is enough.
     let own = app.context.environment();
     let pair = |text: &String| match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
@@ -130,18 +130,18 @@ fn read_input(input: Option<&str>, bytes_max: u64) -> Result<String, CliError> {
             let mut bytes = Vec::new();
             std::io::stdin()
                 .lock()
-                // One more than allowed shows that it is too much, and a newline is taken off.
+                // One byte over the limit shows that it is exceeded; a final newline is removed.
                 .take(bytes_max.saturating_add(3))
                 .read_to_end(&mut bytes)
                 .map_err(|error| CliError::io("read", stdin, &error))?;
             let over = bytes.len() as u64 > bytes_max;
             match String::from_utf8(bytes) {
-                // The newline with which `echo` ends is not part of what was said.
+                // The final newline of `echo` is not part of the input.
                 Ok(text) => {
                     let line = text.strip_suffix('\n').unwrap_or(&text);
                     Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
                 }
-                // It was cut within a character, and the limit is what there is to say about it.
+                // It was cut within a character; the limit is the error to report.
                 Err(error) if over => Ok(String::from_utf8_lossy(error.as_bytes()).into_owned()),
                 Err(_) => Err(CliError::usage("stdin is not UTF-8 text")),
             }
@@ -180,7 +180,7 @@ pub(crate) fn present(app: &AppContext, task: &Task) -> CliResult {
     }
     if let Some(result) = &task.result {
         let line = format!("{}\n", result.trim_end_matches('\n'));
-        // A program gets what the model said to the letter; a terminal gets nothing it would obey.
+        // A pipe gets the exact result; a terminal gets it without control characters.
         if std::io::stdout().is_terminal() {
             print_text(&strip_control(&line))?;
         } else {

@@ -96,7 +96,7 @@ async fn show(app: &AppContext, args: &SessionArgs) -> CliResult {
         task_description: task.description.clone(),
         // A workflow has the messages of its State, which its nodes produced.
         message_history: queries.task_state(row.id).await?.state().messages.messages().to_vec(),
-        // Of one that failed, its parent is told why, and gets no summary.
+        // A failed session has no summary; its parent gets the error.
         summary: task.result.clone().filter(|_| task.status == TaskStatus::Completed),
         status: task.status.into(),
         created_at: task.created_at,

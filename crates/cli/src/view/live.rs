@@ -54,7 +54,7 @@ enum DetailLevel {
 }
 
 impl LiveView {
-    /// A view that shows what the options and the terminal allow.
+    /// A view with the detail that the options and the terminal allow.
     pub(crate) fn new(app: &AppContext) -> Self {
         let show = match (app.shows_progress(), app.options.verbosity()) {
             (false, _) => DetailLevel::Nothing,
@@ -67,8 +67,8 @@ impl LiveView {
         Self { trace: None, seen, shown: 0, show, under_way: false, text, indent }
     }
 
-    /// A view of a sub-agent, so many steps below the task that is followed. What it has under way
-    /// is not shown: the line for that is its parent's.
+    /// A view of a sub-agent at this depth. Its current step is not shown, because the line of the
+    /// current step belongs to the task at the top.
     pub(crate) fn nested(app: &AppContext, depth: usize, agent: &Name) -> Self {
         let mut view = Self::new(app);
         view.show = match view.show {
@@ -109,7 +109,7 @@ impl LiveView {
         let is_nested = !self.indent.is_empty();
         let new: Vec<String> = trace.steps()[self.shown..]
             .iter()
-            // That a sub-agent is at work, its parent's call tells.
+            // The call in the parent's view shows that a sub-agent is at work.
             .filter(|step| !(is_nested && steps::is_beginning(step)))
             .map(steps::line)
             .collect();

@@ -85,7 +85,7 @@ fn fitting(lines: &[String], width: Option<usize>) -> &str {
     lines.iter().find(fits).map_or("", String::as_str)
 }
 
-/// Tells what was done to the population in a turn.
+/// Prints the lifecycle requests that were applied in a turn.
 pub(crate) fn print_done(app: &AppContext, progress: Progress<'_>) {
     for Done { operation, name, instead_of, asked_by } in progress.done {
         let wanted = instead_of.as_ref().map(|wanted| format!(" (\"{wanted}\" is taken)"));
@@ -105,7 +105,7 @@ pub(crate) fn print_done(app: &AppContext, progress: Progress<'_>) {
     }
 }
 
-/// Shows what came of a run, which is called so unless that has been said.
+/// Prints the summary of a run, with its name if given.
 pub(crate) fn print_summary(
     app: &AppContext,
     summary: &Summary,

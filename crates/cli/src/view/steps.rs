@@ -26,7 +26,7 @@ pub(crate) fn line(step: &StepRecord) -> String {
     let name = format!("{name:NAME_WIDTH$}");
     let message = match step.status {
         StepStatus::Info => shorten(&step.message, ANSWER_CHARACTERS_MAX),
-        // What went wrong is told whole.
+        // Warnings and errors are not shortened.
         StepStatus::Warning | StepStatus::Error => one_line(&step.message),
     };
     let mut line =

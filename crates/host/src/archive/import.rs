@@ -127,7 +127,7 @@ impl ArchiveFolder {
         if !folder.is_dir() {
             return Err(ArchiveError::Empty(folder.to_owned()).into());
         }
-        // `.` has a name only when it is asked for it.
+        // Only the canonical form of `.` has a file name.
         let folder = folder.canonicalize().map_err(|error| HostError::io("read", folder, error))?;
         let name = folder.file_name().and_then(|name| name.to_str());
         match (name.and_then(|name| name.parse().ok()), folder.parent()) {
@@ -154,7 +154,7 @@ impl ArchiveFolder {
         damage(&self.file(task, name), line, message)
     }
 
-    /// The journals of those that are asked for, and of all that belong to them.
+    /// The journals of the requested tasks and of all that belong to them.
     fn journals(&self) -> Result<BTreeMap<TaskId, Import>, HostError> {
         let mut journals = BTreeMap::new();
         let mut waiting = self.asked_for.clone();
@@ -175,14 +175,14 @@ impl ArchiveFolder {
         Ok(journals)
     }
 
-    /// The sub-agents' tasks that a task's trace names: a session has the id of its task.
+    /// The parts that the trace of a task names. A session has the id of its task.
     fn parts(&self, task: TaskId) -> Result<Vec<TaskId>, HostError> {
         let trace = self.json(task, TRACE_FILE)?;
         let sessions = trace.get("sub_agent_sessions").and_then(Value::as_object);
         Ok(sessions.into_iter().flatten().filter_map(|(id, _)| id.parse().ok()).collect())
     }
 
-    /// A part that is not there leaves its mark in the files of the whole. It is named itself.
+    /// Fails if the folder of a part is missing, which also changes the files of its parent.
     fn expect_parts(&self, task: TaskId) -> Result<(), HostError> {
         let missing = self.parts(task)?.into_iter().find(|part| !self.file(*part, "").is_dir());
         missing.map_or(Ok(()), |part| {
@@ -210,7 +210,7 @@ impl ArchiveFolder {
     /// Compares the other files with those that follow from the journal.
     async fn compare(&self, staged: &StagedTasks, import: &Import) -> Result<(), HostError> {
         let task = import.task;
-        // Only where the task was exported is known whether someone was at work on it.
+        // Only the exporting home knew whether the task had a live owner.
         let interrupted = match staged.row(task).await?.status {
             TaskStatus::Pending | TaskStatus::Running => {
                 self.json(task, TASK_FILE)?.get("interrupted") == Some(&Value::Bool(true))
@@ -268,7 +268,7 @@ fn names_in(folder: &Path) -> Result<Vec<String>, HostError> {
     Ok(names)
 }
 
-/// The tasks whose folders are here. What is hidden was left unfinished.
+/// The tasks that have a folder. A hidden folder is an unfinished export.
 fn ids_in(tasks: &Path) -> Result<Vec<TaskId>, HostError> {
     let visible = names_in(tasks)?.into_iter().filter(|name| !name.starts_with('.'));
     visible

@@ -69,9 +69,6 @@ impl StagedTasks {
         task.interrupted = interrupted;
         let not_serializable = |error| ArchiveError::NotSerializable { task: id, error };
         let journal = journal::write(import).map_err(not_serializable)?;
-        fn json(value: &impl Serialize, task: TaskId) -> Result<Vec<u8>, ArchiveError> {
-            to_pretty_json(value).map_err(|error| ArchiveError::NotSerializable { task, error })
-        }
         let mut files = BTreeMap::from([
             (TASK_FILE.to_owned(), json(&task, id)?),
             (TRACE_FILE.to_owned(), json(&self.queries.trace(&row).await?, id)?),
@@ -121,6 +118,10 @@ impl StagedTasks {
     async fn load(&self, task: TaskId) -> Result<(), EngineError> {
         load(self.queries.store(), task).await.map(drop)
     }
+}
+
+fn json(value: &impl Serialize, task: TaskId) -> Result<Vec<u8>, ArchiveError> {
+    to_pretty_json(value).map_err(|error| ArchiveError::NotSerializable { task, error })
 }
 
 /// Sorts tasks so that each follows those that it is a part or a fork of, and else by age.

@@ -8,9 +8,9 @@ use polity_store::Store;
 use crate::context::HostContext;
 
 /// No telemetry.
-pub(crate) struct TelemetryExport;
+pub(crate) struct DisabledTelemetry;
 
-impl TelemetryExport {
+impl DisabledTelemetry {
     /// Starts nothing.
     pub(crate) fn start(_: &HostContext, _: &Runtime, _: &Arc<dyn Store>) -> Self {
         Self

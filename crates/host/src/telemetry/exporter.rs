@@ -69,7 +69,7 @@ impl TelemetryExport {
     /// Sends the remaining spans, up to a timeout.
     pub(crate) async fn close(self) {
         let Some(SpanSender { receiver, stop, delivered }) = self.sender else { return };
-        // One that has ended by itself needs not be told.
+        // A thread that has ended by itself needs no stop signal.
         let _ = stop.send(());
         let problem = match tokio::time::timeout(FLUSH_TIMEOUT, delivered).await {
             Ok(Ok(SpanDelivery { lost: 0, .. })) => return,
@@ -96,8 +96,7 @@ impl SpanSender {
     ) -> Result<Option<Self>, TelemetryStartError> {
         let Some(settings) = TelemetrySettings::read(environment)? else { return Ok(None) };
         let exporter = exporter(&settings, environment)?;
-        // A thread of its own: reading the journal and putting batches together takes no time from
-        // the work.
+        // A separate thread, so that reading the journal and batching spans do not delay tasks.
         let executor = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
         let (report, delivered) = oneshot::channel();
@@ -105,7 +104,7 @@ impl SpanSender {
         let span_builder = SpanBuilder::new(Arc::clone(store), runtime.instance(), last);
         std::thread::Builder::new().name("telemetry".to_owned()).spawn(move || {
             let delivery = executor.block_on(send(live, span_builder, &exporter, stopped));
-            // Who no longer waits for it does not want to know.
+            // After the timeout no one receives the result.
             let _ = report.send(delivery);
         })?;
         Ok(Some(Self { receiver: http::redact_url(&settings.endpoint), stop, delivered }))
@@ -162,16 +161,16 @@ async fn listen(
 ) {
     loop {
         tokio::select! {
-            // What has happened is told before anyone stops.
+            // Events that have happened come before the stop signal.
             biased;
             news = live.recv() => match news {
-                Ok(Live::Event(recorded)) => put(span_builder.tell(&recorded)),
-                // What a model is saying is no fact, and never leaves the home this way.
+                Ok(Live::Event(recorded)) => put(span_builder.apply(&recorded)),
+                // Streamed model output is not exported.
                 Ok(Live::Text { .. }) => {}
                 Err(RecvError::Lagged(_)) => put(span_builder.catch_up()),
                 Err(RecvError::Closed) => return,
             },
-            // Dropping the other end says the same.
+            // A dropped sender also ends the loop.
             _ = &mut stopped => return,
         }
     }

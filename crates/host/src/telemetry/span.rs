@@ -1,7 +1,7 @@
-//! Spans: their ids, and how they are put together.
+//! Span ids and span data.
 //!
-//! Every id follows from the journal. So a process that goes on with the task of another tells the
-//! same spans by the same ids, and remembers nothing but what is open.
+//! Every id follows from the journal, so a process that resumes a task continues the same spans and
+//! only needs to know which are open.
 
 use std::sync::LazyLock;
 use std::time::SystemTime;
@@ -85,8 +85,7 @@ impl OpenSpan {
         Self { operation, id: span_id(operation, task, sequence), parent, since }
     }
 
-    /// The whole span. What went wrong is told by its kind alone: what was said, be it an error, is
-    /// no one's business but the home's.
+    /// Ends the span. An error is exported only as its type, because messages may hold private data.
     pub(super) fn end(
         self,
         trace: TraceId,

@@ -1,5 +1,5 @@
-//! The events of all tasks, told as spans. It keeps the tasks that someone works on; what it must
-//! know of any other it reads from the journal.
+//! Builds spans from the events of all tasks. It keeps the state of tasks with open spans, and reads
+//! that of other tasks from the journal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,18 +33,18 @@ pub(super) struct SpanBuilder {
 }
 
 impl SpanBuilder {
-    /// A span_builder that knows of no task yet, and tells what comes after a position.
+    /// A builder that exports the events after a position.
     pub(super) fn new(store: Arc<dyn Store>, instance: InstanceId, last: JournalPosition) -> Self {
         Self { store, instance, open: BTreeMap::new(), last }
     }
 
     /// Applies an event and returns the spans that end with it. None if the journal cannot be read: the
     /// task itself reports that.
-    pub(super) fn tell(&mut self, recorded: &RecordedEvent) -> Vec<SpanData> {
+    pub(super) fn apply(&mut self, recorded: &RecordedEvent) -> Vec<SpanData> {
         let mut ended = Vec::new();
         self.last = self.last.max(recorded.position);
         if let StreamId::Task(id) = recorded.stream
-            && let Err(error) = self.tell_task(id, recorded, &mut ended)
+            && let Err(error) = self.apply_to_task(id, recorded, &mut ended)
         {
             tracing::debug!(%id, %error, "the spans of a task cannot be told");
         }
@@ -57,10 +57,10 @@ impl SpanBuilder {
             tracing::debug!(%error, "the spans of what was missed cannot be told");
             Vec::new()
         });
-        missed.iter().flat_map(|recorded| self.tell(recorded)).collect()
+        missed.iter().flat_map(|recorded| self.apply(recorded)).collect()
     }
 
-    /// The events of this process's tasks since the newest that was told, task by task.
+    /// The events of this process's tasks since the newest that was applied, task by task.
     fn missed(&self) -> Result<Vec<RecordedEvent>, StoreError> {
         let mut streams = BTreeSet::new();
         let mut after = self.last;
@@ -70,7 +70,7 @@ impl SpanBuilder {
             after = newest.position;
             streams.extend(headers.into_iter().map(|header| header.stream));
         }
-        // A task that is told already may have missed events before the newest of all, too.
+        // A task with open spans may have missed events before the newest of all, too.
         streams.extend(self.open.keys().copied().map(StreamId::Task));
         let mut missed = Vec::new();
         for stream in streams {
@@ -93,7 +93,7 @@ impl SpanBuilder {
         matches!(event, Event::TaskClaimed { instance, .. } if *instance == self.instance)
     }
 
-    fn tell_task(
+    fn apply_to_task(
         &mut self,
         id: TaskId,
         recorded: &RecordedEvent,
@@ -108,9 +108,9 @@ impl SpanBuilder {
             if recorded.sequence > task.seen().plus(1) {
                 let missed = self.store.events(&recorded.stream, task.seen())?;
                 let before = missed.iter().filter(|event| event.sequence < recorded.sequence);
-                before.for_each(|recorded| task.tell(recorded, ended));
+                before.for_each(|recorded| task.apply(recorded, ended));
             }
-            task.tell(recorded, ended);
+            task.apply(recorded, ended);
         }
         if task.is_open() {
             self.open.insert(id, task);
@@ -118,8 +118,7 @@ impl SpanBuilder {
         Ok(())
     }
 
-    /// A task as it was before this event. The spans that ended before are not told again: whoever
-    /// performed the task then has told them.
+    /// A task before this event. The process that performed it then has exported the earlier spans.
     fn recall(&self, id: TaskId, next: &RecordedEvent) -> Result<Option<TaskSpans>, StoreError> {
         if let Event::TaskCreated(created) = &next.event {
             return self.begin(id, created).map(Some);
@@ -129,10 +128,10 @@ impl SpanBuilder {
             return Ok(None);
         };
         let mut task = self.begin(id, created)?;
-        let mut told_before = Vec::new();
+        let mut sent_before = Vec::new();
         for recorded in events.iter().take_while(|recorded| recorded.sequence < next.sequence) {
-            task.tell(recorded, &mut told_before);
-            told_before.clear();
+            task.apply(recorded, &mut sent_before);
+            sent_before.clear();
         }
         Ok(Some(task))
     }
@@ -143,7 +142,7 @@ impl SpanBuilder {
         Ok(TaskSpans::new(id, origin, created.assigned_agent.clone(), model))
     }
 
-    /// A task that is part of another has the id of the tool call that opened it, and is told below
+    /// The origin of a task. A part has the id of the tool call that opened it, and its spans are below
     /// the newest attempt of that call.
     fn origin(
         &self,

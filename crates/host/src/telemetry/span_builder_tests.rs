@@ -151,7 +151,7 @@ fn begun() -> Vec<Event> {
 }
 
 fn all(span_builder: &mut SpanBuilder, events: &[RecordedEvent]) -> Vec<SpanData> {
-    events.iter().flat_map(|recorded| span_builder.tell(recorded)).collect()
+    events.iter().flat_map(|recorded| span_builder.apply(recorded)).collect()
 }
 
 fn told(span: &SpanData, name: &str) -> Option<String> {

@@ -34,7 +34,7 @@ pub(super) struct SpanQueue {
     lost: usize,
 }
 
-/// An span_queue, and the other end of its queue.
+/// Creates a queue.
 pub(super) fn span_queue() -> (SpanQueue, mpsc::Receiver<SpanData>) {
     let (queue, spans) = mpsc::channel(QUEUE_SPANS_MAX);
     (SpanQueue { queue, lost: 0 }, spans)
@@ -56,7 +56,7 @@ impl SpanQueue {
     }
 }
 
-/// Sends what comes until the span_queue is closed and its queue empty.
+/// Sends queued spans in batches until the queue is closed and empty.
 pub(super) async fn deliver(
     exporter: &impl SpanExporter,
     mut spans: mpsc::Receiver<SpanData>,

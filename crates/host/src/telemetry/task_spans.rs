@@ -40,8 +40,8 @@ pub(super) struct TaskSpans {
     calls: BTreeMap<ToolCallId, (OpenSpan, ToolName)>,
 }
 
-/// The work on a task from when someone takes it until it is over, waits for a person or is let go.
-/// A crash does not end it: whoever takes the task next goes on with it.
+/// The work on a task from its claim until it ends, awaits a review or is released. A crash does not
+/// end it: the next owner continues it.
 #[derive(Debug)]
 struct WorkPeriod {
     span: OpenSpan,
@@ -85,7 +85,7 @@ impl TaskSpans {
     }
 
     /// Applies the task's next event and appends the spans that end with it.
-    pub(super) fn tell(&mut self, recorded: &RecordedEvent, ended: &mut Vec<SpanData>) {
+    pub(super) fn apply(&mut self, recorded: &RecordedEvent, ended: &mut Vec<SpanData>) {
         self.seen = recorded.sequence;
         let at = recorded.at;
         match &recorded.event {
@@ -120,7 +120,7 @@ impl TaskSpans {
                 self.end_chat(at, Vec::new(), Some(error), ended);
             }
             Event::ToolChanged { call_id, change } => {
-                self.tell_call(*call_id, change, recorded, ended);
+                self.apply_to_call(*call_id, change, recorded, ended);
             }
             Event::ReviewOpened { .. } | Event::TaskPaused => {
                 self.end(at, WorkOutcome { status: "awaiting_human", error: None }, ended);
@@ -153,7 +153,7 @@ impl TaskSpans {
         }
     }
 
-    fn tell_call(
+    fn apply_to_call(
         &mut self,
         id: ToolCallId,
         change: &ToolChange,
@@ -162,10 +162,10 @@ impl TaskSpans {
     ) {
         let at = recorded.at;
         match change {
-            // Nothing is called while a person decides.
+            // Nothing is called during a review.
             ToolChange::Hold { .. } => {}
             ToolChange::Call { tool, .. } => {
-                // Made again after a crash, of which there is no other word.
+                // A second call without an answer follows on a crash.
                 self.end_call(id, at, Some(convention::INTERRUPTED), ended);
                 let span = self.open(SpanOperation::ExecuteTool, recorded);
                 self.calls.insert(id, (span, tool.clone()));

@@ -41,7 +41,7 @@ pub(super) fn show(app: &AppContext, args: &ChartArgs) -> CliResult {
     Ok(ExitStatus::Done)
 }
 
-/// The chart as it is written, with what is so because it says nothing else.
+/// The chart file with its defaults filled in.
 fn with_defaults(chart: &Chart, document: &Value) -> Value {
     let mut shown = document.clone();
     if let Value::Object(members) = &mut shown {

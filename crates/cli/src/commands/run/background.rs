@@ -27,12 +27,12 @@ pub(crate) fn is_background() -> bool {
 
 /// Starts a new session, so that closing the terminal does not end the task.
 pub(crate) fn leave_terminal() {
-    // It fails only for a process that has one already.
+    // It fails only if the process leads a session already.
     let _ = rustix::process::setsid();
 }
 
-/// Has a process of its own create and run the task, and waits only until it has the task's id. So
-/// the task has one owner from its beginning to its end.
+/// Starts a background process that creates and runs the task, and waits for the task's id. So the
+/// task has one owner all the time.
 pub(crate) async fn detach(app: &AppContext) -> CliResult {
     let program = std::env::current_exe()
         .map_err(|error| CliError::io("find", Path::new("this program"), &error))?;
@@ -45,12 +45,12 @@ pub(crate) async fn detach(app: &AppContext) -> CliResult {
         .stderr(Stdio::piped())
         .spawn()
         .map_err(io)?;
-    // What it says is read while it is said, or a long report would hold it up.
+    // Stderr is read concurrently, so that a full pipe does not block the process.
     let stderr = child.stderr.take();
     let report = std::thread::spawn(move || {
         let mut text = Vec::new();
         if let Some(mut stderr) = stderr {
-            // What could be read of the report is better than none.
+            // A partial report is better than none.
             let _ = stderr.read_to_end(&mut text);
         }
         text
@@ -60,7 +60,7 @@ pub(crate) async fn detach(app: &AppContext) -> CliResult {
         BufReader::new(stdout).read_line(&mut id).map_err(io)?;
     }
     if id.trim().is_empty() {
-        // There is no task: the process says why, and ends as this one would have.
+        // No task was created: the process has reported why.
         let status = child.wait().map_err(io)?;
         tell(&String::from_utf8_lossy(&report.join().unwrap_or_default()));
         return Ok(ExitStatus::of_child(status.code()));

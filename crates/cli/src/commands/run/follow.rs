@@ -21,8 +21,8 @@ use crate::view::{note, style};
 /// The refresh interval of the line of the current step.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Shows a task's steps until it ends or waits for a person. Ctrl-C cancels it; a second one, or a
-/// request to terminate, quits at once and leaves it interrupted.
+/// Shows a task's steps until it ends or awaits a review. Ctrl-C cancels it; a second one, or SIGTERM,
+/// quits at once and leaves it interrupted.
 pub(crate) async fn follow(
     app: &AppContext,
     host: &Host,
@@ -49,7 +49,7 @@ pub(crate) async fn follow(
                 asked_to_stop = true;
                 note!("cancelling; once more to quit and leave it interrupted");
                 match host.runtime().cancel(id).await {
-                    // It ended before it could be cancelled: its outcome comes next.
+                    // The task ended before it could be cancelled; its outcome comes next.
                     Ok(_) | Err(EngineError::Rejected(CommandRejection::Finished { .. })) => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -73,8 +73,8 @@ pub(crate) async fn follow(
     Ok(host.queries().load_task(id).await?)
 }
 
-/// Ends the program at once, and waits for nothing: not for a disk that hangs, nor for a model. The
-/// journal is whole at every moment, and the system lets go of what this process holds.
+/// Ends the process at once, without waiting for a disk or a model. The journal is always consistent,
+/// and the system releases the locks.
 fn quit(app: &AppContext, id: TaskId) -> ! {
     let left = CliError::conflict(format!("left task {id} interrupted"))
         .hint(format!("go on with `polity task resume {id}`"));
@@ -121,7 +121,7 @@ impl<'a> TaskViews<'a> {
             None => (task == self.id).then(|| self.top.seen()),
         };
         if let Some(seen) = seen {
-            // What another process wrote in between is only in the journal.
+            // Events of other processes are only in the journal.
             if recorded.sequence > seen.plus(1) {
                 return self.catch_up().await;
             }

@@ -38,7 +38,7 @@ pub(super) fn lifecycle(app: &AppContext, args: SimLifecycleArgs) -> CliResult {
     let asked_at = Instant::now();
     let mut is_to_be_noted = app.shows_progress();
     loop {
-        // Whether someone is at work is asked first: whoever has gone has answered before.
+        // Ownership is read first: an owner answers before it exits.
         let at_work = folder.is_owned()?;
         if let Some(answer) = watch.look()? {
             return tell(app, &action, &answer.opinion, &format!("in turn {}", answer.turn));
@@ -50,7 +50,7 @@ pub(super) fn lifecycle(app: &AppContext, args: SimLifecycleArgs) -> CliResult {
                     folder.withdraw(&request_id, "the run had ended")?;
                     Err(ended(app, &folder, &record))
                 }
-                // It is asked for anew, of whoever goes on, if it can be done as things are.
+                // A valid request is queued again for the process that resumes the run.
                 RunStatus::Running | RunStatus::Stopped => {
                     folder.withdraw(&request_id, "the run was stopped")?;
                     later(app, &folder, &action)

@@ -164,7 +164,7 @@ async fn resume_all(app: &AppContext, host: &Host) -> Result<Vec<ResumeOutcome>,
         };
         let task = host.queries().load_task(id).await?;
         outcomes.push(match outcome {
-            // No one decided in time, and that has ended it or led to the next question.
+            // The deadline of its review had passed, which ended the task or opened the next review.
             Ok(())
             | Err(EngineError::Rejected(
                 CommandRejection::Finished { .. } | CommandRejection::AwaitingHuman { .. },
@@ -173,7 +173,7 @@ async fn resume_all(app: &AppContext, host: &Host) -> Result<Vec<ResumeOutcome>,
                 EngineError::TakenOver(_)
                 | EngineError::Rejected(CommandRejection::OwnerAlive { .. }),
             ) => ResumeOutcome::OwnedElsewhere,
-            // One that could not be finished here is told of, and the others go on.
+            // An error of one task does not stop the others.
             Err(error) => {
                 told(id, error);
                 ResumeOutcome::NotResumed(task)
