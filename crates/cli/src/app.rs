@@ -88,7 +88,7 @@ pub(crate) async fn close(host: Host) {
             }
             Err(error) => {
                 tracing::debug!(error = error.message(), "notices cannot be broken off");
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
         }
     };

@@ -133,7 +133,7 @@ fn long_conversation_is_shortened_to_fit() {
         with_tools(&sandbox, "");
         let done = run(&sandbox);
         assert_eq!((done.code, done.out.as_str()), (0, "Short enough.\n"), "{provider}: {done:?}");
-        assert!(done.err.contains("sent without the messages before"), "{done:?}");
+        assert!(done.err.contains("exceeds the model's context"), "{done:?}");
         let requests = server.requests();
         let (full, short) = (requests[3].body.to_string(), requests[4].body.to_string());
         assert!(full.contains("one") && !short.contains("one"), "{provider}: {short}");

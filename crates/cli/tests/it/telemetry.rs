@@ -288,7 +288,7 @@ fn invalid_endpoint_is_reported_at_start() {
     }
 }
 
-/// A receiver that takes the request and then has_attributes nothing any more.
+/// A receiver that accepts the request and never answers.
 #[test]
 fn hanging_receiver_does_not_delay_the_exit() {
     let sandbox = HomeSandbox::new();
