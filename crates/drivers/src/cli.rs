@@ -4,7 +4,7 @@
 //!
 //! 1. [`invocation`] resolves the agent's preset and builds the command line, environment, stdin and
 //!    files of the process.
-//! 2. [`slots`] limits the number of concurrent runs across all processes of a home.
+//! 2. The engine takes a slot, which limits concurrent runs across all processes of a home.
 //! 3. [`pipeline`] wraps the run: it makes the [`workspace`] first and collects the artifacts after.
 //! 4. [`run`] starts the process through the shim (see [`crate::process`]) and supervises it: stop
 //!    requests, deadlines, usage.
@@ -22,7 +22,6 @@ mod output;
 mod pipeline;
 mod recovery;
 mod run;
-mod slots;
 mod workspace;
 
 #[cfg(test)]
@@ -44,7 +43,6 @@ use self::outcome::verdict;
 use self::output::mask_cache::MaskCache;
 use self::run::files::RunFiles;
 use self::run::{AgentInfo, PreparedRun, system_error};
-use self::slots::FileSlotPools;
 use crate::environment::EnvSource;
 use crate::process::ProcessLauncher;
 
@@ -74,7 +72,6 @@ pub struct CliOptions {
 pub struct CliDriver {
     options: CliOptions,
     masks: MaskCache,
-    slots: FileSlotPools,
     request_digester: RequestDigester,
 }
 
@@ -82,9 +79,8 @@ impl CliDriver {
     /// Creates a driver with these options.
     pub fn new(options: CliOptions) -> Self {
         let masks = MaskCache::new(options.redaction.clone());
-        let slots = FileSlotPools::new(options.data.join("places"));
         let request_digester = RequestDigester::new(options.data.clone());
-        Self { options, masks, slots, request_digester }
+        Self { options, masks, request_digester }
     }
 
     fn prepare<'a>(&self, request: &RunRequest<'a>) -> Result<PreparedRun<'a>, AttemptFailure> {

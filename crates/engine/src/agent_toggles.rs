@@ -35,25 +35,32 @@ impl AgentToggle {
     }
 
     /// Loads the newest toggle of an agent.
-    pub(crate) fn newest(store: &dyn Store, agent: &Name) -> Result<Option<Self>, StoreError> {
-        let newest = store.newest_events(&StreamId::Agent(agent.clone()), 1)?;
+    pub(crate) async fn newest(
+        store: &dyn Store,
+        agent: &Name,
+    ) -> Result<Option<Self>, StoreError> {
+        let newest = store.newest_events(&StreamId::Agent(agent.clone()), 1).await?;
         Ok(newest.into_iter().find_map(Self::from_event))
     }
 }
 
 impl AgentToggles {
     /// Loads the toggles of all agents.
-    pub fn read(store: &dyn Store) -> Result<Self, StoreError> {
+    pub async fn read(store: &dyn Store) -> Result<Self, StoreError> {
         let mut toggles = Self::default();
-        for agent in store.switched_agents()? {
-            toggles.reload(store, agent)?;
+        for agent in store.toggled_agents().await? {
+            toggles.reload(store, agent).await?;
         }
         Ok(toggles)
     }
 
     /// Reloads the toggle of one agent.
-    pub(crate) fn reload(&mut self, store: &dyn Store, agent: Name) -> Result<(), StoreError> {
-        if let Some(switch) = AgentToggle::newest(store, &agent)? {
+    pub(crate) async fn reload(
+        &mut self,
+        store: &dyn Store,
+        agent: Name,
+    ) -> Result<(), StoreError> {
+        if let Some(switch) = AgentToggle::newest(store, &agent).await? {
             self.0.insert(agent, switch);
         }
         Ok(())

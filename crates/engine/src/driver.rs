@@ -18,8 +18,8 @@ pub use models::{
     Unheard,
 };
 pub use programs::{
-    LostRun, PlaceTaken, Programs, RunEnd, RunIdentity, RunOutcome, RunOverrides, RunProgress,
-    RunRequest,
+    LostRun, ProgramPreparation, ProgramRunner, Programs, RunCleanup, RunDedup, RunEnd,
+    RunIdentity, RunOutcome, RunOverrides, RunProgress, RunRequest,
 };
 pub use remotes::{RemoteEnd, RemoteMessage, RemoteOutcome, RemoteWork, Remotes, Sent};
 pub use tools::{Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable};

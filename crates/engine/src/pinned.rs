@@ -104,12 +104,12 @@ impl From<PinnedWorkflow> for Assignee {
 
 impl Assignee {
     /// Loads the definitions that a task pinned.
-    pub fn load(
+    pub async fn load(
         store: &dyn Store,
         name: &Name,
         pins: &[DefinitionPin],
     ) -> Result<Self, PinnedError> {
-        let participants = Arc::new(TaskParticipants::load(store, pins)?);
+        let participants = Arc::new(TaskParticipants::load(store, pins).await?);
         Self::within(name, &participants)?.ok_or_else(|| PinnedError::NoAssignee(name.clone()))
     }
 

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use polity_model::event::{Event, TaskCreated};
 use polity_model::ids::TaskId;
-use polity_store::{Import, ImportError};
+use polity_store::{ImportError, TaskImport};
 
 pub use export::{ExportedTask, export_task};
 pub use folder::FolderOutcome;
@@ -95,7 +95,7 @@ impl fmt::Display for ArchiveDamage {
 }
 
 /// The creation event of a task, if that is its first.
-fn creation(import: &Import) -> Option<&TaskCreated> {
+fn creation(import: &TaskImport) -> Option<&TaskCreated> {
     match import.events.first() {
         Some((_, Event::TaskCreated(created))) => Some(created),
         Some(_) | None => None,

@@ -11,8 +11,7 @@ use polity_drivers::mcp::{McpOptions, McpTools};
 use polity_drivers::process::ProcessLauncher;
 use polity_drivers::remote::{A2aAgents, RemoteOptions};
 use polity_engine::driver::Programs;
-use polity_store::instances::Instances;
-use polity_store::{Access, Durability, SqliteStore};
+use polity_store::{CommitDurability, FileLeases, FileSlotPools, SqliteStore, StoreAccess};
 
 use crate::error::HostError;
 use crate::home_folder::HomeFolder;
@@ -70,21 +69,21 @@ impl HostContext {
     /// Opens the store for reading. Creates nothing.
     pub fn open_reader(&self) -> Result<SqliteStore, HostError> {
         self.folder.must_exist()?;
-        Ok(SqliteStore::open(&self.folder.database(), Access::ReadOnly)?)
+        Ok(SqliteStore::open(&self.folder.database(), StoreAccess::ReadOnly)?)
     }
 
     /// Opens the store for writing.
     pub fn open_writer(&self, home: &Home) -> Result<SqliteStore, HostError> {
         let durability = match home.settings.durability {
-            DurabilitySetting::Full => Durability::Full,
-            DurabilitySetting::Relaxed => Durability::Relaxed,
+            DurabilitySetting::Full => CommitDurability::Full,
+            DurabilitySetting::Relaxed => CommitDurability::Relaxed,
         };
-        Ok(SqliteStore::open(&self.folder.database(), Access::ReadWrite(durability))?)
+        Ok(SqliteStore::open(&self.folder.database(), StoreAccess::ReadWrite(durability))?)
     }
 
     /// Queries on a store of this home that is open already.
     pub fn queries_on(&self, store: Arc<dyn polity_store::Store>) -> HomeQueries {
-        HomeQueries::new(store, self.instances())
+        HomeQueries::new(store, Arc::new(self.leases()))
     }
 
     /// Reads the definitions. Fails if the settings are not valid: a misspelt limit would otherwise
@@ -151,9 +150,14 @@ impl HostContext {
             .map_err(|error| HostError::io("find", self.folder.root(), error))
     }
 
-    /// The registry of the processes that work on this home.
-    pub fn instances(&self) -> Instances {
-        Instances::at(self.folder.instances())
+    /// The leases of the processes that work on this home.
+    pub fn leases(&self) -> FileLeases {
+        FileLeases::new(self.folder.instances())
+    }
+
+    /// The concurrency slots of CLI agents in this home.
+    pub(crate) fn slots(&self) -> Result<FileSlotPools, HostError> {
+        Ok(FileSlotPools::new(self.absolute_root()?.join("data").join("places")))
     }
 
     /// The way to start child processes.

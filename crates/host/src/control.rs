@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use polity_definition::Home;
 use polity_engine::clock::SystemClock;
 use polity_engine::decide::CommandRejection;
-use polity_engine::runtime::{EngineError, Steering, cancel};
+use polity_engine::runtime::{ControlDeps, EngineError, cancel};
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus::Cancelled;
 use polity_store::{Store, TaskRow};
@@ -29,9 +29,9 @@ pub async fn cancel_task(
     id: TaskId,
 ) -> Result<TaskRow, HostError> {
     let store: Arc<dyn Store> = Arc::new(context.open_writer(home)?);
-    let (owners, remotes) = (context.instances(), context.remotes(home));
+    let (leases, remotes) = (context.leases(), context.remotes(home));
     let control =
-        Steering { store: &store, owners: &owners, clock: &SystemClock, remotes: &remotes };
+        ControlDeps { store: &store, leases: &leases, clock: &SystemClock, remotes: &remotes };
     match cancel(&control, id).await {
         // Another process may have cancelled it first.
         Ok(_)
@@ -45,7 +45,7 @@ pub async fn cancel_task(
             return Ok(row);
         }
         // If the owner ended before it noticed the request, this process ends the task.
-        if queries.is_interrupted(&row) {
+        if queries.is_interrupted(&row).await {
             match cancel(&control, id).await {
                 // The task has ended since the row was read; the next read shows it.
                 Ok(_) | Err(EngineError::Rejected(CommandRejection::Finished { .. })) => {}

@@ -6,6 +6,7 @@ use polity_definition::Home;
 use polity_drivers::llm::LanguageModels;
 use polity_drivers::mcp::McpTools;
 use polity_engine::driver::{Models, Programs, Remotes, Tools};
+use polity_store::SlotPools;
 
 use crate::context::HostContext;
 use crate::error::HostError;
@@ -20,6 +21,8 @@ pub struct DriverSet {
     pub(crate) programs: Arc<dyn Programs>,
     /// Sends tasks to agents on other servers.
     pub(crate) remotes: Arc<dyn Remotes>,
+    /// The concurrency slots of CLI agents.
+    pub(crate) slots: Arc<dyn SlotPools>,
     /// The MCP servers behind the tools, which the host shuts down.
     pub(crate) servers: Option<Arc<McpTools>>,
     /// True if reviewers are notified. A replay stays offline and notifies no one.
@@ -29,24 +32,21 @@ pub struct DriverSet {
 impl DriverSet {
     /// The real drivers. Fails if the definition of an MCP server is not valid.
     pub fn live(context: &HostContext, home: &Home) -> Result<Self, HostError> {
-        Ok(Self::new(context, home, context.tools(home)?, context.programs(home)?))
+        Self::new(context, home, context.tools(home)?)
     }
 
     /// The real drivers without the MCP servers whose definitions are not valid.
     pub fn available(context: &HostContext, home: &Home) -> Result<Self, HostError> {
-        Ok(Self::new(context, home, context.valid_tools(home)?, context.programs(home)?))
+        Self::new(context, home, context.valid_tools(home)?)
     }
 
-    fn new(
-        context: &HostContext,
-        home: &Home,
-        servers: McpTools,
-        programs: Arc<dyn Programs>,
-    ) -> Self {
+    fn new(context: &HostContext, home: &Home, servers: McpTools) -> Result<Self, HostError> {
         let servers = Arc::new(servers);
         let models = Arc::new(LanguageModels::new(context.environment().clone()));
         let remotes = Arc::new(context.remotes(home));
-        let tools = servers.clone();
-        Self { models, tools, programs, remotes, servers: Some(servers), notifies: true }
+        let (tools, programs) = (servers.clone(), context.programs(home)?);
+        let slots = Arc::new(context.slots()?);
+        let (servers, notifies) = (Some(servers), true);
+        Ok(Self { models, tools, programs, remotes, slots, servers, notifies })
     }
 }

@@ -6,10 +6,9 @@ use polity_definition::Home;
 use polity_drivers::mcp::McpTools;
 use polity_engine::clock::SystemClock;
 use polity_engine::entropy::{EntropySource, SystemEntropy};
-use polity_engine::runtime::{Parts, Runtime};
+use polity_engine::runtime::{Runtime, RuntimeDeps};
 use polity_model::ids::InstanceId;
-use polity_store::Store;
-use polity_store::instances::Instance;
+use polity_store::{DedicatedThread, Lease, LeaseError, Leases, Store};
 
 use crate::context::HostContext;
 use crate::drivers::DriverSet;
@@ -26,44 +25,50 @@ pub struct Host {
     servers: Option<Arc<McpTools>>,
     telemetry: TelemetryExport,
     notifier: Option<ReviewNotifier>,
-    _alive: Instance,
+    _lease: Arc<dyn Lease>,
 }
 
 impl Host {
     /// Opens a host with the real drivers. Must be called within a Tokio runtime.
-    pub fn open(context: &HostContext, home: &Home) -> Result<Self, HostError> {
-        Self::open_with(context, home, DriverSet::live(context, home)?)
+    pub async fn open(context: &HostContext, home: &Home) -> Result<Self, HostError> {
+        Self::open_with(context, home, DriverSet::live(context, home)?).await
     }
 
     /// Opens a host with the given drivers. Must be called within a Tokio runtime.
-    pub fn open_with(
+    pub async fn open_with(
         context: &HostContext,
         home: &Home,
         drivers: DriverSet,
     ) -> Result<Self, HostError> {
         let store: Arc<dyn Store> = Arc::new(context.open_writer(home)?);
-        let instances = context.instances();
-        let io = |error| HostError::io("write", &context.folder().instances(), error);
-        if let Err(error) = instances.sweep() {
+        let leases = context.leases();
+        let io = |error: LeaseError| {
+            HostError::io("write", &context.folder().instances(), std::io::Error::other(error))
+        };
+        if let Err(error) = leases.remove_ended().await {
             // Lock files of dead processes do no harm, and another process may be able to remove them.
             tracing::warn!(%error, "the signs of ended processes could not be removed");
         }
         let id = InstanceId::from_random_bytes(SystemEntropy.seed());
-        let alive = instances.register(id).map_err(io)?;
-        let DriverSet { models, tools, programs, remotes, servers, notifies } = drivers;
-        let runtime = Runtime::start(Parts {
+        let lease: Arc<dyn Lease> = leases.acquire(id).await.map_err(io)?.into();
+        let DriverSet { models, tools, programs, remotes, slots, servers, notifies } = drivers;
+        let runtime = Runtime::start(RuntimeDeps {
             store: Arc::clone(&store),
             models,
             tools,
             programs,
             remotes,
+            slots,
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
-            owners: Arc::new(instances),
-            instance: id,
+            leases: Arc::new(leases),
+            lease: Arc::clone(&lease),
+            // A command has its Tokio runtime to itself.
+            dedicated_thread: DedicatedThread::claim(),
             limits: home.settings.limits,
-        })?;
-        let telemetry = TelemetryExport::start(context, &runtime, &store);
+        })
+        .await?;
+        let telemetry = TelemetryExport::start(context, &runtime, &store).await;
         let queries = context.queries_on(store);
         let settings = home.settings.on_review.clone();
         let notifier = if notifies {
@@ -71,7 +76,7 @@ impl Host {
         } else {
             None
         };
-        Ok(Self { runtime, queries, servers, telemetry, notifier, _alive: alive })
+        Ok(Self { runtime, queries, servers, telemetry, notifier, _lease: lease })
     }
 
     /// The runtime.
@@ -87,7 +92,7 @@ impl Host {
     /// Shuts down MCP servers, sends the last spans and delivers outstanding notifications.
     /// Completion of `abort` gives up the notifications.
     pub async fn close(self, abort: impl Future<Output = ()>) {
-        let Self { runtime, queries, servers, telemetry, notifier, _alive } = self;
+        let Self { runtime, queries, servers, telemetry, notifier, _lease } = self;
         drop(runtime);
         let shutdown = async {
             if let Some(servers) = servers {

@@ -10,8 +10,7 @@ mod workflow_progress;
 use std::fmt;
 use std::sync::Arc;
 
-use polity_store::Store;
-use polity_store::instances::Instances;
+use polity_store::{Leases, Store};
 
 pub use agent_status::{AgentStatus, PoolStatus};
 
@@ -19,7 +18,7 @@ pub use agent_status::{AgentStatus, PoolStatus};
 #[derive(Clone)]
 pub struct HomeQueries {
     store: Arc<dyn Store>,
-    instances: Instances,
+    leases: Arc<dyn Leases>,
 }
 
 impl fmt::Debug for HomeQueries {
@@ -29,9 +28,9 @@ impl fmt::Debug for HomeQueries {
 }
 
 impl HomeQueries {
-    /// Queries on a store and the registry of live processes.
-    pub fn new(store: Arc<dyn Store>, instances: Instances) -> Self {
-        Self { store, instances }
+    /// Queries on a store and the leases of live processes.
+    pub fn new(store: Arc<dyn Store>, leases: Arc<dyn Leases>) -> Self {
+        Self { store, leases }
     }
 
     /// The store.

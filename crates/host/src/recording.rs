@@ -12,10 +12,10 @@ use polity_drivers::cassette::{
     PlaybackRemoteDriver, RecordingProgramDriver, RecordingRemoteDriver,
 };
 use polity_engine::driver::{Programs, RunOverrides};
-use polity_engine::runtime::{resumed_with, top_of};
+use polity_engine::runtime::{active_root, task_to_adopt};
 use polity_model::machine::task::TaskStatus;
 use polity_model::task::Task;
-use polity_store::TaskRow;
+use polity_store::{MemorySlotPools, TaskRow};
 use serde_json::Value;
 
 use crate::context::HostContext;
@@ -125,8 +125,8 @@ pub async fn resumable_task(
 ) -> Result<TaskRow, HostError> {
     let store = &**queries.store();
     Ok(match request {
-        None => resumed_with(store, row)?,
-        Some(_) => top_of(store, row)?,
+        None => task_to_adopt(store, row).await?,
+        Some(_) => active_root(store, row).await?,
     })
 }
 
@@ -205,6 +205,7 @@ impl CassetteFile {
                     tools: player.clone(),
                     programs: Arc::new(PlaybackProgramDriver::new(player.clone(), programs)),
                     remotes: Arc::new(PlaybackRemoteDriver::new(player.clone())),
+                    slots: Arc::new(MemorySlotPools::unlimited()),
                     servers: None,
                     notifies: false,
                 };
@@ -223,6 +224,7 @@ impl CassetteFile {
                     tools: recorder.clone(),
                     programs: Arc::new(RecordingProgramDriver::new(recorder.clone(), programs)),
                     remotes: Arc::new(RecordingRemoteDriver::new(recorder.clone(), live.remotes)),
+                    slots: live.slots,
                     servers: live.servers,
                     notifies: live.notifies,
                 };
@@ -332,7 +334,7 @@ fn masked_input(
     if agent.program().is_none() {
         return input;
     }
-    match programs.masked(&agent, run.overrides, input.into()) {
+    match programs.mask_secrets(&agent, run.overrides, input.into()) {
         Value::String(masked) => masked,
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
             String::new()

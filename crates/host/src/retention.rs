@@ -6,13 +6,13 @@ use std::io::ErrorKind;
 
 use polity_definition::{Home, is_retention_policy};
 use polity_engine::clock::{Clock, SystemClock};
-use polity_engine::driver::Programs;
+use polity_engine::driver::RunCleanup;
 use polity_engine::retention::{
     RetentionAction, RetentionDecision, RetentionPlan, RetentionReason, plan_retention,
 };
 use polity_engine::runtime::EngineError;
 use polity_model::ids::{ExecutionId, TaskId};
-use polity_store::{Removal, Store, TaskFilter, TaskRow};
+use polity_store::{RemovalOutcome, Store, TaskFilter, TaskRow};
 
 use crate::context::HostContext;
 use crate::error::HostError;
@@ -45,10 +45,10 @@ pub async fn clean_up(
     // A home without a database has no tasks, and none is created.
     let writes = !dry_run && context.folder().database().exists();
     let store = if writes { context.open_writer(home)? } else { context.open_reader()? };
-    let rows = store.task_rows(&TaskFilter::default())?;
+    let rows = store.task_rows(&TaskFilter::default()).await?;
     let mut plan = plan_retention(&rows, &home.retention_policy, SystemClock.now());
     if writes {
-        carry_out(context, &*context.programs(home)?, &store, &mut plan)?;
+        carry_out(context, &*context.programs(home)?, &store, &mut plan).await?;
     }
     let mut rows: BTreeMap<TaskId, TaskRow> = rows.into_iter().map(|row| (row.id, row)).collect();
     let decisions = plan.decisions.into_iter().filter_map(|decision| {
@@ -59,25 +59,25 @@ pub async fn clean_up(
 }
 
 /// Removes the planned units. A unit that changed meanwhile is refused and its decision becomes keep.
-fn carry_out(
+async fn carry_out(
     context: &HostContext,
-    programs: &dyn Programs,
+    runs: &dyn RunCleanup,
     store: &dyn Store,
     plan: &mut RetentionPlan,
 ) -> Result<(), HostError> {
     let mut refused: BTreeMap<TaskId, RetentionReason> = BTreeMap::new();
     for units in plan.units.chunks(UNITS_PER_TRANSACTION) {
-        let answers = store.remove(units.to_vec())?;
+        let answers = store.remove(units.to_vec()).await?;
         for (unit, answer) in units.iter().zip(answers) {
             match answer {
-                Removal::Removed { executions, .. } => {
+                RemovalOutcome::Removed { executions, .. } => {
                     for execution in executions {
                         remove_output(context, execution)?;
-                        programs.discard(execution).map_err(EngineError::from)?;
+                        runs.remove_workspace(execution).map_err(EngineError::from)?;
                     }
                 }
-                Removal::Refused { because, .. } => {
-                    refused.extend(unit.iter().map(|task| (*task, RetentionReason::from(because))));
+                RemovalOutcome::Refused { blocker, .. } => {
+                    refused.extend(unit.iter().map(|task| (*task, RetentionReason::from(blocker))));
                 }
             }
         }

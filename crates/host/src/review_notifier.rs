@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use polity_definition::OnReview;
 use polity_drivers::notify::{NotificationPayload, NotifyOptions, send_notification};
-use polity_engine::runtime::{Live, Runtime};
+use polity_engine::runtime::{LiveEvent, Runtime};
 use polity_model::event::{Event, StreamId, StreamSequence};
 use polity_model::ids::{CheckpointId, InstanceId, TaskId};
 use polity_model::review::Review;
@@ -90,7 +90,7 @@ struct ReviewListener {
 impl ReviewListener {
     async fn listen(
         mut self,
-        mut live: broadcast::Receiver<Live>,
+        mut live: broadcast::Receiver<LiveEvent>,
         mut stopped: oneshot::Receiver<()>,
     ) {
         loop {
@@ -98,14 +98,14 @@ impl ReviewListener {
                 // Events that have happened come before the request to stop.
                 biased;
                 news = live.recv() => match news {
-                    Ok(Live::Event(recorded)) => {
+                    Ok(LiveEvent::Event(recorded)) => {
                         if let (Event::ReviewOpened { checkpoint_id, .. }, StreamId::Task(task)) =
                             (&recorded.event, &recorded.stream)
                         {
                             self.check_task(*task, Some(*checkpoint_id)).await;
                         }
                     }
-                    Ok(Live::Text { .. }) => {}
+                    Ok(LiveEvent::Text { .. }) => {}
                     Err(RecvError::Lagged(_)) => self.check_all_tasks().await,
                     Err(RecvError::Closed) => break,
                 },

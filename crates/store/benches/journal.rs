@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use polity_model::event::{Event, ExecutionChange, StreamId, StreamSequence};
 use polity_model::trace::TraceLog;
-use polity_store::{Access, Durability, SqliteStore, Store};
+use polity_store::{CommitDurability, SqliteStore, Store, StoreAccess};
 use polity_testkit::bench::{BareDisk, figure};
 use polity_testkit::lives::{
     answered, changed, claimed, commit, created, ended_well, execution_id, execution_started,
@@ -28,7 +28,7 @@ fn commits(folder: &Path, rounds: u32) {
     const SLICE: Duration = Duration::from_millis(500);
     let path = folder.join("commits.db");
     let store: Arc<dyn Store> =
-        Arc::new(SqliteStore::open(&path, Access::ReadWrite(Durability::Full)).unwrap());
+        Arc::new(SqliteStore::open(&path, StoreAccess::ReadWrite(CommitDurability::Full)).unwrap());
     let mut bare = BareDisk::new(&folder.join("bare"), 4096);
     let mut tasks = Tasks { store: &store, next: 0 };
     let mut sums = [0.0; 4];
@@ -114,7 +114,8 @@ fn start(store: &dyn Store, number: u64) {
 /// Reading one trace costs what that task costs, not what the database holds.
 fn traces(folder: &Path, others: u64) {
     let path = folder.join("traces.db");
-    let store = SqliteStore::open(&path, Access::ReadWrite(Durability::Relaxed)).unwrap();
+    let store =
+        SqliteStore::open(&path, StoreAccess::ReadWrite(CommitDurability::Relaxed)).unwrap();
     let among = |from: u64, to: u64| {
         let tickets: Vec<_> = (from..to)
             .map(|number| {
@@ -156,7 +157,7 @@ fn trace_time(store: &dyn Store, number: u64) -> Duration {
     let mut times: Vec<Duration> = (0..201)
         .map(|_| {
             let began = Instant::now();
-            let events = store.events(&StreamId::Task(id), StreamSequence(0)).unwrap();
+            let events = store.events(&StreamId::Task(id), StreamSequence(0)).wait().unwrap();
             let trace = TraceLog::from_events(id, &events).unwrap();
             assert_eq!(trace.steps.len(), 4);
             began.elapsed()

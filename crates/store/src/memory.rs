@@ -1,8 +1,9 @@
-//! A store in memory: for tests, and the plainest statement of what a store must do.
+//! The store in memory: for tests, and the simplest statement of a store's rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -15,33 +16,50 @@ use polity_model::name::Name;
 use polity_model::task::Task;
 use polity_model::usage::Usage;
 
-use crate::commit::{Commit, CommitError, CommitTicket, Committed, PinnedDefinition};
-use crate::import::{Import, ImportError};
-use crate::projection::{Changes, CheckpointRow, SpendingRow, TaskRow, day_of, into_message};
-use crate::removal::{Removal, kept};
-use crate::{ExecutionFilter, ExecutionRow, Header, Store, StoreError, TaskFilter, Tree};
+use tokio::sync::watch;
+
+use crate::commit::{Commit, CommitError, CommitReceipt, CommitTicket, PinnedDefinition};
+use crate::import::{ImportError, TaskImport};
+use crate::projection::{
+    CheckpointRow, ExecutionRow, ProjectionChanges, SpendingRow, TaskRow, TaskTree, day_of,
+    into_message,
+};
+use crate::removal::{RemovalOutcome, removal_blocker};
+use crate::store::missing_creation;
+use crate::{ChangeFeed, EventHeader, ExecutionFilter, Store, StoreFuture, TaskFilter};
+
+/// The time for which commits are gathered before they are delivered together.
+const GATHER_TIME: Duration = Duration::from_millis(100);
 
 /// A journal that lives as long as the process.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct MemoryStore {
-    tables: Mutex<Tables>,
+    tables: Arc<Mutex<MemoryTables>>,
+    newest: watch::Sender<JournalPosition>,
+}
+
+/// Delivers commits as they are made.
+struct MemoryChangeFeed {
+    tables: Arc<Mutex<MemoryTables>>,
+    newest: watch::Receiver<JournalPosition>,
+    after: JournalPosition,
 }
 
 #[derive(Debug, Default)]
-struct Tables {
+struct MemoryTables {
     /// The events by position.
     journal: BTreeMap<JournalPosition, RecordedEvent>,
-    /// The newest position that was ever given to an event.
+    /// The newest position ever assigned.
     last: JournalPosition,
     streams: BTreeMap<StreamId, Vec<JournalPosition>>,
     tasks: BTreeMap<TaskId, TaskRow>,
     messages: BTreeMap<TaskId, BTreeMap<u32, JournalPosition>>,
     checkpoints: BTreeMap<TaskId, Vec<CheckpointRow>>,
     executions: BTreeMap<ExecutionId, AgentExecution>,
-    /// The oldest first.
+    /// Oldest first.
     executions_by_age: Vec<ExecutionId>,
-    /// Until a task ends.
-    sealed_input: BTreeMap<TaskId, String>,
+    /// Removed when a task ends.
+    sealed_inputs: BTreeMap<TaskId, String>,
     execution_order: BTreeMap<TaskId, Vec<ExecutionId>>,
     definitions: BTreeMap<Digest, String>,
     pins: BTreeMap<TaskId, Vec<Digest>>,
@@ -51,17 +69,47 @@ struct Tables {
 impl MemoryStore {
     /// An empty store.
     pub fn new() -> Self {
-        Self::default()
+        Self { tables: Arc::default(), newest: watch::Sender::new(JournalPosition::default()) }
     }
 
-    fn tables(&self) -> MutexGuard<'_, Tables> {
-        // A panic elsewhere leaves the tables whole: a commit changes them only after all checks.
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    fn tables(&self) -> MutexGuard<'_, MemoryTables> {
+        lock(&self.tables)
+    }
+
+    fn read<T>(&self, read: impl FnOnce(&MemoryTables) -> T) -> StoreFuture<'_, T> {
+        StoreFuture::ready(Ok(read(&self.tables())))
     }
 }
 
-impl Tables {
-    fn commit(&mut self, commit: Commit) -> Result<Committed, CommitError> {
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A panic elsewhere leaves the tables consistent: a commit changes them only after all checks.
+fn lock(tables: &Mutex<MemoryTables>) -> MutexGuard<'_, MemoryTables> {
+    tables.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl ChangeFeed for MemoryChangeFeed {
+    fn next(&mut self) -> StoreFuture<'_, Vec<EventHeader>> {
+        StoreFuture::pending(async {
+            // A store that is closed commits nothing more.
+            if self.newest.wait_for(|newest| *newest > self.after).await.is_err() {
+                return std::future::pending().await;
+            }
+            tokio::time::sleep(GATHER_TIME).await;
+            let tables = lock(&self.tables);
+            let headers = tables.headers_after(self.after, u32::MAX);
+            self.after = tables.last;
+            Ok(headers)
+        })
+    }
+}
+
+impl MemoryTables {
+    fn commit(&mut self, commit: Commit) -> Result<CommitReceipt, CommitError> {
         let Commit {
             stream,
             expected_sequence,
@@ -82,7 +130,7 @@ impl Tables {
             StreamId::Task(id) => self.tasks.get(id).cloned(),
             StreamId::Session(_) | StreamId::Schedule(_) | StreamId::Agent(_) => None,
         };
-        let mut changes = Changes::of(row);
+        let mut changes = ProjectionChanges::new(row);
         let first_position = self.last.plus(1);
         let mut recorded = Vec::with_capacity(events.len());
         for (index, event) in events.into_iter().enumerate() {
@@ -105,12 +153,12 @@ impl Tables {
             }
         }
         if let (StreamId::Task(task), Some(text)) = (&stream, sealed_input) {
-            self.sealed_input.insert(*task, text);
+            self.sealed_inputs.insert(*task, text);
         }
-        self.keep(changes, at);
+        self.apply_changes(changes, at);
         let last_sequence = expected_sequence.plus(recorded.len());
         self.append(recorded, definitions);
-        Ok(Committed { first_position, last_sequence })
+        Ok(CommitReceipt { first_position, last_sequence })
     }
 
     fn append(&mut self, recorded: Vec<RecordedEvent>, definitions: Vec<PinnedDefinition>) {
@@ -127,7 +175,7 @@ impl Tables {
         }
     }
 
-    fn import(&mut self, tasks: Vec<Import>) -> Result<(), ImportError> {
+    fn import(&mut self, tasks: Vec<TaskImport>) -> Result<(), ImportError> {
         let mut next = self.last.plus(1);
         let mut checked = Vec::with_capacity(tasks.len());
         for import in tasks {
@@ -137,7 +185,7 @@ impl Tables {
             let changes = import.changes(next, |id| Ok(self.executions.contains_key(&id)))?;
             if let Some(origin) = changes.origin()
                 && !self.tasks.contains_key(&origin)
-                && !checked.iter().any(|(other, _, _): &(Import, _, _)| other.task == origin)
+                && !checked.iter().any(|(other, _, _): &(TaskImport, _, _)| other.task == origin)
             {
                 return Err(import.orphaned(origin));
             }
@@ -153,22 +201,22 @@ impl Tables {
             });
             let recorded: Vec<_> = recorded.collect();
             if let Some(at) = recorded.first().map(|first| first.at) {
-                self.keep(changes, at);
+                self.apply_changes(changes, at);
             }
             self.append(recorded, import.definitions);
         }
         Ok(())
     }
 
-    fn remove(&mut self, unit: &[TaskId]) -> Removal {
+    fn remove(&mut self, unit: &[TaskId]) -> RemovalOutcome {
         let unit: BTreeSet<TaskId> = unit.iter().copied().collect();
         for row in unit.iter().filter_map(|task| self.tasks.get(task)) {
             let parent = row.parent_task_id.filter(|parent| self.tasks.contains_key(parent));
             let all = || self.tasks.values();
-            let parts = all().filter(|part| part.parent_task_id == Some(row.id)).map(|r| r.id);
+            let sub_tasks = all().filter(|sub| sub.parent_task_id == Some(row.id)).map(|r| r.id);
             let forks = all().filter(|fork| fork.forked_from == Some(row.id)).map(|r| r.id);
-            if let Some(because) = kept(&unit, row, parent, parts, forks) {
-                return Removal::Refused { task: row.id, because };
+            if let Some(blocker) = removal_blocker(&unit, row, parent, sub_tasks, forks) {
+                return RemovalOutcome::Refused { task: row.id, blocker };
             }
         }
         let (mut tasks, mut executions) = (Vec::new(), Vec::new());
@@ -180,7 +228,7 @@ impl Tables {
                 self.journal.remove(&position);
             }
             self.pins.remove(&task);
-            self.sealed_input.remove(&task);
+            self.sealed_inputs.remove(&task);
             self.messages.remove(&task);
             self.checkpoints.remove(&task);
             let of_task = self.execution_order.remove(&task).unwrap_or_default();
@@ -193,10 +241,10 @@ impl Tables {
         }
         let pinned: BTreeSet<&Digest> = self.pins.values().flatten().collect();
         self.definitions.retain(|digest, _| pinned.contains(digest));
-        Removal::Removed { tasks, executions }
+        RemovalOutcome::Removed { tasks, executions }
     }
 
-    fn keep(&mut self, changes: Changes, at: Timestamp) {
+    fn apply_changes(&mut self, changes: ProjectionChanges, at: Timestamp) {
         let Some(row) = changes.row else { return };
         let task = row.id;
         let placed = changes.messages.iter().map(|message| (message.ordinal, message.position));
@@ -216,84 +264,34 @@ impl Tables {
             }
         }
         if row.status.is_final() {
-            self.sealed_input.remove(&task);
+            self.sealed_inputs.remove(&task);
         }
         self.tasks.insert(task, row);
     }
 
-    fn tree(&self, task: TaskId) -> Tree {
-        let Some(row) = self.tasks.get(&task) else { return Tree::default() };
-        let mut sum = Tree { tasks: 1, usage: row.usage };
+    fn task_tree(&self, task: TaskId) -> TaskTree {
+        let Some(row) = self.tasks.get(&task) else { return TaskTree::default() };
+        let mut sum = TaskTree { task_count: 1, usage: row.usage };
         for row in self.tasks.values().filter(|row| row.parent_task_id == Some(task)) {
-            let below = self.tree(row.id);
-            sum.tasks += below.tasks;
+            let below = self.task_tree(row.id);
+            sum.task_count += below.task_count;
             sum.usage += below.usage;
         }
         sum
     }
 
-    fn at(&self, position: JournalPosition) -> Option<&RecordedEvent> {
-        self.journal.get(&position)
-    }
-}
-
-impl Store for MemoryStore {
-    fn commit(&self, commit: Commit) -> CommitTicket {
-        CommitTicket::answered(self.tables().commit(commit))
-    }
-
-    fn import(&self, tasks: Vec<Import>) -> Result<(), ImportError> {
-        self.tables().import(tasks)
-    }
-
-    fn remove(&self, units: Vec<Vec<TaskId>>) -> Result<Vec<Removal>, StoreError> {
-        let mut tables = self.tables();
-        Ok(units.iter().map(|unit| tables.remove(unit)).collect())
-    }
-
-    fn events(
-        &self,
-        stream: &StreamId,
-        after: StreamSequence,
-    ) -> Result<Vec<RecordedEvent>, StoreError> {
-        let tables = self.tables();
-        let positions = tables.streams.get(stream).map(Vec::as_slice).unwrap_or_default();
-        let skip = usize::try_from(after.0).unwrap_or(usize::MAX);
-        Ok(positions.iter().skip(skip).filter_map(|p| tables.at(*p)).cloned().collect())
-    }
-
-    fn newest_events(
-        &self,
-        stream: &StreamId,
-        limit: u32,
-    ) -> Result<Vec<RecordedEvent>, StoreError> {
-        let tables = self.tables();
-        let positions = tables.streams.get(stream).map(Vec::as_slice).unwrap_or_default();
-        let newest = positions.iter().rev().take(limit as usize);
-        Ok(newest.filter_map(|p| tables.at(*p)).cloned().collect())
-    }
-
-    fn headers_after(&self, after: JournalPosition, limit: u32) -> Result<Vec<Header>, StoreError> {
-        let header = |(_, e): (&JournalPosition, &RecordedEvent)| Header {
+    fn headers_after(&self, after: JournalPosition, limit: u32) -> Vec<EventHeader> {
+        let header = |(_, e): (&JournalPosition, &RecordedEvent)| EventHeader {
             position: e.position,
             stream: e.stream.clone(),
             sequence: e.sequence,
         };
         let newer = (Bound::Excluded(after), Bound::Unbounded);
-        Ok(self.tables().journal.range(newer).take(limit as usize).map(header).collect())
+        self.journal.range(newer).take(limit as usize).map(header).collect()
     }
 
-    fn last_position(&self) -> Result<JournalPosition, StoreError> {
-        Ok(self.tables().last)
-    }
-
-    fn task_row(&self, id: TaskId) -> Result<Option<TaskRow>, StoreError> {
-        Ok(self.tables().tasks.get(&id).cloned())
-    }
-
-    fn task_rows(&self, filter: &TaskFilter) -> Result<Vec<TaskRow>, StoreError> {
-        let tables = self.tables();
-        let mut rows: Vec<_> = tables
+    fn task_rows(&self, filter: &TaskFilter) -> Vec<TaskRow> {
+        let mut rows: Vec<_> = self
             .tasks
             .values()
             .filter(|row| filter.statuses.is_empty() || filter.statuses.contains(&row.status))
@@ -305,118 +303,193 @@ impl Store for MemoryStore {
             })
             .filter(|row| filter.parent.is_none() || row.parent_task_id == filter.parent)
             .filter(|row| filter.forked_from.is_none() || row.forked_from == filter.forked_from)
-            .filter(|row| filter.request.is_none() || row.request == filter.request)
+            .filter(|row| filter.dedup_key.is_none() || row.dedup_key == filter.dedup_key)
             .filter(|row| filter.created_since.is_none_or(|since| row.created_at >= since))
             .filter(|row| {
-                let late = |now| row.review_deadline.is_some_and(|deadline| deadline <= now);
-                filter.overdue_at.is_none_or(late)
+                let is_late = |now| row.review_deadline.is_some_and(|deadline| deadline <= now);
+                filter.overdue_at.is_none_or(is_late)
             })
             .filter(|row| !filter.roots_only || row.parent_task_id.is_none())
-            .filter(|row| !filter.parts_only || row.parent_task_id.is_some())
+            .filter(|row| !filter.sub_tasks_only || row.parent_task_id.is_some())
             .cloned()
             .collect();
         rows.sort_by_key(|row| std::cmp::Reverse(row.created_position));
         rows.truncate(filter.limit.map_or(usize::MAX, |limit| limit as usize));
-        Ok(rows)
+        rows
     }
 
-    fn task_ids_by_prefix(&self, prefix: &str, limit: u32) -> Result<Vec<TaskId>, StoreError> {
-        let starts = |id: &&TaskId| id.to_string().starts_with(prefix);
-        Ok(self.tables().tasks.keys().filter(starts).take(limit as usize).copied().collect())
-    }
-
-    fn task(&self, row: &TaskRow) -> Result<Task, StoreError> {
-        let tables = self.tables();
-        let event = |position: Option<JournalPosition>| Some(tables.at(position?)?.event.clone());
-        event(Some(row.created_position))
-            .and_then(|created| {
-                let (result, failure) = (event(row.result_position), event(row.failure_position));
-                row.with_texts(created, result, failure, tables.tree(row.id).usage)
-            })
-            .ok_or_else(|| StoreError::Unreadable {
-                place: format!("{:?}", row.created_position),
-                detail: "the task's creation is not there".into(),
-            })
-    }
-
-    fn tree(&self, task: TaskId) -> Result<Tree, StoreError> {
-        Ok(self.tables().tree(task))
-    }
-
-    fn execution(&self, id: ExecutionId) -> Result<Option<AgentExecution>, StoreError> {
-        Ok(self.tables().executions.get(&id).cloned())
-    }
-
-    fn execution_rows(&self, filter: &ExecutionFilter) -> Result<Vec<ExecutionRow>, StoreError> {
-        let tables = self.tables();
-        let all = tables.executions_by_age.iter().rev();
-        let rows = all.filter_map(|id| {
-            let execution = tables.executions.get(id)?;
-            let task = tables.tasks.get(&execution.task_id)?;
+    fn execution_rows(&self, filter: &ExecutionFilter) -> Vec<ExecutionRow> {
+        let rows = self.executions_by_age.iter().rev().filter_map(|id| {
+            let execution = self.executions.get(id)?;
+            let task = self.tasks.get(&execution.task_id)?;
             let is_open = !execution.is_over() && !task.status.is_final();
-            let is_meant = (!filter.open_only || is_open)
+            let is_match = (!filter.open_only || is_open)
                 && filter.agent.as_ref().is_none_or(|agent| execution.agent.as_str() == agent)
                 && filter.pool.as_ref().is_none_or(|pool| execution.pool.as_ref() == Some(pool));
-            is_meant.then(|| ExecutionRow { owner: task.owner, execution: execution.clone() })
+            is_match.then(|| ExecutionRow { owner: task.owner, execution: execution.clone() })
         });
-        Ok(rows.take(filter.limit.map_or(usize::MAX, |limit| limit as usize)).collect())
+        rows.take(filter.limit.map_or(usize::MAX, |limit| limit as usize)).collect()
+    }
+
+    fn task(&self, row: &TaskRow) -> Option<Task> {
+        let event = |position: Option<JournalPosition>| Some(self.at(position?)?.event.clone());
+        let created = event(Some(row.created_position))?;
+        let (result, failure) = (event(row.result_position), event(row.failure_position));
+        row.with_texts(created, result, failure, self.task_tree(row.id).usage)
+    }
+
+    fn at(&self, position: JournalPosition) -> Option<&RecordedEvent> {
+        self.journal.get(&position)
+    }
+}
+
+impl Store for MemoryStore {
+    fn commit(&self, commit: Commit) -> CommitTicket {
+        let mut tables = self.tables();
+        let answer = tables.commit(commit);
+        // Under the lock, so that positions are announced in order.
+        self.newest.send_replace(tables.last);
+        CommitTicket::answered(answer)
+    }
+
+    fn changes(&self, after: JournalPosition) -> Box<dyn ChangeFeed> {
+        let (tables, newest) = (Arc::clone(&self.tables), self.newest.subscribe());
+        Box::new(MemoryChangeFeed { tables, newest, after })
+    }
+
+    fn import(&self, tasks: Vec<TaskImport>) -> StoreFuture<'_, (), ImportError> {
+        let mut tables = self.tables();
+        let imported = tables.import(tasks);
+        self.newest.send_replace(tables.last);
+        StoreFuture::ready(imported)
+    }
+
+    fn remove(&self, units: Vec<Vec<TaskId>>) -> StoreFuture<'_, Vec<RemovalOutcome>> {
+        let mut tables = self.tables();
+        StoreFuture::ready(Ok(units.iter().map(|unit| tables.remove(unit)).collect()))
+    }
+
+    fn events(
+        &self,
+        stream: &StreamId,
+        after: StreamSequence,
+    ) -> StoreFuture<'_, Vec<RecordedEvent>> {
+        self.read(|tables| {
+            let positions = tables.streams.get(stream).map(Vec::as_slice).unwrap_or_default();
+            let skip = usize::try_from(after.0).unwrap_or(usize::MAX);
+            positions.iter().skip(skip).filter_map(|p| tables.at(*p)).cloned().collect()
+        })
+    }
+
+    fn newest_events(&self, stream: &StreamId, limit: u32) -> StoreFuture<'_, Vec<RecordedEvent>> {
+        self.read(|tables| {
+            let positions = tables.streams.get(stream).map(Vec::as_slice).unwrap_or_default();
+            let newest = positions.iter().rev().take(limit as usize);
+            newest.filter_map(|p| tables.at(*p)).cloned().collect()
+        })
+    }
+
+    fn headers_after(
+        &self,
+        after: JournalPosition,
+        limit: u32,
+    ) -> StoreFuture<'_, Vec<EventHeader>> {
+        self.read(|tables| tables.headers_after(after, limit))
+    }
+
+    fn last_position(&self) -> StoreFuture<'_, JournalPosition> {
+        self.read(|tables| tables.last)
+    }
+
+    fn task_row(&self, id: TaskId) -> StoreFuture<'_, Option<TaskRow>> {
+        self.read(|tables| tables.tasks.get(&id).cloned())
+    }
+
+    fn task_rows(&self, filter: &TaskFilter) -> StoreFuture<'_, Vec<TaskRow>> {
+        self.read(|tables| tables.task_rows(filter))
+    }
+
+    fn task_ids_by_prefix(&self, prefix: &str, limit: u32) -> StoreFuture<'_, Vec<TaskId>> {
+        let starts = |id: &&TaskId| id.to_string().starts_with(prefix);
+        self.read(|tables| {
+            tables.tasks.keys().filter(starts).take(limit as usize).copied().collect()
+        })
+    }
+
+    fn task(&self, row: &TaskRow) -> StoreFuture<'_, Task> {
+        let task = self.tables().task(row);
+        StoreFuture::ready(task.ok_or_else(|| missing_creation(row)))
+    }
+
+    fn task_tree(&self, task: TaskId) -> StoreFuture<'_, TaskTree> {
+        self.read(|tables| tables.task_tree(task))
+    }
+
+    fn execution(&self, id: ExecutionId) -> StoreFuture<'_, Option<AgentExecution>> {
+        self.read(|tables| tables.executions.get(&id).cloned())
+    }
+
+    fn execution_rows(&self, filter: &ExecutionFilter) -> StoreFuture<'_, Vec<ExecutionRow>> {
+        self.read(|tables| tables.execution_rows(filter))
     }
 
     fn execution_ids_by_prefix(
         &self,
         prefix: &str,
         limit: u32,
-    ) -> Result<Vec<ExecutionId>, StoreError> {
-        let tables = self.tables();
-        let ids = tables.executions.keys().copied();
-        let found = ids.filter(|id| id.to_string().starts_with(prefix));
-        Ok(found.take(limit as usize).collect())
+    ) -> StoreFuture<'_, Vec<ExecutionId>> {
+        let starts = |id: &&ExecutionId| id.to_string().starts_with(prefix);
+        self.read(|tables| {
+            tables.executions.keys().filter(starts).take(limit as usize).copied().collect()
+        })
     }
 
-    fn sealed_input(&self, task: TaskId) -> Result<Option<String>, StoreError> {
-        Ok(self.tables().sealed_input.get(&task).cloned())
+    fn sealed_input(&self, task: TaskId) -> StoreFuture<'_, Option<String>> {
+        self.read(|tables| tables.sealed_inputs.get(&task).cloned())
     }
 
-    fn executions(&self, task: TaskId) -> Result<Vec<AgentExecution>, StoreError> {
-        let tables = self.tables();
-        let ids = tables.execution_order.get(&task).map(Vec::as_slice).unwrap_or_default();
-        Ok(ids.iter().filter_map(|id| tables.executions.get(id)).cloned().collect())
+    fn executions(&self, task: TaskId) -> StoreFuture<'_, Vec<AgentExecution>> {
+        self.read(|tables| {
+            let ids = tables.execution_order.get(&task).map(Vec::as_slice).unwrap_or_default();
+            ids.iter().filter_map(|id| tables.executions.get(id)).cloned().collect()
+        })
     }
 
-    fn messages(&self, task: TaskId) -> Result<Vec<Message>, StoreError> {
-        let tables = self.tables();
-        let positions = tables.messages.get(&task);
-        Ok(positions
-            .iter()
-            .flat_map(|positions| positions.values())
-            .filter_map(|position| tables.at(*position))
-            .filter_map(|recorded| into_message(recorded.event.clone(), recorded.at))
-            .collect())
+    fn messages(&self, task: TaskId) -> StoreFuture<'_, Vec<Message>> {
+        self.read(|tables| {
+            let positions = tables.messages.get(&task);
+            positions
+                .iter()
+                .flat_map(|positions| positions.values())
+                .filter_map(|position| tables.at(*position))
+                .filter_map(|recorded| into_message(recorded.event.clone(), recorded.at))
+                .collect()
+        })
     }
 
-    fn checkpoints(&self, task: TaskId) -> Result<Vec<CheckpointRow>, StoreError> {
-        Ok(self.tables().checkpoints.get(&task).cloned().unwrap_or_default())
+    fn checkpoints(&self, task: TaskId) -> StoreFuture<'_, Vec<CheckpointRow>> {
+        self.read(|tables| tables.checkpoints.get(&task).cloned().unwrap_or_default())
     }
 
-    fn spending(&self) -> Result<Vec<SpendingRow>, StoreError> {
+    fn spending(&self) -> StoreFuture<'_, Vec<SpendingRow>> {
         let row = |((day, agent), (calls, usage)): (&(Date, Name), &(u64, Usage))| SpendingRow {
             day: *day,
             agent: agent.clone(),
             calls: *calls,
             usage: *usage,
         };
-        Ok(self.tables().spending.iter().map(row).collect())
+        self.read(|tables| tables.spending.iter().map(row).collect())
     }
 
-    fn switched_agents(&self) -> Result<Vec<Name>, StoreError> {
-        let of_agent = |stream: &StreamId| match stream {
+    fn toggled_agents(&self) -> StoreFuture<'_, Vec<Name>> {
+        let agent = |stream: &StreamId| match stream {
             StreamId::Agent(name) => Some(name.clone()),
             StreamId::Task(_) | StreamId::Session(_) | StreamId::Schedule(_) => None,
         };
-        Ok(self.tables().streams.keys().filter_map(of_agent).collect())
+        self.read(|tables| tables.streams.keys().filter_map(agent).collect())
     }
 
-    fn definition(&self, digest: &Digest) -> Result<Option<String>, StoreError> {
-        Ok(self.tables().definitions.get(digest).cloned())
+    fn definition(&self, digest: &Digest) -> StoreFuture<'_, Option<String>> {
+        self.read(|tables| tables.definitions.get(digest).cloned())
     }
 }

@@ -1,7 +1,7 @@
-//! Projections: rows derived from events, kept in step in the same transaction.
+//! Projections: rows derived from events and written in the same transaction.
 //!
-//! The rules are here once, and every store applies them. Because each row follows the state
-//! machines, a commit that no task could have made is refused before it is written.
+//! Every store applies the rules in this module. Each row follows the state machines, so a commit
+//! that breaks them is refused before it is written.
 
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -21,145 +21,163 @@ use polity_model::name::Name;
 use polity_model::task::{ForkedFrom, Task};
 use polity_model::usage::Usage;
 
-/// What is known of a task without reading its events. Its texts stay in the journal.
+/// A task without its texts, which stay in the journal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskRow {
     /// The task.
     pub id: TaskId,
-    /// Where it is in its life.
+    /// Its status.
     pub status: TaskStatus,
     /// The agent or workflow.
     pub assigned_agent: Name,
-    /// The process that it belongs to. None where no one is at work on it, or should be.
+    /// The process that works on it. None if no process does.
     pub owner: Option<InstanceId>,
-    /// How often it has changed hands.
+    /// The number of times it was claimed.
     pub epoch: OwnerEpoch,
-    /// When it was created.
+    /// The time of its creation.
     pub created_at: Timestamp,
-    /// When it began to run.
+    /// The time at which it started.
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// The time at which it ended.
     pub completed_at: Option<Timestamp>,
-    /// Why it failed, for programs.
+    /// The error code, if it failed.
     pub error_code: Option<ErrorCode>,
-    /// A class of the retention policy.
+    /// Its class in the retention policy.
     pub class: Option<String>,
-    /// How long to keep it, if the task says so itself.
+    /// Its own retention time, which overrides the policy.
     pub retention_days: Option<u32>,
-    /// The task that it is a part of.
+    /// Its parent task.
     pub parent_task_id: Option<TaskId>,
-    /// What it has used.
+    /// The usage of its model calls, without its sub-tasks.
     pub usage: Usage,
-    /// How many messages its conversation has.
+    /// The number of messages in its conversation.
     pub message_count: u32,
-    /// How many checkpoints it has.
+    /// The number of its checkpoints.
     pub checkpoint_count: u32,
-    /// Where its creation stands in the journal.
+    /// The position of its creation.
     pub created_position: JournalPosition,
-    /// Where the newest answer of the model stands.
+    /// The position of its newest answer.
     pub answer_position: Option<JournalPosition>,
-    /// Where its result stands.
+    /// The position of its result.
     pub result_position: Option<JournalPosition>,
-    /// Where its failure stands.
+    /// The position of its failure.
     pub failure_position: Option<JournalPosition>,
-    /// The task that it is a fork of.
+    /// The task that it was forked from.
     pub forked_from: Option<TaskId>,
-    /// Until when the person that it waits for has time.
+    /// The deadline of its open review.
     pub review_deadline: Option<Timestamp>,
-    /// What all tasks have in common that were given the same, where those share a run.
-    pub request: Option<Digest>,
-    /// The task whose run this one shares.
+    /// The deduplication key: tasks with the same key may share a run.
+    pub dedup_key: Option<Digest>,
+    /// The task whose run it shares.
     pub shared_with: Option<TaskId>,
 }
 
-/// Where a message stands.
+/// The location of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageRow {
-    /// Its place in the conversation, from 0.
+    /// Its index in the conversation, from 0.
     pub ordinal: u32,
     /// The event that holds it.
     pub position: JournalPosition,
-    /// Who said it.
+    /// Its author.
     pub role: MessageRole,
 }
 
-/// Where a checkpoint stands.
+/// The location of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointRow {
-    /// Counts the task's checkpoints from 0.
+    /// Its number within the task, from 0.
     pub sequence: u32,
     /// The checkpoint.
     pub checkpoint_id: CheckpointId,
-    /// The event that took it.
+    /// The position of its event.
     pub position: JournalPosition,
     /// The node, or the agent's name.
     pub node: String,
-    /// How many messages there were.
+    /// The number of messages at that point.
     pub message_count: u32,
-    /// Whether the task waits there for a person.
+    /// True if the task waits there for a review.
     pub awaiting_human: bool,
-    /// When it was taken.
+    /// The time of the checkpoint.
     pub created_at: Timestamp,
 }
 
-/// What an agent's model calls used on one day.
+/// The usage of an agent's model calls on one day.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpendingRow {
     /// The day, in UTC.
     pub day: Date,
     /// The agent.
     pub agent: Name,
-    /// How many calls there were.
+    /// The number of calls.
     pub calls: u64,
-    /// What they used.
+    /// Their usage.
     pub usage: Usage,
 }
 
-/// What one commit does to the rows of its task.
+/// An execution with the owner of its task.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExecutionRow {
+    /// The process that owns the task.
+    pub owner: Option<InstanceId>,
+    /// The execution.
+    pub execution: AgentExecution,
+}
+
+/// The totals of a task and its sub-tasks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TaskTree {
+    /// The number of tasks, itself included.
+    pub task_count: u64,
+    /// Their usage.
+    pub usage: Usage,
+}
+
+/// The changes of one commit to the rows of its task.
 #[derive(Debug, Default)]
-pub(crate) struct Changes {
+pub(crate) struct ProjectionChanges {
     pub(crate) row: Option<TaskRow>,
     pub(crate) messages: Vec<MessageRow>,
     pub(crate) checkpoints: Vec<CheckpointRow>,
     /// Executions that the commit changed, as they are afterwards.
     pub(crate) executions: Vec<AgentExecution>,
-    /// What each model call used.
+    /// The usage of each model call.
     pub(crate) spent: Vec<Usage>,
-    /// Where the newest answer to a tool call stands.
+    /// The position of the newest tool reply.
     answered: Option<JournalPosition>,
-    /// The definitions that the task holds on to.
+    /// The definitions that the task pins.
     pub(crate) pinned: Vec<Digest>,
 }
 
-/// The events cannot follow on what is there.
+/// An event that cannot follow the stream, with the rule that it breaks.
 #[derive(Debug)]
-pub(crate) struct Refused(pub(crate) String);
+pub(crate) struct IllegalEvent(pub(crate) String);
 
-impl<E: std::error::Error> From<E> for Refused {
+impl<E: std::error::Error> From<E> for IllegalEvent {
     fn from(error: E) -> Self {
         Self(error.to_string())
     }
 }
 
-impl Changes {
-    /// Starts from the task's row as it is.
-    pub(crate) fn of(row: Option<TaskRow>) -> Self {
+impl ProjectionChanges {
+    /// Starts from the task's current row.
+    pub(crate) fn new(row: Option<TaskRow>) -> Self {
         Self { row, ..Self::default() }
     }
 
-    /// Follows one event. `load` fetches an execution that an earlier commit began.
+    /// Applies one event. `load` reads an execution that an earlier commit started.
     pub(crate) fn apply(
         &mut self,
         stream: &StreamId,
         position: JournalPosition,
         at: Timestamp,
         event: &Event,
-        load: impl FnOnce(ExecutionId) -> Result<Option<AgentExecution>, Refused>,
-    ) -> Result<(), Refused> {
-        let StreamId::Task(task_id) = *stream else { return outside_tasks(stream, event) };
+        load: impl FnOnce(ExecutionId) -> Result<Option<AgentExecution>, IllegalEvent>,
+    ) -> Result<(), IllegalEvent> {
+        let StreamId::Task(task_id) = *stream else { return check_other_stream(stream, event) };
         if let Event::TaskCreated(created) = event {
             if self.row.is_some() {
-                return Err(Refused("the task exists already".into()));
+                return Err(IllegalEvent("the task exists already".into()));
             }
             self.row = Some(TaskRow::new(task_id, created, position, at));
             self.message(position, MessageRole::User);
@@ -167,7 +185,7 @@ impl Changes {
             return Ok(());
         }
         let Some(row) = &mut self.row else {
-            return Err(Refused("a task begins with its creation".into()));
+            return Err(IllegalEvent("a task begins with its creation".into()));
         };
         match event {
             Event::TaskCreated(_)
@@ -179,7 +197,9 @@ impl Changes {
             Event::TaskClaimed { instance, epoch } => {
                 let expected = row.epoch.next();
                 if *epoch != expected {
-                    return Err(Refused(format!("the next owner has {expected:?}, not {epoch:?}")));
+                    return Err(IllegalEvent(format!(
+                        "the next owner has {expected:?}, not {epoch:?}"
+                    )));
                 }
                 row.owner = Some(*instance);
                 row.epoch = *epoch;
@@ -197,14 +217,15 @@ impl Changes {
             Event::RunShared { with } => row.shared_with = Some(*with),
             Event::TaskCompleted { result } => {
                 row.end(TaskTransition::Complete, at)?;
-                row.result_position = row.place(result, position);
+                row.result_position = row.result_position(result, position);
             }
             Event::TaskFailed { code, partial_result, .. } => {
                 row.end(TaskTransition::Fail, at)?;
                 row.error_code = Some(*code);
                 row.failure_position = Some(position);
                 let partial = partial_result.as_ref();
-                row.result_position = partial.and_then(|result| row.place(result, position));
+                row.result_position =
+                    partial.and_then(|result| row.result_position(result, position));
             }
             Event::TaskCancelled => row.end(TaskTransition::Cancel, at)?,
             Event::ExecutionChanged { execution_id, change } => {
@@ -229,7 +250,7 @@ impl Changes {
                 row.status = row.status.transition(TaskTransition::Resume)?;
                 row.review_deadline = None;
             }
-            Event::MessageAdded { message } => self.said(position, message.role()),
+            Event::MessageAdded { message } => self.added_message(position, message.role()),
             Event::CheckpointTaken {
                 checkpoint_id,
                 sequence,
@@ -249,29 +270,32 @@ impl Changes {
                 return self.checkpoint(taken);
             }
             Event::AgentEnabled | Event::AgentDisabled { .. } => {
-                return Err(Refused(format!("{} belongs in an agent's stream", event.label())));
+                return Err(IllegalEvent(format!(
+                    "{} belongs in an agent's stream",
+                    event.label()
+                )));
             }
         }
         Ok(())
     }
 
-    /// The task that this one is a fork of.
+    /// The task that this one was forked from.
     pub(crate) fn origin(&self) -> Option<TaskId> {
         self.row.as_ref().and_then(|row| row.forked_from)
     }
 
-    fn checkpoint(&mut self, taken: CheckpointRow) -> Result<(), Refused> {
+    fn checkpoint(&mut self, taken: CheckpointRow) -> Result<(), IllegalEvent> {
         let Some(row) = &mut self.row else { return Ok(()) };
         let (next, sequence) = (row.checkpoint_count, taken.sequence);
         if sequence != next {
-            return Err(Refused(format!("the next checkpoint is {next}, not {sequence}")));
+            return Err(IllegalEvent(format!("the next checkpoint is {next}, not {sequence}")));
         }
         row.checkpoint_count += 1;
         self.checkpoints.push(taken);
         Ok(())
     }
 
-    /// Answers of calls that were made at once come in any order, and say where they belong.
+    /// Replies to parallel calls arrive in any order; each carries its ordinal.
     fn tool_call(&mut self, position: JournalPosition, change: &ToolChange) {
         match (change, &mut self.row) {
             (ToolChange::Answer { ordinal, .. }, Some(row)) => {
@@ -292,7 +316,7 @@ impl Changes {
         }
     }
 
-    /// What came out of a node is the newest answer of a workflow.
+    /// The output of a node is the newest answer of a workflow.
     fn node(&mut self, position: JournalPosition, change: &NodeChange) {
         let answered = match change {
             NodeChange::Finish { output: NodeOutput::Answer, .. } => self.answered,
@@ -304,8 +328,8 @@ impl Changes {
         }
     }
 
-    /// What an agent says that is no model is its newest answer too.
-    fn said(&mut self, position: JournalPosition, role: MessageRole) {
+    /// A message of a CLI or remote agent is its newest answer too.
+    fn added_message(&mut self, position: JournalPosition, role: MessageRole) {
         if let (MessageRole::Assistant, Some(row)) = (role, &mut self.row) {
             row.answer_position = Some(position);
         }
@@ -325,15 +349,15 @@ impl Changes {
         change: &ExecutionChange,
         at: Timestamp,
         task_id: TaskId,
-        load: impl FnOnce(ExecutionId) -> Result<Option<AgentExecution>, Refused>,
-    ) -> Result<(), Refused> {
+        load: impl FnOnce(ExecutionId) -> Result<Option<AgentExecution>, IllegalEvent>,
+    ) -> Result<(), IllegalEvent> {
         if let (ExecutionChange::Report { usage, .. }, Some(row)) = (change, &mut self.row)
             && *usage != Usage::default()
         {
             row.usage += *usage;
             self.spent.push(*usage);
         }
-        // It has a run of its own after all.
+        // It runs on its own after all.
         if let (ExecutionChange::Queue { .. }, Some(row)) = (change, &mut self.row) {
             row.shared_with = None;
         }
@@ -348,7 +372,7 @@ impl Changes {
                 ExecutionChange::Start { agent, max_retries }
                 | ExecutionChange::Queue { agent, max_retries, .. },
             ) => AgentExecution::new(id, agent.clone(), task_id, *max_retries),
-            (None, _) => return Err(Refused(format!("execution {id} has not started"))),
+            (None, _) => return Err(IllegalEvent(format!("execution {id} has not started"))),
         };
         execution.apply(change, at)?;
         self.executions.push(execution);
@@ -356,13 +380,13 @@ impl Changes {
     }
 }
 
-/// What is not about a task changes no rows.
-fn outside_tasks(stream: &StreamId, event: &Event) -> Result<(), Refused> {
+/// Events outside task streams change no rows.
+fn check_other_stream(stream: &StreamId, event: &Event) -> Result<(), IllegalEvent> {
     let is_of_agent = matches!(event, Event::AgentEnabled | Event::AgentDisabled { .. });
     match stream {
         StreamId::Agent(_) if is_of_agent => Ok(()),
         StreamId::Task(_) | StreamId::Session(_) | StreamId::Schedule(_) | StreamId::Agent(_) => {
-            Err(Refused(format!("{} belongs in a task's stream", event.label())))
+            Err(IllegalEvent(format!("{} belongs in a task's stream", event.label())))
         }
     }
 }
@@ -391,25 +415,25 @@ impl TaskRow {
             failure_position: None,
             forked_from: created.forked_from.map(|point| point.task_id),
             review_deadline: None,
-            request: created.request,
+            dedup_key: created.request,
             shared_with: None,
         }
     }
 
-    /// A fork that was to share the history of a task that is not there.
-    pub(crate) fn orphaned(origin: TaskId) -> Refused {
-        Refused(format!("task {origin}, which it is a fork of, is not here any more"))
+    /// The error for a fork whose origin is missing.
+    pub(crate) fn orphaned(origin: TaskId) -> IllegalEvent {
+        IllegalEvent(format!("task {origin}, which it is a fork of, is not here any more"))
     }
 
-    fn end(&mut self, on: TaskTransition, at: Timestamp) -> Result<(), Refused> {
+    fn end(&mut self, on: TaskTransition, at: Timestamp) -> Result<(), IllegalEvent> {
         self.status = self.status.transition(on)?;
         self.completed_at = Some(at);
         self.review_deadline = None;
         Ok(())
     }
 
-    /// A task that was paused runs again; any other that lives goes on as it was.
-    fn resume(&mut self) -> Result<(), Refused> {
+    /// A paused task runs again; any other active task is unchanged.
+    fn resume(&mut self) -> Result<(), IllegalEvent> {
         match self.status {
             TaskStatus::Pending | TaskStatus::Running => Ok(()),
             TaskStatus::AwaitingHuman => {
@@ -418,20 +442,24 @@ impl TaskRow {
                 Ok(())
             }
             status @ (TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled) => {
-                Err(Refused(format!("the task is {status}")))
+                Err(IllegalEvent(format!("the task is {status}")))
             }
         }
     }
 
-    /// Where a result stands that the event at `position` refers to.
-    fn place(&self, result: &ResultRef, position: JournalPosition) -> Option<JournalPosition> {
+    /// The position of the result that the event at `position` refers to.
+    fn result_position(
+        &self,
+        result: &ResultRef,
+        position: JournalPosition,
+    ) -> Option<JournalPosition> {
         match result {
             ResultRef::LastAnswer => self.answer_position,
             ResultRef::Text(_) => Some(position),
         }
     }
 
-    /// Puts the row together with the texts that the journal holds.
+    /// The task: this row with the texts of the journal.
     pub(crate) fn with_texts(
         &self,
         created: Event,
@@ -518,7 +546,7 @@ pub(crate) fn into_message(event: Event, at: Timestamp) -> Option<Message> {
     }
 }
 
-/// The day on which something happened, in UTC.
+/// The UTC day of a time.
 pub(crate) fn day_of(at: Timestamp) -> Date {
     at.to_zoned(TimeZone::UTC).date()
 }

@@ -1,4 +1,4 @@
-//! Removing tasks: what is asked, and why it is not done.
+//! Removals: outcomes, and the reasons why a task cannot be removed.
 
 use std::collections::BTreeSet;
 
@@ -7,54 +7,54 @@ use polity_model::machine::task::TaskStatus;
 
 use crate::projection::TaskRow;
 
-/// What became of tasks that were to be removed together.
+/// The outcome for tasks that are removed together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Removal {
-    /// They are gone, with all that was theirs.
+pub enum RemovalOutcome {
+    /// All of them are removed.
     Removed {
-        /// Those that were there; others may have removed some before.
+        /// The tasks that existed; another process may have removed some before.
         tasks: Vec<TaskId>,
         /// Their executions, which may have left files.
         executions: Vec<ExecutionId>,
     },
-    /// All of them stay.
+    /// None of them is removed.
     Refused {
-        /// The task that stands in the way.
+        /// The task that cannot be removed.
         task: TaskId,
-        /// Why it does.
-        because: Kept,
+        /// The reason.
+        blocker: RemovalBlocker,
     },
 }
 
-/// Why a task cannot be removed.
+/// The reason why a task cannot be removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
+pub enum RemovalBlocker {
     /// It has not ended.
-    Alive(TaskStatus),
-    /// It is a part of this one, which is to stay.
-    PartOf(TaskId),
-    /// This one is a part of it, and is to stay.
-    HasPart(TaskId),
-    /// This one is a fork of it, and is to stay: they share a history.
-    SharedBy(TaskId),
+    NotEnded(TaskStatus),
+    /// Its parent, this task, stays.
+    Parent(TaskId),
+    /// Its sub-task, this task, stays.
+    SubTask(TaskId),
+    /// Its fork, this task, stays: they share history.
+    Fork(TaskId),
 }
 
-/// Why a task cannot be removed together with the others of its unit, if it cannot. `parent` is
-/// the task that it is a part of, where that is in the store.
-pub(crate) fn kept(
+/// Returns the reason why a task cannot be removed together with the others of its unit. `parent`
+/// is the task's parent if the store has it.
+pub(crate) fn removal_blocker(
     unit: &BTreeSet<TaskId>,
     row: &TaskRow,
     parent: Option<TaskId>,
-    parts: impl IntoIterator<Item = TaskId>,
+    sub_tasks: impl IntoIterator<Item = TaskId>,
     forks: impl IntoIterator<Item = TaskId>,
-) -> Option<Kept> {
+) -> Option<RemovalBlocker> {
     if !row.status.is_final() {
-        return Some(Kept::Alive(row.status));
+        return Some(RemovalBlocker::NotEnded(row.status));
     }
     let stays = |task: &TaskId| !unit.contains(task);
     parent
         .filter(stays)
-        .map(Kept::PartOf)
-        .or_else(|| parts.into_iter().find(stays).map(Kept::HasPart))
-        .or_else(|| forks.into_iter().find(stays).map(Kept::SharedBy))
+        .map(RemovalBlocker::Parent)
+        .or_else(|| sub_tasks.into_iter().find(stays).map(RemovalBlocker::SubTask))
+        .or_else(|| forks.into_iter().find(stays).map(RemovalBlocker::Fork))
 }

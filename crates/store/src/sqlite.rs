@@ -1,19 +1,25 @@
 //! The store on disk: SQLite in WAL mode, one writer thread with group commit, a few readers.
+//!
+//! A point read takes microseconds and runs inline, because a thread change costs more. A scan may
+//! take long and runs on Tokio's threads for blocking work; outside of a Tokio runtime, where
+//! blocking is allowed, it runs inline too.
 
 mod backup;
+mod changes;
+mod connection;
+mod file_lock;
 mod import;
-mod known;
-mod lock;
-mod open;
+mod readers;
 mod remove;
 mod rows;
 mod schema;
 mod tables;
 mod writer;
+mod writer_cache;
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::path::Path;
+use std::sync::Arc;
 
 use polity_model::digest::Digest;
 use polity_model::event::{Event, JournalPosition, RecordedEvent, StreamId, StreamSequence};
@@ -26,121 +32,106 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 pub use backup::restore;
 
-use crate::commit::{Commit, CommitTicket};
-use crate::import::{Import, ImportError};
-use crate::projection::{CheckpointRow, SpendingRow, TaskRow, into_message};
-use crate::removal::Removal;
-use crate::{ExecutionFilter, ExecutionRow, Header, Store, StoreError, TaskFilter, Tree};
-use open::Reader;
+use crate::commit::{BlockingPermit, Commit, CommitTicket};
+use crate::import::{ImportError, TaskImport};
+use crate::projection::{
+    CheckpointRow, ExecutionRow, SpendingRow, TaskRow, TaskTree, into_message,
+};
+use crate::removal::RemovalOutcome;
+use crate::store::missing_creation;
+use crate::{ChangeFeed, EventHeader, ExecutionFilter, Store, StoreError, StoreFuture, TaskFilter};
+use changes::SqliteChangeFeed;
+use readers::ReaderPool;
 use rows::{StreamKey, decode_event};
-use writer::Writer;
+use writer::WriterThread;
 
-/// When a commit counts as durable.
+/// The point at which a commit counts as durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Durability {
-    /// When the disk has it: survives a loss of power.
+pub enum CommitDurability {
+    /// The disk has it: survives a loss of power.
     #[default]
     Full,
-    /// When the operating system has it: survives a crash of the program, and after a loss of
-    /// power the newest commits may be gone, never a part of one.
+    /// The operating system has it: survives a crash of the program. A loss of power may lose the
+    /// newest commits, never part of one.
     Relaxed,
 }
 
-/// What a store is opened for.
+/// The access that a store is opened with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// To read and write; makes the database where there is none.
-    ReadWrite(Durability),
-    /// Only to read. Where there is no database, there is nothing to read.
+pub enum StoreAccess {
+    /// Reads and writes; creates a missing database.
+    ReadWrite(CommitDurability),
+    /// Only reads. A missing database reads as empty.
     ReadOnly,
 }
 
 /// The store on disk.
 #[derive(Debug)]
 pub struct SqliteStore {
-    path: PathBuf,
-    access: Access,
-    /// Readers that are free.
-    readers: Mutex<Vec<Connection>>,
-    writer: Option<Writer>,
-    /// Keeps the database from being replaced while this uses it. Given up last, when the writer
-    /// has ended.
+    readers: Arc<ReaderPool>,
+    writer: Option<WriterThread>,
+    /// Keeps the database from being replaced. Dropped last, after the writer has ended.
     _lock: Option<File>,
 }
 
-/// How many readers are kept open for the next caller; more are opened and closed as needed.
-const FREE_READERS_MAX: usize = 4;
-
 impl SqliteStore {
-    /// Opens the database in this file. With [`Access::ReadWrite`] it is made where there is none,
-    /// and brought up to date where it was written by an older version. A damaged, foreign or newer
-    /// file is left as it is.
-    pub fn open(path: &Path, access: Access) -> Result<Self, StoreError> {
+    /// Opens the database in this file. [`StoreAccess::ReadWrite`] creates a missing database and
+    /// migrates an older one. A damaged, foreign or newer file is left unchanged.
+    pub fn open(path: &Path, access: StoreAccess) -> Result<Self, StoreError> {
         let (writer, lock) = match access {
-            Access::ReadWrite(durability) => {
-                open::make_folder(path)?;
-                let lock = open::up_to_date(path, durability)?;
-                let connection = open::for_writing(path, durability)?;
-                (Some(Writer::start(connection, path.to_owned())?), Some(lock))
+            StoreAccess::ReadWrite(durability) => {
+                connection::make_folder(path)?;
+                let lock = connection::lock_migrated(path, durability)?;
+                let connection = connection::for_writing(path, durability)?;
+                (Some(WriterThread::start(connection, path.to_owned())?), Some(lock))
             }
-            Access::ReadOnly => {
-                let lock = lock::shared_by_reader(path)?;
-                if open::is_older(open::check_header(path)?) {
-                    // Whoever reads next finds the tables of this version.
+            StoreAccess::ReadOnly => {
+                let lock = file_lock::shared_for_reader(path)?;
+                if connection::is_older(connection::check_header(path)?) {
+                    // Readers need the tables of this version.
                     drop(lock);
-                    (None, Some(open::up_to_date(path, Durability::Full)?))
+                    (None, Some(connection::lock_migrated(path, CommitDurability::Full)?))
                 } else {
                     (None, lock)
                 }
             }
         };
-        let readers = Mutex::new(Vec::new());
-        Ok(Self { path: path.to_owned(), access, readers, writer, _lock: lock })
+        let readers = Arc::new(ReaderPool::new(path.to_owned(), access));
+        Ok(Self { readers, writer, _lock: lock })
     }
 
-    /// Writes a consistent copy of the database to a new file while others go on.
+    /// Writes a consistent copy of the database to a new file, while others use it.
     pub fn backup(&self, target: &Path) -> Result<(), StoreError> {
-        self.read(|connection| backup::to_file(connection, &self.path, target))
+        let readers = &self.readers;
+        readers.with(|connection| backup::write_copy(connection, readers.path(), target))
     }
 
-    fn read<T>(
-        &self,
-        query: impl FnOnce(&Connection) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let free = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let connection = match free {
-            Some(connection) => connection,
-            None => match open::for_reading(&self.path, self.access)? {
-                Reader::Real(connection) => connection,
-                // There may be a database the next time, so this one is not kept.
-                Reader::Empty(stand_in) => return query(&stand_in),
-            },
-        };
-        let answer = query(&connection);
-        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
-        if readers.len() < FREE_READERS_MAX {
-            readers.push(connection);
-        }
-        answer
-    }
-
-    fn writer(&self) -> Result<&Writer, StoreError> {
+    fn writer(&self) -> Result<&WriterThread, StoreError> {
         self.writer.as_ref().ok_or_else(|| StoreError::NotWritable {
-            path: self.path.clone(),
+            path: self.readers.path().to_owned(),
             detail: "the store was opened only to be read".into(),
         })
     }
 
-    fn query<T>(
+    /// Runs a query of microseconds inline.
+    fn point_read<T>(
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
-    ) -> Result<T, StoreError> {
-        self.read(|connection| query(connection).map_err(|error| open::explain(&self.path, &error)))
+    ) -> StoreFuture<'_, T> {
+        StoreFuture::ready(self.readers.query(query))
+    }
+
+    /// Runs a query that may take long where blocking is allowed.
+    fn scan<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> StoreFuture<'_, T> {
+        readers::scan(&self.readers, query)
     }
 }
 
-/// An event of a stream, from its position, sequence, time and body.
-fn recorded(stream: &StreamId, row: &rusqlite::Row<'_>) -> rusqlite::Result<RecordedEvent> {
+/// An event of a stream, from the columns position, sequence, time and body.
+fn decode_recorded(stream: &StreamId, row: &rusqlite::Row<'_>) -> rusqlite::Result<RecordedEvent> {
     Ok(RecordedEvent {
         position: JournalPosition(row.get(0)?),
         stream: stream.clone(),
@@ -158,100 +149,106 @@ impl Store for SqliteStore {
         }
     }
 
-    fn commit_here(&self, commit: Commit) -> CommitTicket {
+    fn commit_inline(&self, commit: Commit, permit: BlockingPermit) -> CommitTicket {
         match self.writer() {
-            Ok(writer) => writer.write_here(commit),
+            Ok(writer) => writer.write_inline(commit, permit),
             Err(error) => CommitTicket::answered(Err(error.into())),
         }
     }
 
-    fn import(&self, tasks: Vec<Import>) -> Result<(), ImportError> {
-        let encoded = import::encoded(tasks)?;
-        let path = self.path.clone();
-        self.writer()?.alone(move |connection| import::all(connection, &path, &encoded))?
+    fn changes(&self, after: JournalPosition) -> Box<dyn ChangeFeed> {
+        Box::new(SqliteChangeFeed::new(Arc::clone(&self.readers), after))
     }
 
-    fn remove(&self, units: Vec<Vec<TaskId>>) -> Result<Vec<Removal>, StoreError> {
-        let path = self.path.clone();
-        self.writer()?.alone(move |connection| {
-            let unit = |tasks: &Vec<TaskId>| remove::unit(connection, tasks);
-            units
-                .iter()
-                .map(unit)
+    fn import(&self, tasks: Vec<TaskImport>) -> StoreFuture<'_, (), ImportError> {
+        let writer = match self.writer() {
+            Ok(writer) => writer,
+            Err(error) => return StoreFuture::ready(Err(error.into())),
+        };
+        let path = self.readers.path().to_owned();
+        match import::encode(tasks) {
+            Ok(encoded) => writer
+                .run_exclusive(move |connection| import::write_all(connection, &path, &encoded)),
+            Err(error) => StoreFuture::ready(Err(error)),
+        }
+    }
+
+    fn remove(&self, units: Vec<Vec<TaskId>>) -> StoreFuture<'_, Vec<RemovalOutcome>> {
+        let writer = match self.writer() {
+            Ok(writer) => writer,
+            Err(error) => return StoreFuture::ready(Err(error)),
+        };
+        let path = self.readers.path().to_owned();
+        writer.run_exclusive(move |connection| {
+            let removed = units.iter().map(|unit| remove::remove_unit(connection, unit));
+            removed
                 .collect::<rusqlite::Result<_>>()
-                .map_err(|e| open::explain(&path, &e))
-        })?
+                .map_err(|error| connection::explain(&path, &error))
+        })
     }
 
     fn events(
         &self,
         stream: &StreamId,
         after: StreamSequence,
-    ) -> Result<Vec<RecordedEvent>, StoreError> {
-        self.query(|connection| {
+    ) -> StoreFuture<'_, Vec<RecordedEvent>> {
+        let stream = stream.clone();
+        self.scan(move |connection| {
             connection
                 .prepare_cached(
                     "SELECT position, sequence, at, body FROM events \
                      WHERE stream = (SELECT stream FROM streams WHERE key = ?1) \
                      AND sequence > ?2 ORDER BY sequence",
                 )?
-                .query_map(params![StreamKey::of(stream), after.0], |row| recorded(stream, row))?
+                .query_map(params![StreamKey::of(&stream), after.0], |row| {
+                    decode_recorded(&stream, row)
+                })?
                 .collect()
         })
     }
 
-    fn newest_events(
-        &self,
-        stream: &StreamId,
-        limit: u32,
-    ) -> Result<Vec<RecordedEvent>, StoreError> {
-        self.query(|connection| {
+    fn newest_events(&self, stream: &StreamId, limit: u32) -> StoreFuture<'_, Vec<RecordedEvent>> {
+        self.point_read(|connection| {
             connection
                 .prepare_cached(
                     "SELECT position, sequence, at, body FROM events \
                      WHERE stream = (SELECT stream FROM streams WHERE key = ?1) \
                      ORDER BY sequence DESC LIMIT ?2",
                 )?
-                .query_map(params![StreamKey::of(stream), limit], |row| recorded(stream, row))?
-                .collect()
-        })
-    }
-
-    fn headers_after(&self, after: JournalPosition, limit: u32) -> Result<Vec<Header>, StoreError> {
-        self.query(|connection| {
-            connection
-                .prepare_cached(
-                    "SELECT position, key, sequence FROM events \
-                     JOIN streams ON streams.stream = events.stream \
-                     WHERE position > ?1 ORDER BY position LIMIT ?2",
-                )?
-                .query_map(params![after.0, limit], |row| {
-                    Ok(Header {
-                        position: JournalPosition(row.get(0)?),
-                        stream: row.get::<_, StreamKey>(1)?.stream()?,
-                        sequence: StreamSequence(row.get(2)?),
-                    })
+                .query_map(params![StreamKey::of(stream), limit], |row| {
+                    decode_recorded(stream, row)
                 })?
                 .collect()
         })
     }
 
-    fn last_position(&self) -> Result<JournalPosition, StoreError> {
-        self.query(tables::last_position)
+    fn headers_after(
+        &self,
+        after: JournalPosition,
+        limit: u32,
+    ) -> StoreFuture<'_, Vec<EventHeader>> {
+        self.scan(move |connection| tables::headers_after(connection, after, limit))
     }
 
-    fn task_row(&self, id: TaskId) -> Result<Option<TaskRow>, StoreError> {
-        self.query(|connection| tables::task_row(connection, id))
+    fn last_position(&self) -> StoreFuture<'_, JournalPosition> {
+        self.point_read(tables::last_position)
     }
 
-    fn task_rows(&self, filter: &TaskFilter) -> Result<Vec<TaskRow>, StoreError> {
-        self.query(|connection| tables::task_rows(connection, filter))
+    fn task_row(&self, id: TaskId) -> StoreFuture<'_, Option<TaskRow>> {
+        self.point_read(|connection| tables::task_row(connection, id))
     }
 
-    fn task_ids_by_prefix(&self, prefix: &str, limit: u32) -> Result<Vec<TaskId>, StoreError> {
-        // Ids are kept as bytes, so a prefix of the text is a range of bytes.
-        let Some((low, high)) = rows::id_range(prefix) else { return Ok(Vec::new()) };
-        self.query(|connection| {
+    fn task_rows(&self, filter: &TaskFilter) -> StoreFuture<'_, Vec<TaskRow>> {
+        let filter = filter.clone();
+        self.scan(move |connection| tables::task_rows(connection, &filter))
+    }
+
+    fn task_ids_by_prefix(&self, prefix: &str, limit: u32) -> StoreFuture<'_, Vec<TaskId>> {
+        // Ids are stored as bytes, so a prefix of the text is a range of bytes.
+        let Some((low, high)) = rows::id_range(prefix) else {
+            return StoreFuture::ready(Ok(Vec::new()));
+        };
+        self.point_read(|connection| {
             connection
                 .prepare_cached(
                     "SELECT task_id FROM tasks WHERE task_id BETWEEN ?1 AND ?2 \
@@ -262,8 +259,8 @@ impl Store for SqliteStore {
         })
     }
 
-    fn task(&self, row: &TaskRow) -> Result<Task, StoreError> {
-        let task = self.query(|connection| {
+    fn task(&self, row: &TaskRow) -> StoreFuture<'_, Task> {
+        let task = self.readers.query(|connection| {
             let event = |position: Option<JournalPosition>| -> rusqlite::Result<Option<Event>> {
                 let Some(position) = position else { return Ok(None) };
                 connection
@@ -273,34 +270,34 @@ impl Store for SqliteStore {
             };
             let created = event(Some(row.created_position))?;
             let (result, failure) = (event(row.result_position)?, event(row.failure_position)?);
-            let total = tables::tree(connection, row.id)?.usage;
+            let total = tables::task_tree(connection, row.id)?.usage;
             Ok(created.and_then(|created| row.with_texts(created, result, failure, total)))
-        })?;
-        task.ok_or_else(|| StoreError::Unreadable {
-            place: format!("position {}", row.created_position.0),
-            detail: format!("the creation of task {} is not there", row.id),
-        })
+        });
+        StoreFuture::ready(task.and_then(|task| task.ok_or_else(|| missing_creation(row))))
     }
 
-    fn tree(&self, task: TaskId) -> Result<Tree, StoreError> {
-        self.query(|connection| tables::tree(connection, task))
+    fn task_tree(&self, task: TaskId) -> StoreFuture<'_, TaskTree> {
+        self.point_read(|connection| tables::task_tree(connection, task))
     }
 
-    fn execution(&self, id: ExecutionId) -> Result<Option<AgentExecution>, StoreError> {
-        self.query(|connection| tables::execution(connection, id))
+    fn execution(&self, id: ExecutionId) -> StoreFuture<'_, Option<AgentExecution>> {
+        self.point_read(|connection| tables::execution(connection, id))
     }
 
-    fn execution_rows(&self, filter: &ExecutionFilter) -> Result<Vec<ExecutionRow>, StoreError> {
-        self.query(|connection| tables::executions(connection, filter))
+    fn execution_rows(&self, filter: &ExecutionFilter) -> StoreFuture<'_, Vec<ExecutionRow>> {
+        let filter = filter.clone();
+        self.scan(move |connection| tables::execution_rows(connection, &filter))
     }
 
     fn execution_ids_by_prefix(
         &self,
         prefix: &str,
         limit: u32,
-    ) -> Result<Vec<ExecutionId>, StoreError> {
-        let Some((low, high)) = rows::id_range(prefix) else { return Ok(Vec::new()) };
-        self.query(|connection| {
+    ) -> StoreFuture<'_, Vec<ExecutionId>> {
+        let Some((low, high)) = rows::id_range(prefix) else {
+            return StoreFuture::ready(Ok(Vec::new()));
+        };
+        self.point_read(|connection| {
             connection
                 .prepare_cached(
                     "SELECT execution_id FROM executions WHERE execution_id BETWEEN ?1 AND ?2 \
@@ -313,12 +310,12 @@ impl Store for SqliteStore {
         })
     }
 
-    fn sealed_input(&self, task: TaskId) -> Result<Option<String>, StoreError> {
-        self.query(|connection| tables::sealed_input(connection, task))
+    fn sealed_input(&self, task: TaskId) -> StoreFuture<'_, Option<String>> {
+        self.point_read(|connection| tables::sealed_input(connection, task))
     }
 
-    fn executions(&self, task: TaskId) -> Result<Vec<AgentExecution>, StoreError> {
-        self.query(|connection| {
+    fn executions(&self, task: TaskId) -> StoreFuture<'_, Vec<AgentExecution>> {
+        self.scan(move |connection| {
             connection
                 .prepare_cached(
                     "SELECT body FROM executions \
@@ -330,8 +327,8 @@ impl Store for SqliteStore {
         })
     }
 
-    fn messages(&self, task: TaskId) -> Result<Vec<Message>, StoreError> {
-        self.query(|connection| {
+    fn messages(&self, task: TaskId) -> StoreFuture<'_, Vec<Message>> {
+        self.scan(move |connection| {
             connection
                 .prepare_cached(
                     "SELECT events.at, events.body FROM messages \
@@ -347,20 +344,20 @@ impl Store for SqliteStore {
         })
     }
 
-    fn checkpoints(&self, task: TaskId) -> Result<Vec<CheckpointRow>, StoreError> {
-        self.query(|connection| tables::checkpoints(connection, task))
+    fn checkpoints(&self, task: TaskId) -> StoreFuture<'_, Vec<CheckpointRow>> {
+        self.scan(move |connection| tables::checkpoints(connection, task))
     }
 
-    fn spending(&self) -> Result<Vec<SpendingRow>, StoreError> {
-        self.query(tables::spending)
+    fn spending(&self) -> StoreFuture<'_, Vec<SpendingRow>> {
+        self.scan(tables::spending)
     }
 
-    fn switched_agents(&self) -> Result<Vec<Name>, StoreError> {
-        self.query(tables::switched_agents)
+    fn toggled_agents(&self) -> StoreFuture<'_, Vec<Name>> {
+        self.point_read(tables::toggled_agents)
     }
 
-    fn definition(&self, digest: &Digest) -> Result<Option<String>, StoreError> {
-        self.query(|connection| {
+    fn definition(&self, digest: &Digest) -> StoreFuture<'_, Option<String>> {
+        self.point_read(|connection| {
             connection
                 .prepare_cached("SELECT json FROM definitions WHERE digest = ?1")?
                 .query_row([digest.as_bytes()], |row| row.get(0))

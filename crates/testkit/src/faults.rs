@@ -1,6 +1,7 @@
-//! A store that dies on demand, as if its process had been killed.
+//! A store that crashes on demand, like a process that is killed.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use polity_model::digest::Digest;
 use polity_model::event::{JournalPosition, RecordedEvent, StreamId, StreamSequence};
@@ -10,90 +11,119 @@ use polity_model::message::Message;
 use polity_model::name::Name;
 use polity_model::task::Task;
 use polity_store::{
-    CheckpointRow, Commit, CommitError, CommitTicket, ExecutionFilter, ExecutionRow, Header,
-    Import, ImportError, Removal, SpendingRow, Store, StoreError, TaskFilter, TaskRow, Tree,
+    ChangeFeed, CheckpointRow, Commit, CommitError, CommitTicket, EventHeader, ExecutionFilter,
+    ExecutionRow, ImportError, RemovalOutcome, SpendingRow, Store, StoreError, StoreFuture,
+    TaskFilter, TaskImport, TaskRow, TaskTree,
 };
 
-/// On which side of a commit the process dies.
+/// The interval at which the change feed of a crashed store fails.
+const FAILURE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The side of a commit on which the process crashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum CrashSide {
     /// The commit never reaches the disk.
     Before,
-    /// The commit is on disk, and no one hears of it.
+    /// The commit is durable, but not acknowledged.
     After,
 }
 
-/// What was acknowledged: the stream and the sequence of its last event.
+/// An acknowledged commit: the stream, the sequence of its last event and the number of events.
 pub type Acknowledged = (StreamId, StreamSequence, usize);
 
 /// One process's view of a store that outlives it.
-pub struct MortalStore {
+pub struct CrashingStore {
     inner: Arc<dyn Store>,
-    life: Mutex<Life>,
+    state: Arc<Mutex<CrashState>>,
 }
 
-struct Life {
-    /// How many times events cannot be read before they can.
+#[derive(Default)]
+struct CrashState {
+    /// The number of event reads that fail before they succeed again.
     reads_to_fail: u32,
-    /// Commits until death; `None` lives on.
-    commits_left: Option<(u32, Side)>,
-    dead: bool,
+    /// The number of commits before the crash; none for no crash.
+    commits_left: Option<(u32, CrashSide)>,
+    has_crashed: bool,
     acknowledged: Vec<Acknowledged>,
-    /// How often all events of a stream were read.
+    /// The number of reads of a stream from its beginning.
     whole_reads: u32,
 }
 
-impl MortalStore {
-    /// Dies at the given commit, counted from 0; lives on without one.
-    pub fn new(inner: Arc<dyn Store>, dies: Option<(u32, Side)>) -> Self {
-        let life = Life {
-            reads_to_fail: 0,
-            commits_left: dies,
-            dead: false,
-            acknowledged: Vec::new(),
-            whole_reads: 0,
-        };
-        Self { inner, life: Mutex::new(life) }
+impl CrashingStore {
+    /// Crashes at this commit, counted from 0; never without one.
+    pub fn new(inner: Arc<dyn Store>, crash: Option<(u32, CrashSide)>) -> Self {
+        let state = CrashState { commits_left: crash, ..CrashState::default() };
+        Self { inner, state: Arc::new(Mutex::new(state)) }
     }
 
-    /// The next reads of a stream's events fail, as on a disk that cannot be read for a while.
+    /// Fails the next reads of events, like a disk that is unreadable for a while.
     pub fn fail_reads(&self, count: u32) {
-        self.life.lock().unwrap().reads_to_fail = count;
+        self.state().reads_to_fail = count;
     }
 
-    /// Dies now.
-    pub fn kill(&self) {
-        self.life.lock().unwrap().dead = true;
+    /// Crashes now.
+    pub fn crash(&self) {
+        self.state().has_crashed = true;
     }
 
-    /// Whether it has died.
-    pub fn is_dead(&self) -> bool {
-        self.life.lock().unwrap().dead
+    /// True if it has crashed.
+    pub fn has_crashed(&self) -> bool {
+        self.state().has_crashed
     }
 
-    /// Every commit whose success this process has heard of.
+    /// Every commit whose success was acknowledged to this process.
     pub fn acknowledged(&self) -> Vec<Acknowledged> {
-        self.life.lock().unwrap().acknowledged.clone()
+        self.state().acknowledged.clone()
     }
 
-    /// How often all events of a stream were read.
+    /// The number of reads of a stream from its beginning.
     pub fn whole_reads(&self) -> u32 {
-        self.life.lock().unwrap().whole_reads
+        self.state().whole_reads
     }
 
-    fn alive(&self) -> Result<&dyn Store, StoreError> {
-        if self.is_dead() { Err(StoreError::Closed) } else { Ok(&*self.inner) }
+    fn state(&self) -> MutexGuard<'_, CrashState> {
+        self.state.lock().unwrap()
+    }
+
+    /// Reads unless the process has crashed.
+    fn read<'a, T, E: From<StoreError>>(
+        &'a self,
+        read: impl FnOnce(&'a dyn Store) -> StoreFuture<'a, T, E>,
+    ) -> StoreFuture<'a, T, E> {
+        if self.has_crashed() {
+            return StoreFuture::ready(Err(StoreError::Closed.into()));
+        }
+        read(&*self.inner)
     }
 }
 
-impl Store for MortalStore {
+/// A change feed that fails once its store has crashed.
+struct CrashingFeed {
+    inner: Box<dyn ChangeFeed>,
+    state: Arc<Mutex<CrashState>>,
+}
+
+impl ChangeFeed for CrashingFeed {
+    fn next(&mut self) -> StoreFuture<'_, Vec<EventHeader>> {
+        StoreFuture::pending(async {
+            let changes = self.inner.next().await;
+            if self.state.lock().unwrap().has_crashed {
+                tokio::time::sleep(FAILURE_INTERVAL).await;
+                return Err(StoreError::Closed);
+            }
+            changes
+        })
+    }
+}
+
+impl Store for CrashingStore {
     fn commit(&self, commit: Commit) -> CommitTicket {
-        let gone = || CommitTicket::answered(Err(CommitError::Store(StoreError::Closed)));
-        let mut life = self.life.lock().unwrap();
-        if life.dead {
-            return gone();
+        let lost = || CommitTicket::answered(Err(CommitError::Store(StoreError::Closed)));
+        let mut state = self.state();
+        if state.has_crashed {
+            return lost();
         }
-        let last_breath = match &mut life.commits_left {
+        let crash = match &mut state.commits_left {
             Some((0, side)) => Some(*side),
             Some((left, _)) => {
                 *left -= 1;
@@ -101,130 +131,133 @@ impl Store for MortalStore {
             }
             None => None,
         };
-        if last_breath.is_some() {
-            life.dead = true;
-        }
-        if last_breath == Some(Side::Before) {
-            return gone();
+        state.has_crashed = crash.is_some();
+        if crash == Some(CrashSide::Before) {
+            return lost();
         }
         let (stream, count) = (commit.stream.clone(), commit.events.len());
         // A ticket may not be waited for on a thread that runs asynchronous work.
         let answer = std::thread::scope(|scope| {
             scope.spawn(|| self.inner.commit(commit).wait()).join().unwrap()
         });
-        if last_breath == Some(Side::After) {
-            return gone();
+        if crash == Some(CrashSide::After) {
+            return lost();
         }
-        if let Ok(committed) = &answer {
-            life.acknowledged.push((stream, committed.last_sequence, count));
+        if let Ok(receipt) = &answer {
+            state.acknowledged.push((stream, receipt.last_sequence, count));
         }
         CommitTicket::answered(answer)
     }
 
-    fn import(&self, tasks: Vec<Import>) -> Result<(), ImportError> {
-        self.alive()?.import(tasks)
+    fn changes(&self, after: JournalPosition) -> Box<dyn ChangeFeed> {
+        let (inner, state) = (self.inner.changes(after), Arc::clone(&self.state));
+        Box::new(CrashingFeed { inner, state })
     }
 
-    fn remove(&self, units: Vec<Vec<TaskId>>) -> Result<Vec<Removal>, StoreError> {
-        self.alive()?.remove(units)
+    fn import(&self, tasks: Vec<TaskImport>) -> StoreFuture<'_, (), ImportError> {
+        self.read(|store| store.import(tasks))
+    }
+
+    fn remove(&self, units: Vec<Vec<TaskId>>) -> StoreFuture<'_, Vec<RemovalOutcome>> {
+        self.read(|store| store.remove(units))
     }
 
     fn events(
         &self,
         stream: &StreamId,
         after: StreamSequence,
-    ) -> Result<Vec<RecordedEvent>, StoreError> {
+    ) -> StoreFuture<'_, Vec<RecordedEvent>> {
         {
-            let mut life = self.life.lock().unwrap();
-            if life.reads_to_fail > 0 {
-                life.reads_to_fail -= 1;
+            let mut state = self.state();
+            if state.reads_to_fail > 0 {
+                state.reads_to_fail -= 1;
                 let (path, detail) = ("journal".into(), "as told".into());
-                return Err(StoreError::Failed { path, detail });
+                return StoreFuture::ready(Err(StoreError::Failed { path, detail }));
             }
             if after == StreamSequence::default() {
-                life.whole_reads += 1;
+                state.whole_reads += 1;
             }
         }
-        self.alive()?.events(stream, after)
+        self.read(|store| store.events(stream, after))
     }
 
-    fn newest_events(
+    fn newest_events(&self, stream: &StreamId, limit: u32) -> StoreFuture<'_, Vec<RecordedEvent>> {
+        self.read(|store| store.newest_events(stream, limit))
+    }
+
+    fn headers_after(
         &self,
-        stream: &StreamId,
+        after: JournalPosition,
         limit: u32,
-    ) -> Result<Vec<RecordedEvent>, StoreError> {
-        self.alive()?.newest_events(stream, limit)
+    ) -> StoreFuture<'_, Vec<EventHeader>> {
+        self.read(|store| store.headers_after(after, limit))
     }
 
-    fn headers_after(&self, after: JournalPosition, limit: u32) -> Result<Vec<Header>, StoreError> {
-        self.alive()?.headers_after(after, limit)
+    fn last_position(&self) -> StoreFuture<'_, JournalPosition> {
+        self.read(|store| store.last_position())
     }
 
-    fn last_position(&self) -> Result<JournalPosition, StoreError> {
-        self.alive()?.last_position()
+    fn task_row(&self, id: TaskId) -> StoreFuture<'_, Option<TaskRow>> {
+        self.read(|store| store.task_row(id))
     }
 
-    fn task_row(&self, id: TaskId) -> Result<Option<TaskRow>, StoreError> {
-        self.alive()?.task_row(id)
+    fn task_rows(&self, filter: &TaskFilter) -> StoreFuture<'_, Vec<TaskRow>> {
+        self.read(|store| store.task_rows(filter))
     }
 
-    fn task_rows(&self, filter: &TaskFilter) -> Result<Vec<TaskRow>, StoreError> {
-        self.alive()?.task_rows(filter)
+    fn task_ids_by_prefix(&self, prefix: &str, limit: u32) -> StoreFuture<'_, Vec<TaskId>> {
+        self.read(|store| store.task_ids_by_prefix(prefix, limit))
     }
 
-    fn task_ids_by_prefix(&self, prefix: &str, limit: u32) -> Result<Vec<TaskId>, StoreError> {
-        self.alive()?.task_ids_by_prefix(prefix, limit)
+    fn task(&self, row: &TaskRow) -> StoreFuture<'_, Task> {
+        self.read(|store| store.task(row))
     }
 
-    fn task(&self, row: &TaskRow) -> Result<Task, StoreError> {
-        self.alive()?.task(row)
+    fn task_tree(&self, task: TaskId) -> StoreFuture<'_, TaskTree> {
+        self.read(|store| store.task_tree(task))
     }
 
-    fn tree(&self, task: TaskId) -> Result<Tree, StoreError> {
-        self.alive()?.tree(task)
+    fn execution(&self, id: ExecutionId) -> StoreFuture<'_, Option<AgentExecution>> {
+        self.read(|store| store.execution(id))
     }
 
-    fn execution(&self, id: ExecutionId) -> Result<Option<AgentExecution>, StoreError> {
-        self.alive()?.execution(id)
-    }
-
-    fn execution_rows(&self, filter: &ExecutionFilter) -> Result<Vec<ExecutionRow>, StoreError> {
-        self.alive()?.execution_rows(filter)
+    fn execution_rows(&self, filter: &ExecutionFilter) -> StoreFuture<'_, Vec<ExecutionRow>> {
+        self.read(|store| store.execution_rows(filter))
     }
 
     fn execution_ids_by_prefix(
         &self,
         prefix: &str,
         limit: u32,
-    ) -> Result<Vec<ExecutionId>, StoreError> {
-        self.alive()?.execution_ids_by_prefix(prefix, limit)
+    ) -> StoreFuture<'_, Vec<ExecutionId>> {
+        self.read(|store| store.execution_ids_by_prefix(prefix, limit))
     }
 
-    fn sealed_input(&self, task: TaskId) -> Result<Option<String>, StoreError> {
-        self.alive()?.sealed_input(task)
+    fn sealed_input(&self, task: TaskId) -> StoreFuture<'_, Option<String>> {
+        self.read(|store| store.sealed_input(task))
     }
 
-    fn executions(&self, task: TaskId) -> Result<Vec<AgentExecution>, StoreError> {
-        self.alive()?.executions(task)
+    fn executions(&self, task: TaskId) -> StoreFuture<'_, Vec<AgentExecution>> {
+        self.read(|store| store.executions(task))
     }
 
-    fn messages(&self, task: TaskId) -> Result<Vec<Message>, StoreError> {
-        self.alive()?.messages(task)
+    fn messages(&self, task: TaskId) -> StoreFuture<'_, Vec<Message>> {
+        self.read(|store| store.messages(task))
     }
 
-    fn checkpoints(&self, task: TaskId) -> Result<Vec<CheckpointRow>, StoreError> {
-        self.alive()?.checkpoints(task)
+    fn checkpoints(&self, task: TaskId) -> StoreFuture<'_, Vec<CheckpointRow>> {
+        self.read(|store| store.checkpoints(task))
     }
 
-    fn spending(&self) -> Result<Vec<SpendingRow>, StoreError> {
-        self.alive()?.spending()
+    fn spending(&self) -> StoreFuture<'_, Vec<SpendingRow>> {
+        self.read(|store| store.spending())
     }
 
-    fn switched_agents(&self) -> Result<Vec<Name>, StoreError> {
-        self.alive()?.switched_agents()
+    fn toggled_agents(&self) -> StoreFuture<'_, Vec<Name>> {
+        self.read(|store| store.toggled_agents())
     }
 
-    fn definition(&self, digest: &Digest) -> Result<Option<String>, StoreError> {
-        self.alive()?.definition(digest)
+    fn definition(&self, digest: &Digest) -> StoreFuture<'_, Option<String>> {
+        self.read(|store| store.definition(digest))
     }
 }

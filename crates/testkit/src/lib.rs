@@ -1,5 +1,5 @@
-//! For tests only: the conformance suite that every store must pass, task fixtures for it, and
-//! fakes for every dependency of a runtime.
+//! For tests only: the conformance suites of stores, leases and slots, task fixtures, and fakes of
+//! every dependency of a runtime.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -9,6 +9,7 @@
 
 pub mod bench;
 pub mod faults;
+pub mod lease_conformance;
 pub mod lives;
 pub mod mcp;
 pub mod model_server;

@@ -1,14 +1,13 @@
 //! A fake driver for CLI agents.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::fs::File;
-use std::sync::{Arc, Mutex, Weak};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use polity_definition::AgentDefinition;
 use polity_engine::driver::{
-    BoxFuture, LostRun, NotReady, PlaceTaken, Programs, RunEnd, RunIdentity, RunOutcome,
-    RunOverrides, RunRequest,
+    BoxFuture, LostRun, NotReady, ProgramPreparation, ProgramRunner, RunCleanup, RunDedup, RunEnd,
+    RunIdentity, RunOutcome, RunOverrides, RunRequest,
 };
 use polity_model::digest::Digest;
 use polity_model::ids::ExecutionId;
@@ -35,7 +34,6 @@ struct FakeCliState {
     inputs: Vec<String>,
     at_once: usize,
     at_once_most: usize,
-    places: HashMap<String, Vec<Weak<File>>>,
     forgotten: Vec<(ExecutionId, u32)>,
     left_behind: BTreeSet<ExecutionId>,
     swept: Vec<(ExecutionId, bool)>,
@@ -97,42 +95,34 @@ fn outcome(end: RunEnd) -> RunOutcome {
     RunOutcome { end, report, usage: Usage::default() }
 }
 
-impl Programs for FakeCliAgents {
+impl ProgramPreparation for FakeCliAgents {
     fn ready(&self, _: &AgentDefinition, _: &RunOverrides) -> Result<(), NotReady> {
         Ok(())
     }
 
-    fn pool(&self, agent: &AgentDefinition, _: &RunOverrides) -> String {
+    fn slot_pool(&self, agent: &AgentDefinition, _: &RunOverrides) -> String {
         agent.name.to_string()
     }
 
-    fn take_place(&self, pool: &str, places: u32) -> Result<Option<PlaceTaken>, NotReady> {
-        let mut told = self.told.lock().unwrap();
-        let taken = told.places.entry(pool.to_owned()).or_default();
-        taken.retain(|place| place.strong_count() > 0);
-        if taken.len() >= places as usize {
-            return Ok(None);
-        }
-        let lock = Arc::new(File::open("/dev/null").unwrap());
-        taken.push(Arc::downgrade(&lock));
-        Ok(Some(PlaceTaken { lock }))
-    }
-
-    fn folder(&self, _: &AgentDefinition, overrides: &RunOverrides) -> String {
+    fn working_directory(&self, _: &AgentDefinition, overrides: &RunOverrides) -> String {
         overrides.working_directory.clone().unwrap_or_else(|| "/work".to_owned())
     }
 
-    fn request(&self, identity: &RunIdentity<'_>) -> Option<Digest> {
+    fn mask_secrets(&self, _: &AgentDefinition, _: &RunOverrides, values: Value) -> Value {
+        serde_json::from_str(&values.to_string().replace(SECRET, "***")).unwrap()
+    }
+}
+
+impl RunDedup for FakeCliAgents {
+    fn dedup_key(&self, identity: &RunIdentity<'_>) -> Option<Digest> {
         let RunIdentity { agent, input, parameters, overrides } = identity;
         let (folder, envs) = (&overrides.working_directory, &overrides.envs);
         let all = json!([agent.name, input, parameters, folder, envs]);
         Some(Digest::of(all.to_string().as_bytes()))
     }
+}
 
-    fn masked(&self, _: &AgentDefinition, _: &RunOverrides, values: Value) -> Value {
-        serde_json::from_str(&values.to_string().replace(SECRET, "***")).unwrap()
-    }
-
+impl ProgramRunner for FakeCliAgents {
     fn run<'a>(&'a self, request: RunRequest<'a>) -> BoxFuture<'a, RunOutcome> {
         Box::pin(async move {
             let end = {
@@ -158,23 +148,25 @@ impl Programs for FakeCliAgents {
         })
     }
 
-    fn found<'a>(&'a self, _: LostRun<'a>) -> BoxFuture<'a, Option<RunOutcome>> {
+    fn recover<'a>(&'a self, _: LostRun<'a>) -> BoxFuture<'a, Option<RunOutcome>> {
         Box::pin(async { self.told.lock().unwrap().found.take() })
-    }
-
-    fn left_behind(&self) -> BTreeSet<ExecutionId> {
-        self.told.lock().unwrap().left_behind.clone()
-    }
-
-    fn end(&self, execution_id: ExecutionId, attempts: u32) {
-        self.told.lock().unwrap().ended.push((execution_id, attempts));
-    }
-
-    fn sweep(&self, execution_id: ExecutionId, keeps_workspace: bool) {
-        self.told.lock().unwrap().swept.push((execution_id, keeps_workspace));
     }
 
     fn forget(&self, execution_id: ExecutionId, attempts: u32) {
         self.told.lock().unwrap().forgotten.push((execution_id, attempts));
+    }
+}
+
+impl RunCleanup for FakeCliAgents {
+    fn leftover_executions(&self) -> BTreeSet<ExecutionId> {
+        self.told.lock().unwrap().left_behind.clone()
+    }
+
+    fn kill_leftovers(&self, execution_id: ExecutionId, attempts: u32) {
+        self.told.lock().unwrap().ended.push((execution_id, attempts));
+    }
+
+    fn remove_leftovers(&self, execution_id: ExecutionId, keeps_workspace: bool) {
+        self.told.lock().unwrap().swept.push((execution_id, keeps_workspace));
     }
 }

@@ -1,7 +1,7 @@
-//! Stand-ins for what a runtime is made of: models that do as they are told, a clock that follows
-//! Tokio's, randomness from a seed, and a register of the living.
+//! Fakes of a runtime's dependencies: scripted models, a clock that follows Tokio's time, seeded
+//! randomness and leases that tests end.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,12 +19,14 @@ use polity_engine::driver::{
 };
 use polity_engine::entropy::EntropySource;
 use polity_engine::pinned::PinnedAgent;
-use polity_engine::runtime::{EngineError, Owners, Parts, Steered, Steering, cancel};
+use polity_engine::runtime::{CancelOutcome, ControlDeps, EngineError, RuntimeDeps, cancel};
 use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::ids::{InstanceId, TaskId, ToolCallId};
 use polity_model::message::Message;
 use polity_model::usage::Usage;
-use polity_store::Store;
+use polity_store::{
+    DedicatedThread, Lease, LeaseError, Leases, MemoryLeases, MemorySlotPools, Store, StoreFuture,
+};
 use serde_json::Map;
 
 use crate::tools::{FakeTools, ToolEffects};
@@ -74,25 +76,44 @@ impl EntropySource for SeededEntropy {
     }
 }
 
-/// Who is alive, as a test says.
+/// The leases and slots of a home. A lease outlives its runtime until a test ends it.
 #[derive(Default)]
-pub struct Register(Mutex<BTreeSet<InstanceId>>);
+pub struct TestLeases {
+    leases: MemoryLeases,
+    slots: MemorySlotPools,
+    held: Mutex<BTreeMap<InstanceId, Arc<dyn Lease>>>,
+}
 
-impl Register {
-    /// From now on it lives.
-    pub fn born(&self, instance: InstanceId) {
-        self.0.lock().unwrap().insert(instance);
+impl TestLeases {
+    /// The lease of an instance, acquired if it is not held.
+    pub fn start(&self, instance: InstanceId) -> Arc<dyn Lease> {
+        let mut held = self.held.lock().unwrap();
+        let acquire = || self.leases.acquire(instance).wait().unwrap().into();
+        Arc::clone(held.entry(instance).or_insert_with(acquire))
     }
 
-    /// From now on it is dead.
-    pub fn died(&self, instance: InstanceId) {
-        self.0.lock().unwrap().remove(&instance);
+    /// Ends the lease of an instance, as its death does.
+    pub fn end(&self, instance: InstanceId) {
+        self.leases.expire(instance);
+        self.held.lock().unwrap().remove(&instance);
     }
 }
 
-impl Owners for Register {
-    fn is_alive(&self, instance: InstanceId) -> bool {
-        self.0.lock().unwrap().contains(&instance)
+impl Leases for TestLeases {
+    fn acquire(&self, instance: InstanceId) -> StoreFuture<'_, Box<dyn Lease>, LeaseError> {
+        self.leases.acquire(instance)
+    }
+
+    fn is_alive(&self, instance: InstanceId) -> StoreFuture<'_, bool, LeaseError> {
+        self.leases.is_alive(instance)
+    }
+
+    fn live_instances(&self) -> StoreFuture<'_, Vec<InstanceId>, LeaseError> {
+        self.leases.live_instances()
+    }
+
+    fn remove_ended(&self) -> StoreFuture<'_, (), LeaseError> {
+        self.leases.remove_ended()
     }
 }
 
@@ -294,25 +315,26 @@ pub fn create_task(description: &str) -> CreateTask {
     CreateTask::new(pinned(), description)
 }
 
-/// Parts of a runtime: these models on this store, two tasks at once.
-pub fn parts(
+/// The dependencies of a runtime: these models on this store, two tasks at once.
+pub fn runtime_deps(
     store: Arc<dyn Store>,
     models: Arc<dyn Models>,
-    owners: &Arc<Register>,
+    leases: &Arc<TestLeases>,
     instance: InstanceId,
     seed: u64,
-) -> Parts {
-    owners.born(instance);
-    Parts {
+) -> RuntimeDeps {
+    RuntimeDeps {
         store,
         models,
         programs: Arc::new(crate::programs::FakeCliAgents::default()),
         remotes: Arc::new(crate::remotes::FakeRemotes::new([])),
         tools: Arc::new(FakeTools::default()),
+        slots: Arc::new(leases.slots.clone()),
         clock: Arc::new(TokioClock::new()),
         entropy: Arc::new(SeededEntropy::new(seed)),
-        owners: Arc::clone(owners) as Arc<dyn Owners>,
-        instance,
+        leases: Arc::clone(leases) as Arc<dyn Leases>,
+        lease: leases.start(instance),
+        dedicated_thread: DedicatedThread::claim(),
         limits: Limits {
             concurrent_tasks: NonZeroU32::new(2).unwrap(),
             input_bytes: NonZeroU64::new(1000).unwrap(),
@@ -321,13 +343,13 @@ pub fn parts(
     }
 }
 
-/// Ends a task that no runtime here runs, and that has nothing on other servers.
+/// Cancels a task that no runtime here runs, and that has no work on other servers.
 pub async fn cancel_from_outside(
     store: &Arc<dyn Store>,
-    owners: &dyn Owners,
+    leases: &dyn Leases,
     clock: &dyn Clock,
     id: TaskId,
-) -> Result<Steered, EngineError> {
+) -> Result<CancelOutcome, EngineError> {
     let remotes = crate::remotes::FakeRemotes::new([]);
-    cancel(&Steering { store, owners, clock, remotes: &remotes }, id).await
+    cancel(&ControlDeps { store, leases, clock, remotes: &remotes }, id).await
 }

@@ -2,6 +2,7 @@
 //! each case here for one store.
 
 mod agents;
+mod changes;
 mod executions;
 mod importing;
 mod removing;
@@ -17,7 +18,9 @@ use polity_model::machine::execution::ExecutionState;
 use polity_model::machine::task::TaskStatus;
 use polity_model::review::{ReviewSubject, ReviewVerdict};
 use polity_model::state::StateUpdates;
-use polity_store::{CommitError, Store, TaskFilter, Tree};
+use polity_store::{
+    Commit, CommitError, CommitTicket, DedicatedThread, Store, TaskFilter, TaskTree,
+};
 
 use crate::lives::{
     answered, at, changed, claimed, commit, created, created_under, definition, ended_well,
@@ -25,6 +28,7 @@ use crate::lives::{
 };
 
 pub use agents::*;
+pub use changes::*;
 pub use executions::*;
 pub use importing::*;
 pub use removing::*;
@@ -67,7 +71,10 @@ macro_rules! store_conformance {
             imported_tasks_are_as_they_were,
             an_import_goes_in_whole_or_not_at_all,
             large_and_strange_texts_survive,
-            many_committers_lose_nothing
+            many_committers_lose_nothing,
+            change_feed_delivers_each_commit_once,
+            change_feed_wakes_for_a_commit,
+            reads_work_in_asynchronous_code
         );
     };
     ($make:expr, $($case:ident),*) => {
@@ -81,14 +88,14 @@ macro_rules! store_conformance {
     };
 }
 
-type Shared = Arc<dyn Store>;
+type SharedStore = Arc<dyn Store>;
 
-fn begin(store: &Shared, task: TaskId) {
+fn begin(store: &SharedStore, task: TaskId) {
     let events = vec![created("Ada"), claimed(instance_id(1), 1)];
     store.commit(commit(task, 0, Some(1), events)).wait().unwrap();
 }
 
-fn run(store: &Shared, task: TaskId, number: u64) {
+fn run(store: &SharedStore, task: TaskId, number: u64) {
     let execution = execution_id(number);
     let events = vec![
         Event::TaskStarted,
@@ -99,13 +106,13 @@ fn run(store: &Shared, task: TaskId, number: u64) {
     store.commit(commit(task, 2, Some(1), events)).wait().unwrap();
 }
 
-fn complete(store: &Shared, task: TaskId, number: u64) {
+fn complete(store: &SharedStore, task: TaskId, number: u64) {
     let events = ended_well(execution_id(number), "Hello, Ada.");
     store.commit(commit(task, 6, Some(1), events)).wait().unwrap();
 }
 
 /// Positions follow one another over all streams, sequences within each.
-pub fn sequences_and_positions_have_no_gaps(store: &Shared) {
+pub fn sequences_and_positions_have_no_gaps(store: &SharedStore) {
     let first = store
         .commit(commit(task_id(1), 0, None, vec![created("a"), claimed(instance_id(1), 1)]))
         .wait()
@@ -118,15 +125,15 @@ pub fn sequences_and_positions_have_no_gaps(store: &Shared) {
     assert_eq!(third.last_sequence, StreamSequence(3));
     assert_eq!(second.first_position.0, first.first_position.0 + 2);
     assert_eq!(third.first_position.0, second.first_position.0 + 1);
-    assert_eq!(store.last_position().unwrap(), third.first_position);
+    assert_eq!(store.last_position().wait().unwrap(), third.first_position);
 
-    let events = store.events(&StreamId::Task(task_id(1)), StreamSequence(0)).unwrap();
+    let events = store.events(&StreamId::Task(task_id(1)), StreamSequence(0)).wait().unwrap();
     let sequences: Vec<_> = events.iter().map(|event| event.sequence.0).collect();
     assert_eq!(sequences, [1, 2, 3]);
 }
 
 /// Of two commits on the same point one wins; a third one between them is not touched.
-pub fn a_conflict_fails_alone(store: &Shared) {
+pub fn a_conflict_fails_alone(store: &SharedStore) {
     begin(store, task_id(1));
     let one = store.commit(commit(task_id(1), 2, Some(1), vec![Event::TaskStarted]));
     let other = store.commit(commit(task_id(1), 2, None, vec![Event::CancelRequested]));
@@ -135,27 +142,30 @@ pub fn a_conflict_fails_alone(store: &Shared) {
     let conflict = CommitError::Conflict { expected: StreamSequence(2), actual: StreamSequence(3) };
     assert_eq!(other.wait(), Err(conflict));
     assert!(bystander.wait().is_ok());
-    assert_eq!(store.events(&StreamId::Task(task_id(1)), StreamSequence(0)).unwrap().len(), 3);
+    assert_eq!(
+        store.events(&StreamId::Task(task_id(1)), StreamSequence(0)).wait().unwrap().len(),
+        3
+    );
 }
 
 /// Who owned a task in an earlier epoch can no longer commit as its owner.
-pub fn a_former_owner_is_fenced(store: &Shared) {
+pub fn a_former_owner_is_fenced(store: &SharedStore) {
     begin(store, task_id(1));
     let taken = vec![claimed(instance_id(2), 2)];
     store.commit(commit(task_id(1), 2, Some(2), taken)).wait().unwrap();
     let late = store.commit(commit(task_id(1), 3, Some(1), vec![Event::TaskStarted])).wait();
     assert_eq!(late, Err(CommitError::Fenced { expected: OwnerEpoch(1), actual: OwnerEpoch(2) }));
-    let row = store.task_row(task_id(1)).unwrap().unwrap();
+    let row = store.task_row(task_id(1)).wait().unwrap().unwrap();
     assert_eq!(row.status, TaskStatus::Pending);
     assert_eq!(row.owner, Some(instance_id(2)));
     store.commit(commit(task_id(1), 3, Some(2), vec![Event::TaskStarted])).wait().unwrap();
 }
 
 /// A task that was let go of has no owner, and its next owner comes after all former ones.
-pub fn a_released_task_keeps_its_epoch(store: &Shared) {
+pub fn a_released_task_keeps_its_epoch(store: &SharedStore) {
     begin(store, task_id(1));
     store.commit(commit(task_id(1), 2, Some(1), vec![Event::TaskReleased])).wait().unwrap();
-    let row = store.task_row(task_id(1)).unwrap().unwrap();
+    let row = store.task_row(task_id(1)).wait().unwrap().unwrap();
     assert_eq!((row.owner, row.epoch), (None, OwnerEpoch(1)));
     let stale = store.commit(commit(task_id(1), 3, Some(1), vec![claimed(instance_id(2), 1)]));
     assert!(matches!(stale.wait(), Err(CommitError::Illegal { .. })));
@@ -164,7 +174,7 @@ pub fn a_released_task_keeps_its_epoch(store: &Shared) {
 }
 
 /// The state machines hold in the store too.
-pub fn impossible_events_are_refused_and_leave_nothing(store: &Shared) {
+pub fn impossible_events_are_refused_and_leave_nothing(store: &SharedStore) {
     let refused = |expected, events| {
         let answer = store.commit(commit(task_id(1), expected, None, events)).wait();
         assert!(matches!(answer, Err(CommitError::Illegal { .. })), "{answer:?}");
@@ -172,81 +182,81 @@ pub fn impossible_events_are_refused_and_leave_nothing(store: &Shared) {
     refused(0, vec![]);
     refused(0, vec![Event::TaskStarted]);
     refused(0, vec![created("a"), created("a")]);
-    assert_eq!(store.last_position().unwrap(), JournalPosition(0));
-    assert_eq!(store.task_row(task_id(1)).unwrap(), None);
+    assert_eq!(store.last_position().wait().unwrap(), JournalPosition(0));
+    assert_eq!(store.task_row(task_id(1)).wait().unwrap(), None);
 
     begin(store, task_id(1));
-    let before = store.last_position().unwrap();
+    let before = store.last_position().wait().unwrap();
     refused(2, vec![Event::TaskCompleted { result: ResultRef::LastAnswer }]);
     refused(2, vec![Event::TaskStarted, Event::TaskStarted]);
     refused(2, vec![claimed(instance_id(2), 3)]);
     refused(2, vec![changed(execution_id(1), ExecutionChange::RUN)]);
-    assert_eq!(store.last_position().unwrap(), before);
-    assert_eq!(store.task_row(task_id(1)).unwrap().unwrap().status, TaskStatus::Pending);
+    assert_eq!(store.last_position().wait().unwrap(), before);
+    assert_eq!(store.task_row(task_id(1)).wait().unwrap().unwrap().status, TaskStatus::Pending);
 }
 
 /// Rows say what the events say, after every commit.
-pub fn projections_follow_the_events(store: &Shared) {
+pub fn projections_follow_the_events(store: &SharedStore) {
     let task = task_id(1);
-    let row = || store.task_row(task).unwrap().unwrap();
+    let row = || store.task_row(task).wait().unwrap().unwrap();
     begin(store, task);
     assert_eq!((row().status, row().started_at), (TaskStatus::Pending, None));
-    assert_eq!(store.task(&row()).unwrap().description, "Ada");
+    assert_eq!(store.task(&row()).wait().unwrap().description, "Ada");
 
     run(store, task, 1);
     assert_eq!(row().status, TaskStatus::Running);
     assert!(row().started_at.is_some());
-    assert_eq!(store.executions(task).unwrap()[0].state, ExecutionState::Running);
+    assert_eq!(store.executions(task).wait().unwrap()[0].state, ExecutionState::Running);
 
     complete(store, task, 1);
-    let told = store.task(&row()).unwrap();
+    let told = store.task(&row()).wait().unwrap();
     assert_eq!(told.status, TaskStatus::Completed);
     assert_eq!(told.result.as_deref(), Some("Hello, Ada."));
     assert_eq!((told.usage.input_tokens, told.usage.output_tokens), (7, 3));
     assert!(told.completed_at.is_some());
 
-    let messages = store.messages(task).unwrap();
+    let messages = store.messages(task).wait().unwrap();
     let texts: Vec<_> = messages.iter().map(|m| (m.role().label(), m.content())).collect();
     assert_eq!(texts, [("user", "Ada"), ("assistant", "Hello, Ada.")]);
 
-    let executions = store.executions(task).unwrap();
+    let executions = store.executions(task).wait().unwrap();
     assert_eq!(executions.len(), 1);
     assert_eq!(executions[0].state, ExecutionState::Idle);
     assert_eq!(executions[0].state_transitions.len(), 5);
 
-    let checkpoints = store.checkpoints(task).unwrap();
+    let checkpoints = store.checkpoints(task).wait().unwrap();
     assert_eq!(checkpoints.len(), 1);
     assert_eq!((checkpoints[0].sequence, checkpoints[0].message_count), (0, 2));
     assert_eq!(checkpoints[0].node, "greeter");
 }
 
 /// Streams are read from a sequence, the whole journal from a position.
-pub fn events_can_be_read_from_any_point(store: &Shared) {
+pub fn events_can_be_read_from_any_point(store: &SharedStore) {
     begin(store, task_id(1));
     begin(store, task_id(2));
     run(store, task_id(1), 1);
     let stream = StreamId::Task(task_id(1));
-    let all = store.events(&stream, StreamSequence(0)).unwrap();
+    let all = store.events(&stream, StreamSequence(0)).wait().unwrap();
     for after in 0..=all.len() {
-        let rest = store.events(&stream, StreamSequence(after as u64)).unwrap();
+        let rest = store.events(&stream, StreamSequence(after as u64)).wait().unwrap();
         assert_eq!(rest, all[after..]);
     }
-    assert_eq!(store.events(&StreamId::Task(task_id(9)), StreamSequence(0)).unwrap(), []);
+    assert_eq!(store.events(&StreamId::Task(task_id(9)), StreamSequence(0)).wait().unwrap(), []);
     for limit in 0..=all.len() + 1 {
-        let newest = store.newest_events(&stream, u32::try_from(limit).unwrap()).unwrap();
+        let newest = store.newest_events(&stream, u32::try_from(limit).unwrap()).wait().unwrap();
         assert_eq!(newest, all.iter().rev().take(limit).cloned().collect::<Vec<_>>());
     }
-    assert_eq!(store.newest_events(&StreamId::Task(task_id(9)), 5).unwrap(), []);
+    assert_eq!(store.newest_events(&StreamId::Task(task_id(9)), 5).wait().unwrap(), []);
 
-    let headers = store.headers_after(JournalPosition(0), 100).unwrap();
+    let headers = store.headers_after(JournalPosition(0), 100).wait().unwrap();
     assert_eq!(headers.len(), 8);
     assert!(headers.windows(2).all(|pair| pair[0].position < pair[1].position));
-    assert_eq!(store.headers_after(headers[4].position, 2).unwrap(), headers[5..7]);
-    assert_eq!(store.headers_after(headers[7].position, 100).unwrap(), []);
+    assert_eq!(store.headers_after(headers[4].position, 2).wait().unwrap(), headers[5..7]);
+    assert_eq!(store.headers_after(headers[7].position, 100).wait().unwrap(), []);
 }
 
 /// Lists are ordered by age and can be narrowed.
-pub fn tasks_are_listed_newest_first(store: &Shared) {
+pub fn tasks_are_listed_newest_first(store: &SharedStore) {
     for number in 1..=4 {
         begin(store, task_id(number));
     }
@@ -254,7 +264,7 @@ pub fn tasks_are_listed_newest_first(store: &Shared) {
     run(store, task_id(3), 3);
     complete(store, task_id(3), 3);
     let ids = |filter: TaskFilter| -> Vec<TaskId> {
-        store.task_rows(&filter).unwrap().iter().map(|row| row.id).collect()
+        store.task_rows(&filter).wait().unwrap().iter().map(|row| row.id).collect()
     };
     assert_eq!(ids(TaskFilter::default()), [task_id(4), task_id(3), task_id(2), task_id(1)]);
     assert_eq!(
@@ -273,18 +283,18 @@ pub fn tasks_are_listed_newest_first(store: &Shared) {
 }
 
 /// What was used is summed by day and agent, and no task is needed to tell it.
-pub fn spending_is_summed_by_day_and_agent(store: &Shared) {
-    assert_eq!(store.spending().unwrap(), []);
+pub fn spending_is_summed_by_day_and_agent(store: &SharedStore) {
+    assert_eq!(store.spending().wait().unwrap(), []);
     for number in 1..=2 {
         begin(store, task_id(number));
         run(store, task_id(number), number);
         let answers = vec![answered("x"), answered("y")];
         store.commit(commit(task_id(number), 6, Some(1), answers)).wait().unwrap();
     }
-    let rows = store.spending().unwrap();
+    let rows = store.spending().wait().unwrap();
     let [row] = rows.as_slice() else { panic!("{rows:?}") };
     assert_eq!((row.agent.as_str(), row.calls), ("greeter", 4));
-    let tasks = store.task_rows(&TaskFilter::default()).unwrap();
+    let tasks = store.task_rows(&TaskFilter::default()).wait().unwrap();
     let mut sum = tasks[0].usage;
     sum += tasks[1].usage;
     assert_eq!(row.usage, sum);
@@ -292,7 +302,7 @@ pub fn spending_is_summed_by_day_and_agent(store: &Shared) {
 }
 
 /// Answers of tools stand in the order in which they were asked for, whenever they came.
-pub fn tool_answers_stand_in_the_order_of_the_calls(store: &Shared) {
+pub fn tool_answers_stand_in_the_order_of_the_calls(store: &SharedStore) {
     begin(store, task_id(1));
     run(store, task_id(1), 1);
     let call_id = ToolCallId::from_random_bytes([1; 16]);
@@ -308,13 +318,13 @@ pub fn tool_answers_stand_in_the_order_of_the_calls(store: &Shared) {
     }
     store.commit(commit(task_id(1), 9, Some(1), vec![answered("c")])).wait().unwrap();
     let said: Vec<_> =
-        store.messages(task_id(1)).unwrap().iter().map(|m| m.content().to_owned()).collect();
+        store.messages(task_id(1)).wait().unwrap().iter().map(|m| m.content().to_owned()).collect();
     assert_eq!(said[1..], ["calls", "a", "b", "c"]);
-    assert_eq!(store.task_row(task_id(1)).unwrap().unwrap().message_count, 5);
+    assert_eq!(store.task_row(task_id(1)).wait().unwrap().unwrap().message_count, 5);
 }
 
 /// A task that waits for a person belongs to no process.
-pub fn a_task_that_asks_a_person_has_no_owner(store: &Shared) {
+pub fn a_task_that_asks_a_person_has_no_owner(store: &SharedStore) {
     begin(store, task_id(1));
     run(store, task_id(1), 1);
     let asked = Event::ReviewOpened {
@@ -325,7 +335,7 @@ pub fn a_task_that_asks_a_person_has_no_owner(store: &Shared) {
         default_action: None,
     };
     store.commit(commit(task_id(1), 6, Some(1), vec![asked])).wait().unwrap();
-    let row = || store.task_row(task_id(1)).unwrap().unwrap();
+    let row = || store.task_row(task_id(1)).wait().unwrap().unwrap();
     assert_eq!((row().status, row().owner), (TaskStatus::AwaitingHuman, None));
     let decided = || Event::ReviewAnswered {
         verdict: ReviewVerdict::Retry,
@@ -340,10 +350,10 @@ pub fn a_task_that_asks_a_person_has_no_owner(store: &Shared) {
 }
 
 /// Tasks whose person is late are found by the time, and only while they wait.
-pub fn a_deadline_is_kept_while_the_task_waits(store: &Shared) {
+pub fn a_deadline_is_kept_while_the_task_waits(store: &SharedStore) {
     let overdue = |second| -> Vec<_> {
         let filter = TaskFilter { overdue_at: Some(at(second)), ..TaskFilter::default() };
-        store.task_rows(&filter).unwrap().iter().map(|row| row.id).collect()
+        store.task_rows(&filter).wait().unwrap().iter().map(|row| row.id).collect()
     };
     for (number, deadline) in [(1, Some(at(20))), (2, Some(at(10))), (3, Some(at(15))), (4, None)] {
         begin(store, task_id(number));
@@ -356,7 +366,7 @@ pub fn a_deadline_is_kept_while_the_task_waits(store: &Shared) {
             default_action: None,
         };
         store.commit(commit(task_id(number), 6, Some(1), vec![asked])).wait().unwrap();
-        let row = store.task_row(task_id(number)).unwrap().unwrap();
+        let row = store.task_row(task_id(number)).wait().unwrap().unwrap();
         assert_eq!(row.review_deadline, deadline);
     }
     assert_eq!(overdue(9), []);
@@ -371,46 +381,46 @@ pub fn a_deadline_is_kept_while_the_task_waits(store: &Shared) {
     let taken = vec![claimed(instance_id(2), 2), Event::TaskResumed];
     store.commit(commit(task_id(3), 7, Some(2), taken)).wait().unwrap();
     for number in 1..=3 {
-        let row = store.task_row(task_id(number)).unwrap().unwrap();
+        let row = store.task_row(task_id(number)).wait().unwrap().unwrap();
         assert_eq!(row.review_deadline, None);
     }
     assert_eq!(overdue(99), []);
 }
 
 /// A fork knows its origin, and an origin its forks.
-pub fn forks_are_found_by_their_origin(store: &Shared) {
+pub fn forks_are_found_by_their_origin(store: &SharedStore) {
     begin(store, task_id(1));
     for (number, origin) in [(2, 1), (3, 2), (4, 1)] {
         let events = vec![forked(task_id(origin), 2), claimed(instance_id(1), 1)];
         store.commit(commit(task_id(number), 0, Some(1), events)).wait().unwrap();
-        let row = store.task_row(task_id(number)).unwrap().unwrap();
+        let row = store.task_row(task_id(number)).wait().unwrap().unwrap();
         assert_eq!(row.forked_from, Some(task_id(origin)));
     }
     let forks = |number| -> Vec<_> {
         let filter = TaskFilter { forked_from: Some(task_id(number)), ..TaskFilter::default() };
-        store.task_rows(&filter).unwrap().iter().map(|row| row.id).collect()
+        store.task_rows(&filter).wait().unwrap().iter().map(|row| row.id).collect()
     };
     assert_eq!(forks(1), [task_id(4), task_id(2)]);
     assert_eq!(forks(2), [task_id(3)]);
     assert_eq!(forks(3), []);
-    assert_eq!(store.task_row(task_id(1)).unwrap().unwrap().forked_from, None);
+    assert_eq!(store.task_row(task_id(1)).wait().unwrap().unwrap().forked_from, None);
 }
 
 /// People type only as much of an id as they must.
-pub fn ids_are_found_by_their_beginning(store: &Shared) {
+pub fn ids_are_found_by_their_beginning(store: &SharedStore) {
     begin(store, task_id(1));
     begin(store, task_id(2));
     let text = task_id(1).to_string();
-    let find = |prefix: &str| store.task_ids_by_prefix(prefix, 10).unwrap();
+    let find = |prefix: &str| store.task_ids_by_prefix(prefix, 10).wait().unwrap();
     assert_eq!(find(&text), [task_id(1)]);
     assert_eq!(find(&text[..35]), [task_id(1), task_id(2)]);
     assert_eq!(find("0"), []);
     assert_eq!(find("no id at all"), []);
-    assert_eq!(store.task_ids_by_prefix("", 1).unwrap().len(), 1);
+    assert_eq!(store.task_ids_by_prefix("", 1).wait().unwrap().len(), 1);
 }
 
 /// Sub-agents' tasks are found by their parent, and count with it.
-pub fn parts_belong_to_their_task(store: &Shared) {
+pub fn parts_belong_to_their_task(store: &SharedStore) {
     begin(store, task_id(1));
     for (number, parent) in [(2, 1), (3, 1), (4, 3)] {
         let first = created_under(Some(task_id(parent)), "a part");
@@ -418,33 +428,34 @@ pub fn parts_belong_to_their_task(store: &Shared) {
         store.commit(commit(task_id(number), 0, Some(1), events)).wait().unwrap();
     }
     let find = |filter: TaskFilter| -> Vec<_> {
-        store.task_rows(&filter).unwrap().iter().map(|row| row.id).collect()
+        store.task_rows(&filter).wait().unwrap().iter().map(|row| row.id).collect()
     };
     let of = |number| TaskFilter { parent: Some(task_id(number)), ..TaskFilter::default() };
     assert_eq!(find(of(1)), [task_id(3), task_id(2)]);
     assert_eq!(find(of(3)), [task_id(4)]);
     assert_eq!(find(of(4)), []);
     assert_eq!(find(TaskFilter { roots_only: true, ..TaskFilter::default() }), [task_id(1)]);
-    let parts = find(TaskFilter { parts_only: true, ..TaskFilter::default() });
+    let parts = find(TaskFilter { sub_tasks_only: true, ..TaskFilter::default() });
     assert_eq!(parts, [task_id(4), task_id(3), task_id(2)]);
     for number in [1, 3, 4] {
         let events = vec![Event::TaskStarted, answered("x")];
         store.commit(commit(task_id(number), 2, Some(1), events)).wait().unwrap();
     }
     for (number, tasks, tokens) in [(1, 4, 30), (2, 1, 0), (3, 2, 20), (4, 1, 10)] {
-        let Tree { tasks: found, usage } = store.tree(task_id(number)).unwrap();
+        let TaskTree { task_count: found, usage } =
+            store.task_tree(task_id(number)).wait().unwrap();
         assert_eq!((found, usage.total_tokens()), (tasks, tokens));
-        let row = store.task_row(task_id(number)).unwrap().unwrap();
-        assert_eq!(store.task(&row).unwrap().total_usage, usage.report());
+        let row = store.task_row(task_id(number)).wait().unwrap().unwrap();
+        assert_eq!(store.task(&row).wait().unwrap().total_usage, usage.report());
     }
 }
 
 /// A task that waits with its sub-agents belongs to no one, and runs again when it is resumed.
-pub fn a_paused_task_is_resumed(store: &Shared) {
+pub fn a_paused_task_is_resumed(store: &SharedStore) {
     begin(store, task_id(1));
     let events = vec![Event::TaskStarted, Event::TaskPaused];
     store.commit(commit(task_id(1), 2, Some(1), events)).wait().unwrap();
-    let row = || store.task_row(task_id(1)).unwrap().unwrap();
+    let row = || store.task_row(task_id(1)).wait().unwrap().unwrap();
     assert_eq!((row().status, row().owner), (TaskStatus::AwaitingHuman, None));
     let events = vec![claimed(instance_id(2), 2), Event::TaskResumed];
     store.commit(commit(task_id(1), 4, Some(2), events)).wait().unwrap();
@@ -452,35 +463,35 @@ pub fn a_paused_task_is_resumed(store: &Shared) {
 }
 
 /// A pinned definition is there after the commit and not before.
-pub fn definitions_are_kept_by_digest(store: &Shared) {
+pub fn definitions_are_kept_by_digest(store: &SharedStore) {
     let pinned = definition();
-    assert_eq!(store.definition(&pinned.digest).unwrap(), None);
+    assert_eq!(store.definition(&pinned.digest).wait().unwrap(), None);
     for number in 1..=2 {
         let mut commit = commit(task_id(number), 0, None, vec![created("a")]);
         commit.definitions.push(pinned.clone());
         store.commit(commit).wait().unwrap();
-        assert_eq!(store.definition(&pinned.digest).unwrap(), Some(pinned.json.to_string()));
+        assert_eq!(store.definition(&pinned.digest).wait().unwrap(), Some(pinned.json.to_string()));
     }
 }
 
 /// Texts come back to the letter, whatever is in them.
-pub fn large_and_strange_texts_survive(store: &Shared) {
+pub fn large_and_strange_texts_survive(store: &SharedStore) {
     let large = "Zürich \u{1f600} \0 \"quoted\" \u{202e}\n".repeat(50_000);
     let task = task_id(1);
     let events = vec![created(&large), claimed(instance_id(1), 1)];
     store.commit(commit(task, 0, None, events)).wait().unwrap();
     run(store, task, 1);
     store.commit(commit(task, 6, Some(1), vec![answered(&large)])).wait().unwrap();
-    let messages = store.messages(task).unwrap();
+    let messages = store.messages(task).wait().unwrap();
     assert_eq!(messages.len(), 2);
     assert!(messages.iter().all(|message| message.content() == large));
-    let row = store.task_row(task).unwrap().unwrap();
-    assert_eq!(store.task(&row).unwrap().description, large);
+    let row = store.task_row(task).wait().unwrap().unwrap();
+    assert_eq!(store.task(&row).wait().unwrap().description, large);
 }
 
 /// Threads that commit at once, to streams of their own and to one they share, all get through,
 /// and every stream and the whole journal have no gap.
-pub fn many_committers_lose_nothing(store: &Shared) {
+pub fn many_committers_lose_nothing(store: &SharedStore) {
     const THREADS: u64 = 8;
     const COMMITS: u64 = 25;
     begin(store, task_id(0));
@@ -490,19 +501,15 @@ pub fn many_committers_lose_nothing(store: &Shared) {
         .map(|number| {
             let (store, together) = (Arc::clone(store), Arc::clone(&together));
             std::thread::spawn(move || {
+                let thread = DedicatedThread::claim().unwrap();
                 together.wait();
                 begin(&store, task_id(number));
                 run(&store, task_id(number), number);
                 for turn in 0..COMMITS {
                     let own = commit(task_id(number), 6 + turn, Some(1), vec![answered("x")]);
                     // Some write themselves, and some let others do it.
-                    let ticket = if (number + turn) % 2 == 0 {
-                        store.commit_here(own)
-                    } else {
-                        store.commit(own)
-                    };
-                    ticket.wait().unwrap();
-                    say_in_shared(&store);
+                    commit_either(&store, &thread, (number + turn) % 2 == 0, own).wait().unwrap();
+                    say_in_shared(&store, &thread);
                 }
             })
         })
@@ -511,28 +518,36 @@ pub fn many_committers_lose_nothing(store: &Shared) {
         thread.join().unwrap();
     }
     for number in 1..=THREADS {
-        let own = store.events(&StreamId::Task(task_id(number)), StreamSequence(0)).unwrap();
+        let own = store.events(&StreamId::Task(task_id(number)), StreamSequence(0)).wait().unwrap();
         assert_no_gap(&own.iter().map(|event| event.sequence.0).collect::<Vec<_>>(), 6 + COMMITS);
     }
-    let shared = store.events(&StreamId::Task(task_id(0)), StreamSequence(0)).unwrap();
+    let shared = store.events(&StreamId::Task(task_id(0)), StreamSequence(0)).wait().unwrap();
     let sequences: Vec<_> = shared.iter().map(|event| event.sequence.0).collect();
     assert_no_gap(&sequences, 6 + THREADS * COMMITS);
-    let headers = store.headers_after(JournalPosition(0), u32::MAX).unwrap();
+    let headers = store.headers_after(JournalPosition(0), u32::MAX).wait().unwrap();
     assert_eq!(headers.len() as u64, (6 + COMMITS) * THREADS + 6 + THREADS * COMMITS);
     assert!(headers.windows(2).all(|pair| pair[0].position < pair[1].position));
 }
 
-fn say_in_shared(store: &Shared) {
+/// Commits on this thread, or by the writer.
+fn commit_either(
+    store: &SharedStore,
+    thread: &DedicatedThread,
+    is_inline: bool,
+    commit: Commit,
+) -> CommitTicket {
+    match thread.permit().filter(|_| is_inline) {
+        Some(permit) => store.commit_inline(commit, permit),
+        None => store.commit(commit),
+    }
+}
+
+fn say_in_shared(store: &SharedStore, thread: &DedicatedThread) {
     loop {
-        let row = store.events(&StreamId::Task(task_id(0)), StreamSequence(0)).unwrap();
+        let row = store.events(&StreamId::Task(task_id(0)), StreamSequence(0)).wait().unwrap();
         let expected = row.len() as u64;
-        let next = || commit(task_id(0), expected, Some(1), vec![answered("y")]);
-        let ticket = if expected.is_multiple_of(3) {
-            store.commit_here(next())
-        } else {
-            store.commit(next())
-        };
-        match ticket.wait() {
+        let next = commit(task_id(0), expected, Some(1), vec![answered("y")]);
+        match commit_either(store, thread, expected.is_multiple_of(3), next).wait() {
             Ok(_) => return,
             Err(CommitError::Conflict { .. }) => {}
             Err(other) => panic!("{other}"),

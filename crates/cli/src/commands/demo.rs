@@ -55,7 +55,7 @@ pub(crate) fn demo(options: &GlobalOptions) -> CliResult {
     tell(&app, &style::dim(&format!("a new home in {}", folder.display())));
     let home = app.definitions()?;
     let tasks = block_on(async {
-        let host = Host::open(&app.context, &home)?;
+        let host = Host::open(&app.context, &home).await?;
         let shown = show(&app, &host, &home).await;
         close(host).await;
         shown

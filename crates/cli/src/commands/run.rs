@@ -59,7 +59,7 @@ pub(crate) async fn run(app: &AppContext, args: RunArgs) -> CliResult {
         budget: budget(args.max_cost_usd, args.max_tokens),
         overrides,
     };
-    let host = Host::open_with(&app.context, &home, drivers)?;
+    let host = Host::open_with(&app.context, &home, drivers).await?;
     let begin = host.runtime().create(create);
     let outcome = perform(app, &host, &recording, background, begin).await;
     close(host).await;

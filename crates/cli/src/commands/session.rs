@@ -32,7 +32,7 @@ async fn list(app: &AppContext, args: &SessionListArgs) -> CliResult {
     };
     let filter = TaskFilter {
         parent: parent.map(|row| row.id),
-        parts_only: true,
+        sub_tasks_only: true,
         limit: Some(args.limit),
         ..TaskFilter::default()
     };

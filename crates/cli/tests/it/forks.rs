@@ -47,18 +47,18 @@ pub(crate) fn grand(sandbox: &HomeSandbox, id: &str) -> Value {
 fn count(sandbox: &HomeSandbox, text: &str) -> usize {
     let store = polity_store::SqliteStore::open(
         &sandbox.file("data/polity.db"),
-        polity_store::Access::ReadOnly,
+        polity_store::StoreAccess::ReadOnly,
     );
     let (store, mut all) = (store.unwrap(), Vec::new());
     let mut after = polity_model::event::JournalPosition::default();
     loop {
         use polity_store::Store;
-        let headers = store.headers_after(after, 1000).unwrap();
+        let headers = store.headers_after(after, 1000).wait().unwrap();
         let Some(last) = headers.last() else { break };
         after = last.position;
         for header in headers {
             let before = polity_model::event::StreamSequence(header.sequence.0 - 1);
-            let events = store.events(&header.stream, before).unwrap();
+            let events = store.events(&header.stream, before).wait().unwrap();
             all.push(serde_json::to_string(&events[0].event).unwrap());
         }
     }

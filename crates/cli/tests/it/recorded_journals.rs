@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use polity_engine::runtime::Runtime;
 use polity_model::state::StateUpdates;
-use polity_store::{Access, Durability, SqliteStore, Store};
+use polity_store::{CommitDurability, SqliteStore, Store, StoreAccess};
 use polity_testkit::lives::instance_id;
-use polity_testkit::runtime::{ActingModels, Register, parts};
+use polity_testkit::runtime::{ActingModels, TestLeases, runtime_deps};
 use serde_json::{Value, json};
 
 use crate::sandbox::HomeSandbox;
@@ -135,16 +135,16 @@ fn written() -> HomeSandbox {
 /// A task that goes on from the first checkpoint of the newest task of `done`.
 fn fork(sandbox: &HomeSandbox) {
     let path = sandbox.file("data/polity.db");
-    let store = SqliteStore::open(&path, Access::ReadWrite(Durability::Full)).unwrap();
+    let store = SqliteStore::open(&path, StoreAccess::ReadWrite(CommitDurability::Full)).unwrap();
     let store: Arc<dyn Store> = Arc::new(store);
-    let rows = store.task_rows(&polity_store::TaskFilter::default()).unwrap();
+    let rows = store.task_rows(&polity_store::TaskFilter::default()).wait().unwrap();
     let done = rows.into_iter().find(|row| row.assigned_agent.as_str() == "done").unwrap().id;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let models = Arc::new(ActingModels::new([], Duration::ZERO));
-        let owners = Arc::new(Register::default());
-        let parts = parts(store, models, &owners, instance_id(1), 1);
-        let runtime = Runtime::start(parts).unwrap();
+        let leases = Arc::new(TestLeases::default());
+        let deps = runtime_deps(store, models, &leases, instance_id(1), 1);
+        let runtime = Runtime::start(deps).await.unwrap();
         let updates = json!({"metadata.greeting": "Good day."});
         let updates = StateUpdates::new(updates.as_object().unwrap().clone()).unwrap();
         // From the last checkpoint but one, only the end is left to be done.

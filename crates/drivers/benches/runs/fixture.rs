@@ -9,15 +9,16 @@ use polity_drivers::EnvSource;
 use polity_drivers::cli::{ArtifactLimits, CliDriver, CliOptions};
 use polity_drivers::process::ProcessLauncher;
 use polity_engine::clock::SystemClock;
-use polity_engine::driver::{Programs, RunOutcome, RunOverrides, RunProgress, RunRequest};
+use polity_engine::driver::{
+    ProgramRunner, Programs, RunOutcome, RunOverrides, RunProgress, RunRequest,
+};
 use polity_engine::entropy::SystemEntropy;
-use polity_engine::runtime::{Owners, Parts, Runtime};
+use polity_engine::runtime::{Runtime, RuntimeDeps};
 use polity_model::ids::ExecutionId;
 use polity_model::run::ResourceUsage;
-use polity_store::{Access, Durability, SqliteStore};
+use polity_store::{CommitDurability, FileSlotPools, SlotPools, SqliteStore, StoreAccess};
 use polity_testkit::lives::instance_id;
-use polity_testkit::runtime::{ActingModels, Register};
-use polity_testkit::tools::FakeTools;
+use polity_testkit::runtime::{ActingModels, TestLeases, runtime_deps};
 use serde_json::{Map, json};
 use tempfile::TempDir;
 use tokio::sync::watch;
@@ -69,23 +70,24 @@ impl RunFixture {
 
     /// A runtime with a journal in this home.
     pub(crate) fn runtime(&self) -> Runtime {
-        let owners = Arc::new(Register::default());
-        owners.born(instance_id(1));
+        let leases = Arc::new(TestLeases::default());
         let journal = self.home.path().join("journal.db");
-        let store = SqliteStore::open(&journal, Access::ReadWrite(Durability::Full)).unwrap();
-        Runtime::start(Parts {
-            store: Arc::new(store),
-            models: Arc::new(ActingModels::new([], Duration::ZERO)),
-            tools: Arc::new(FakeTools::default()),
+        let access = StoreAccess::ReadWrite(CommitDurability::Full);
+        let store = Arc::new(SqliteStore::open(&journal, access).unwrap());
+        let models = Arc::new(ActingModels::new([], Duration::ZERO));
+        let deps = RuntimeDeps {
             programs: Arc::clone(&self.programs) as Arc<dyn Programs>,
-            remotes: Arc::new(polity_testkit::remotes::FakeRemotes::new([])),
+            slots: Arc::new(self.slots()),
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
-            owners: owners as Arc<dyn Owners>,
-            instance: instance_id(1),
             limits: HomeSettings::default().limits,
-        })
-        .unwrap()
+            ..runtime_deps(store, models, &leases, instance_id(1), 1)
+        };
+        polity_store::block_on(Runtime::start(deps)).unwrap()
+    }
+
+    fn slots(&self) -> FileSlotPools {
+        FileSlotPools::new(self.home.path().join("data/places"))
     }
 
     /// Runs an agent and forgets the run.
@@ -93,7 +95,7 @@ impl RunFixture {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&number.to_le_bytes());
         let execution_id = ExecutionId::from_random_bytes(bytes);
-        let place = self.programs.take_place("bench", slots).unwrap().unwrap();
+        let slot = self.slots().acquire("bench", slots).await.unwrap().unwrap();
         let (_keep, stop) = watch::channel(false);
         let outcome = self
             .programs
@@ -105,7 +107,7 @@ impl RunFixture {
                 input: "a question",
                 parameters: &Map::new(),
                 overrides: &RunOverrides::default(),
-                place: &place,
+                slot: &slot,
                 stop: &stop,
                 progress: &IgnoredProgress,
             })

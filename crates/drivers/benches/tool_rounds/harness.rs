@@ -13,14 +13,14 @@ use polity_drivers::process::ProcessLauncher;
 use polity_engine::clock::SystemClock;
 use polity_engine::commands::CreateTask;
 use polity_engine::driver::{Models, Tools};
-use polity_engine::entropy::{EntropySource, SystemEntropy};
+use polity_engine::entropy::SystemEntropy;
 use polity_engine::pinned::PinnedAgent;
-use polity_engine::runtime::{Parts, Runtime, TaskHandle};
-use polity_model::ids::InstanceId;
+use polity_engine::runtime::{Runtime, RuntimeDeps, TaskHandle};
 use polity_model::machine::task::TaskStatus;
-use polity_store::{Access, Durability, SqliteStore, Store};
+use polity_store::{CommitDurability, SqliteStore, Store, StoreAccess};
+use polity_testkit::lives::instance_id;
 use polity_testkit::mcp::environment;
-use polity_testkit::runtime::Register;
+use polity_testkit::runtime::{TestLeases, runtime_deps};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -51,27 +51,20 @@ impl BenchRuntime {
         concurrent_tasks: u32,
     ) -> Self {
         let database = folder.join("polity.db");
-        let access = Access::ReadWrite(Durability::Full);
+        let access = StoreAccess::ReadWrite(CommitDurability::Full);
         let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&database, access).unwrap());
-        let (owners, instance) = (Register::default(), SystemEntropy.seed());
-        let instance = InstanceId::from_random_bytes(instance);
-        owners.born(instance);
-        let runtime = Runtime::start(Parts {
-            store: Arc::clone(&store),
-            models,
+        let leases = Arc::new(TestLeases::default());
+        let deps = RuntimeDeps {
             tools,
-            programs: Arc::new(polity_testkit::programs::FakeCliAgents::default()),
-            remotes: Arc::new(polity_testkit::remotes::FakeRemotes::new([])),
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
-            owners: Arc::new(owners),
-            instance,
             limits: Limits {
                 concurrent_tasks: NonZeroU32::new(concurrent_tasks).unwrap(),
                 ..HomeSettings::default().limits
             },
-        });
-        Self { runtime: runtime.unwrap(), store }
+            ..runtime_deps(Arc::clone(&store), models, &leases, instance_id(1), 1)
+        };
+        Self { runtime: polity_store::block_on(Runtime::start(deps)).unwrap(), store }
     }
 
     /// Creates a runtime with the real drivers.

@@ -104,7 +104,7 @@ async fn run(runtime: &BenchRuntime, load: &PinnedAgent) -> (usize, Vec<TaskHand
 
 /// The number of a task's successful tool calls in the journal.
 fn count_answers(store: &dyn Store, task: &TaskHandle) -> usize {
-    let events = store.events(&StreamId::Task(task.id), StreamSequence::default()).unwrap();
+    let events = store.events(&StreamId::Task(task.id), StreamSequence::default()).wait().unwrap();
     let is_good = |event: &Event| {
         matches!(
             event,

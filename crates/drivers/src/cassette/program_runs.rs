@@ -1,13 +1,12 @@
 //! Records and replays the runs of CLI agents.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::sync::Arc;
 
 use polity_definition::AgentDefinition;
 use polity_engine::driver::{
-    BoxFuture, LostRun, NotReady, PlaceTaken, Programs, RunEnd, RunOutcome, RunOverrides,
-    RunRequest,
+    BoxFuture, LostRun, NotReady, ProgramPreparation, ProgramRunner, Programs, RunCleanup,
+    RunDedup, RunEnd, RunOutcome, RunOverrides, RunRequest,
 };
 use polity_model::ids::ExecutionId;
 use polity_model::run::{ProcessExit, RunReport};
@@ -21,9 +20,6 @@ use super::multiline::MultilineText;
 use super::player::{AnswerKey, CassettePlayer, REMEDY, mismatch, permanent_failure, pretty};
 use super::recorder::CassetteRecorder;
 use crate::secrets::SecretSet;
-
-/// The lock file of a slot in which nothing runs.
-const NULL_DEVICE: &str = "/dev/null";
 
 /// The recorded run of a CLI agent. Only the last attempt is recorded; a replay needs no failed ones.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,7 +55,7 @@ enum RecordedRunEnd {
 impl RunInput {
     fn redacted(driver: &dyn Programs, secrets: &SecretSet, run: &LostRun<'_>) -> Self {
         let known = json!([secrets.redact(run.input), run.parameters]);
-        let masked = driver.masked(run.agent, run.overrides, secrets.redact_json(known));
+        let masked = driver.mask_secrets(run.agent, run.overrides, secrets.redact_json(known));
         match masked {
             Value::Array(parts) => match <[Value; 2]>::try_from(parts) {
                 Ok([Value::String(input), Value::Object(parameters)]) => {
@@ -131,27 +127,32 @@ impl RecordingProgramDriver {
     }
 }
 
-impl Programs for RecordingProgramDriver {
+impl ProgramPreparation for RecordingProgramDriver {
     fn ready(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> Result<(), NotReady> {
         self.driver.ready(agent, overrides)
     }
 
-    fn pool(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> String {
-        self.driver.pool(agent, overrides)
+    fn slot_pool(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> String {
+        self.driver.slot_pool(agent, overrides)
     }
 
-    fn take_place(&self, pool: &str, places: u32) -> Result<Option<PlaceTaken>, NotReady> {
-        self.driver.take_place(pool, places)
+    fn working_directory(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> String {
+        self.driver.working_directory(agent, overrides)
     }
 
-    fn folder(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> String {
-        self.driver.folder(agent, overrides)
+    fn mask_secrets(
+        &self,
+        agent: &AgentDefinition,
+        overrides: &RunOverrides,
+        values: Value,
+    ) -> Value {
+        self.driver.mask_secrets(agent, overrides, values)
     }
+}
 
-    fn masked(&self, agent: &AgentDefinition, overrides: &RunOverrides, values: Value) -> Value {
-        self.driver.masked(agent, overrides, values)
-    }
+impl RunDedup for RecordingProgramDriver {}
 
+impl ProgramRunner for RecordingProgramDriver {
     fn run<'a>(&'a self, request: RunRequest<'a>) -> BoxFuture<'a, RunOutcome> {
         Box::pin(async move {
             let outcome = self.driver.run(request).await;
@@ -160,9 +161,9 @@ impl Programs for RecordingProgramDriver {
         })
     }
 
-    fn found<'a>(&'a self, run: LostRun<'a>) -> BoxFuture<'a, Option<RunOutcome>> {
+    fn recover<'a>(&'a self, run: LostRun<'a>) -> BoxFuture<'a, Option<RunOutcome>> {
         Box::pin(async move {
-            let outcome = self.driver.found(run).await?;
+            let outcome = self.driver.recover(run).await?;
             self.record(&run, &outcome);
             Some(outcome)
         })
@@ -171,21 +172,23 @@ impl Programs for RecordingProgramDriver {
     fn forget(&self, execution_id: ExecutionId, attempts: u32) {
         self.driver.forget(execution_id, attempts);
     }
+}
 
-    fn left_behind(&self) -> BTreeSet<ExecutionId> {
-        self.driver.left_behind()
+impl RunCleanup for RecordingProgramDriver {
+    fn leftover_executions(&self) -> BTreeSet<ExecutionId> {
+        self.driver.leftover_executions()
     }
 
-    fn end(&self, execution_id: ExecutionId, attempts: u32) {
-        self.driver.end(execution_id, attempts);
+    fn kill_leftovers(&self, execution_id: ExecutionId, attempts: u32) {
+        self.driver.kill_leftovers(execution_id, attempts);
     }
 
-    fn sweep(&self, execution_id: ExecutionId, keeps_workspace: bool) {
-        self.driver.sweep(execution_id, keeps_workspace);
+    fn remove_leftovers(&self, execution_id: ExecutionId, keeps_workspace: bool) {
+        self.driver.remove_leftovers(execution_id, keeps_workspace);
     }
 
-    fn discard(&self, execution_id: ExecutionId) -> Result<(), NotReady> {
-        self.driver.discard(execution_id)
+    fn remove_workspace(&self, execution_id: ExecutionId) -> Result<(), NotReady> {
+        self.driver.remove_workspace(execution_id)
     }
 }
 
@@ -248,39 +251,42 @@ impl PlaybackProgramDriver {
     }
 }
 
-impl Programs for PlaybackProgramDriver {
+impl ProgramPreparation for PlaybackProgramDriver {
     fn ready(&self, _: &AgentDefinition, _: &RunOverrides) -> Result<(), NotReady> {
         Ok(())
     }
 
     /// A pool of its own, so that replays never block real runs.
-    fn pool(&self, agent: &AgentDefinition, _: &RunOverrides) -> String {
+    fn slot_pool(&self, agent: &AgentDefinition, _: &RunOverrides) -> String {
         format!("replay of {}", agent.name)
     }
 
-    fn take_place(&self, _: &str, _: u32) -> Result<Option<PlaceTaken>, NotReady> {
-        let lock = File::open(NULL_DEVICE).map_err(|error| NotReady {
-            message: format!("{NULL_DEVICE} cannot be opened: {error}"),
-            hint: "see what has become of it".to_owned(),
-        })?;
-        Ok(Some(PlaceTaken { lock: Arc::new(lock) }))
+    fn working_directory(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> String {
+        self.driver.working_directory(agent, overrides)
     }
 
-    fn folder(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> String {
-        self.driver.folder(agent, overrides)
+    fn mask_secrets(
+        &self,
+        agent: &AgentDefinition,
+        overrides: &RunOverrides,
+        values: Value,
+    ) -> Value {
+        self.driver.mask_secrets(agent, overrides, values)
     }
+}
 
-    fn masked(&self, agent: &AgentDefinition, overrides: &RunOverrides, values: Value) -> Value {
-        self.driver.masked(agent, overrides, values)
-    }
+impl RunDedup for PlaybackProgramDriver {}
 
+impl ProgramRunner for PlaybackProgramDriver {
     fn run<'a>(&'a self, request: RunRequest<'a>) -> BoxFuture<'a, RunOutcome> {
         let outcome = self.outcome(&to_lost_run(&request));
         Box::pin(async { outcome })
     }
 
-    fn found<'a>(&'a self, run: LostRun<'a>) -> BoxFuture<'a, Option<RunOutcome>> {
+    fn recover<'a>(&'a self, run: LostRun<'a>) -> BoxFuture<'a, Option<RunOutcome>> {
         let outcome = self.outcome(&run);
         Box::pin(async { Some(outcome) })
     }
 }
+
+impl RunCleanup for PlaybackProgramDriver {}

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use polity_definition::{AccessType, AgentDefinition, WorkspaceMode};
 use polity_engine::driver::{
-    BoxFuture, LostRun, NotReady, PlaceTaken, Programs, RunIdentity, RunOutcome, RunOverrides,
-    RunRequest,
+    BoxFuture, LostRun, NotReady, ProgramPreparation, ProgramRunner, RunCleanup, RunDedup,
+    RunIdentity, RunOutcome, RunOverrides, RunRequest,
 };
 use polity_model::digest::Digest;
 use polity_model::ids::ExecutionId;
@@ -17,7 +17,7 @@ use super::workspace::{self, BranchPolicy};
 use super::{CliDriver, agent_secrets, cli_agent};
 use crate::process::run_record::ShimRecord;
 
-impl Programs for CliDriver {
+impl ProgramPreparation for CliDriver {
     fn ready(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> Result<(), NotReady> {
         let program = cli_agent(agent)?;
         let (resolved, none) = (presets::resolve(program), Map::new());
@@ -28,7 +28,7 @@ impl Programs for CliDriver {
 
     /// Runs that write to the same folder share a pool, across agents. All other runs share a pool
     /// with the runs of their agent. A `lock_key` overrides both.
-    fn pool(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> String {
+    fn slot_pool(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> String {
         let own = format!("agent {}", agent.name);
         let Ok(program) = cli_agent(agent) else { return own };
         match (&program.lock_key, program.access_type, program.workspace) {
@@ -41,14 +41,7 @@ impl Programs for CliDriver {
         }
     }
 
-    fn take_place(&self, pool: &str, places: u32) -> Result<Option<PlaceTaken>, NotReady> {
-        self.slots.acquire(pool, places).map_err(|error| NotReady {
-            message: format!("no slot can be acquired for a run: {error}"),
-            hint: format!("check the folder {}", self.options.data.display()),
-        })
-    }
-
-    fn folder(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> String {
+    fn working_directory(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> String {
         let folder = match cli_agent(agent) {
             Ok(program) => self.working_folder(agent, program, overrides),
             Err(_) => self.options.folder.clone(),
@@ -56,15 +49,12 @@ impl Programs for CliDriver {
         folder.to_string_lossy().into_owned()
     }
 
-    fn request(&self, identity: &RunIdentity<'_>) -> Option<Digest> {
-        let request = self.request_digester.digest(identity);
-        // Without a digest, duplicate tasks are not merged; each one runs.
-        request
-            .inspect_err(|error| tracing::warn!(%error, "cannot compute the digest of a request"))
-            .ok()
-    }
-
-    fn masked(&self, agent: &AgentDefinition, overrides: &RunOverrides, values: Value) -> Value {
+    fn mask_secrets(
+        &self,
+        agent: &AgentDefinition,
+        overrides: &RunOverrides,
+        values: Value,
+    ) -> Value {
         let secrets = cli_agent(agent).map_or(Vec::new(), |program| {
             agent_secrets(program, overrides, &self.options.environment)
         });
@@ -74,26 +64,49 @@ impl Programs for CliDriver {
             Err(error) => withhold_values(values, &format!("[polity: withheld: {error}]")),
         }
     }
+}
 
+impl RunDedup for CliDriver {
+    fn dedup_key(&self, identity: &RunIdentity<'_>) -> Option<Digest> {
+        let request = self.request_digester.digest(identity);
+        // Without a digest, duplicate tasks are not merged; each one runs.
+        request
+            .inspect_err(|error| tracing::warn!(%error, "cannot compute the digest of a request"))
+            .ok()
+    }
+}
+
+impl ProgramRunner for CliDriver {
     fn run<'a>(&'a self, request: RunRequest<'a>) -> BoxFuture<'a, RunOutcome> {
         Box::pin(self.run_pipeline(request))
     }
 
-    fn found<'a>(&'a self, run: LostRun<'a>) -> BoxFuture<'a, Option<RunOutcome>> {
+    fn recover<'a>(&'a self, run: LostRun<'a>) -> BoxFuture<'a, Option<RunOutcome>> {
         Box::pin(async move {
             let outcome = self.recover_outcome(run.agent, run.execution_id, run.attempt).await?;
             Some(self.settle_recovered(run, outcome).await)
         })
     }
 
-    fn left_behind(&self) -> BTreeSet<ExecutionId> {
+    fn forget(&self, execution_id: ExecutionId, attempts: u32) {
+        for attempt in 0..attempts {
+            let files = RunFiles::new(&self.options.data, execution_id, attempt);
+            if let Err(error) = files.remove() {
+                tracing::warn!(path = %files.record.display(), %error, "cannot remove the files of a run");
+            }
+        }
+    }
+}
+
+impl RunCleanup for CliDriver {
+    fn leftover_executions(&self) -> BTreeSet<ExecutionId> {
         self.executions_with_files().unwrap_or_else(|error| {
             tracing::warn!(%error, "cannot list the remaining files of runs");
             BTreeSet::new()
         })
     }
 
-    fn end(&self, execution_id: ExecutionId, attempts: u32) {
+    fn kill_leftovers(&self, execution_id: ExecutionId, attempts: u32) {
         for attempt in 0..attempts {
             let RunFiles { record: path, .. } =
                 RunFiles::new(&self.options.data, execution_id, attempt);
@@ -105,13 +118,13 @@ impl Programs for CliDriver {
         }
     }
 
-    fn sweep(&self, execution_id: ExecutionId, keeps_workspace: bool) {
+    fn remove_leftovers(&self, execution_id: ExecutionId, keeps_workspace: bool) {
         if let Err(error) = self.remove_files(execution_id, keeps_workspace) {
             tracing::warn!(%execution_id, %error, "cannot remove the remaining files of a run");
         }
     }
 
-    fn discard(&self, execution_id: ExecutionId) -> Result<(), NotReady> {
+    fn remove_workspace(&self, execution_id: ExecutionId) -> Result<(), NotReady> {
         let Self { options, .. } = self;
         let (data, environment) = (&options.data, &options.environment);
         // The branch holds the task's result.
@@ -122,15 +135,6 @@ impl Programs for CliDriver {
             ),
             hint: format!("check the folder {}", data.display()),
         })
-    }
-
-    fn forget(&self, execution_id: ExecutionId, attempts: u32) {
-        for attempt in 0..attempts {
-            let files = RunFiles::new(&self.options.data, execution_id, attempt);
-            if let Err(error) = files.remove() {
-                tracing::warn!(path = %files.record.display(), %error, "cannot remove the files of a run");
-            }
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,6 @@ use crate::cli::output::output_reader::{OutputReader, StreamParser, StreamSummar
 use crate::cli::output::parser::{AnswerParser, Utf8Decoder};
 use crate::cli::run::deadlines::{LastOutput, MissedDeadline, RunDeadlines};
 use crate::cli::run::files::{RunFiles, ignore_missing};
-use crate::cli::slots;
 use crate::masking::SecretMask;
 #[cfg(target_os = "linux")]
 use crate::process::cgroup;
@@ -208,7 +207,7 @@ fn supervision_options(
         },
         record: Some(prepared.files.record.clone()),
         slot: match launcher {
-            ProcessLauncher::Shim(_) => Some(slots::slot_path(request.place)?),
+            ProcessLauncher::Shim(_) => request.slot.lock_file().map(Path::to_owned),
             ProcessLauncher::Direct => None,
         },
         pids_limit: limits

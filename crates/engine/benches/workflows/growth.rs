@@ -13,7 +13,7 @@ use polity_engine::pinned::PinnedAgent;
 use polity_model::machine::task::TaskStatus;
 use polity_model::tool::ToolPattern;
 use polity_model::usage::Usage;
-use polity_store::Durability;
+use polity_store::CommitDurability;
 use polity_testkit::bench::figure;
 use serde_json::{Map, json};
 
@@ -52,7 +52,7 @@ fn size(turns: u32) -> f64 {
     let folder = folder();
     let path = folder.path().join("polity.db");
     block_on(async {
-        let store = open(&path, Durability::Relaxed);
+        let store = open(&path, CommitDurability::Relaxed);
         let talk = Arc::new(Talk { rounds: turns / 2 });
         let (models, tools) = (Arc::clone(&talk) as Arc<dyn Models>, talk as Arc<dyn Tools>);
         let runtime = runtime_with(&store, 1, models, tools);

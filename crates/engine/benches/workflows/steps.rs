@@ -8,7 +8,7 @@ use polity_engine::commands::CreateTask;
 use polity_engine::pinned::PinnedWorkflow;
 use polity_engine::runtime::Runtime;
 use polity_model::machine::task::TaskStatus;
-use polity_store::{Durability, Store};
+use polity_store::{CommitDurability, Store};
 use polity_testkit::bench::{BareDisk, cpu, figure};
 
 use crate::peer::Peer;
@@ -49,8 +49,8 @@ pub(crate) fn measure(quick: bool) {
     let folder = folder();
     let mut bare = BareDisk::new(&folder.path().join("bare"), 256);
     let mut peer = Peer::start(folder.path());
-    let stores =
-        AT_ONCE.map(|count| open(&folder.path().join(format!("{count}.db")), Durability::Full));
+    let stores = AT_ONCE
+        .map(|count| open(&folder.path().join(format!("{count}.db")), CommitDurability::Full));
     let chain = chain();
     let (mut disk, mut theirs) = (Vec::new(), Vec::new());
     let mut ours = [Rate::default(); 3];

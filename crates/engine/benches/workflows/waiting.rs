@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use polity_engine::commands::{AnswerReview, CreateTask};
-use polity_engine::runtime::load;
+use polity_engine::runtime::load_task;
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 use polity_model::review::ReviewVerdict;
 use polity_model::state::StateUpdates;
-use polity_store::{Durability, Store, TaskFilter};
+use polity_store::{CommitDurability, Store, TaskFilter};
 use polity_testkit::bench::{BareDisk, figure};
 
 use crate::workshop::{block_on, folder, open, runtime, workflow};
@@ -29,7 +29,7 @@ const ASKING: &str = "name: asking\nentry_point: ask\nnodes:\n  \
 pub(crate) fn measure(tasks: u32) {
     let folder = folder();
     let (none, many) = (folder.path().join("none.db"), folder.path().join("many.db"));
-    drop(open(&none, Durability::Full));
+    drop(open(&none, CommitDurability::Full));
     fill(&many, tasks);
     let (idle, waiting) = (process(&none), process(&many));
     let answer = answer(&many, folder.path());
@@ -56,7 +56,7 @@ fn mega(bytes: u64) -> f64 {
 
 fn fill(path: &Path, tasks: u32) {
     block_on(async {
-        let store = open(path, Durability::Relaxed);
+        let store = open(path, CommitDurability::Relaxed);
         let runtime = runtime(&store, 64);
         let asking = workflow("asking", ASKING);
         for number in 0..tasks {
@@ -85,7 +85,7 @@ fn process(database: &Path) -> Idle {
 /// Holds a runtime on a database for a while, and says what that takes.
 pub(crate) fn idle(database: &Path) {
     block_on(async {
-        let store = open(database, Durability::Full);
+        let store = open(database, CommitDurability::Full);
         let _runtime = runtime(&store, 64);
         tokio::time::sleep(Duration::from_secs(1)).await;
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -104,12 +104,12 @@ fn answer(database: &Path, folder: &Path) -> Duration {
         1.0 / BareDisk::new(&folder.join("bare"), 256).rate(Duration::from_millis(500)),
     );
     let mut times = block_on(async {
-        let store = open(database, Durability::Full);
+        let store = open(database, CommitDurability::Full);
         let runtime = runtime(&store, 64);
         let mut times = Vec::new();
         for id in waiting(&store, 21) {
             let began = Instant::now();
-            let state = load(&store, id).await.unwrap().state;
+            let state = load_task(&*store, id).await.unwrap().state;
             let answer = AnswerReview {
                 checkpoint_id: state.review().unwrap().checkpoint_id,
                 verdict: ReviewVerdict::Approve,
@@ -129,5 +129,5 @@ fn answer(database: &Path, folder: &Path) -> Duration {
 fn waiting(store: &Arc<dyn Store>, count: u32) -> Vec<TaskId> {
     let statuses = vec![TaskStatus::AwaitingHuman];
     let filter = TaskFilter { statuses, limit: Some(count), ..TaskFilter::default() };
-    store.task_rows(&filter).unwrap().into_iter().map(|row| row.id).collect()
+    store.task_rows(&filter).wait().unwrap().into_iter().map(|row| row.id).collect()
 }

@@ -9,11 +9,10 @@ use polity_engine::clock::SystemClock;
 use polity_engine::driver::{Models, Tools};
 use polity_engine::entropy::SystemEntropy;
 use polity_engine::pinned::PinnedWorkflow;
-use polity_engine::runtime::{Owners, Parts, Runtime};
-use polity_store::{Access, Durability, SqliteStore, Store};
+use polity_engine::runtime::{Runtime, RuntimeDeps};
+use polity_store::{CommitDurability, SqliteStore, Store, StoreAccess};
 use polity_testkit::lives::instance_id;
-use polity_testkit::programs::FakeCliAgents;
-use polity_testkit::runtime::{ActingModels, Register};
+use polity_testkit::runtime::{ActingModels, TestLeases, runtime_deps};
 use polity_testkit::tools::FakeTools;
 
 /// The disk that is measured is the one the project is on, not a memory disk.
@@ -21,8 +20,8 @@ pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-pub(crate) fn open(path: &Path, durability: Durability) -> Arc<dyn Store> {
-    Arc::new(SqliteStore::open(path, Access::ReadWrite(durability)).unwrap())
+pub(crate) fn open(path: &Path, durability: CommitDurability) -> Arc<dyn Store> {
+    Arc::new(SqliteStore::open(path, StoreAccess::ReadWrite(durability)).unwrap())
 }
 
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
@@ -48,24 +47,18 @@ pub(crate) fn runtime_with(
     models: Arc<dyn Models>,
     tools: Arc<dyn Tools>,
 ) -> Runtime {
-    let owners = Arc::new(Register::default());
-    owners.born(instance_id(1));
-    Runtime::start(Parts {
-        store: Arc::clone(store),
-        models,
+    let leases = Arc::new(TestLeases::default());
+    let deps = RuntimeDeps {
         tools,
-        programs: Arc::new(FakeCliAgents::default()),
-        remotes: Arc::new(polity_testkit::remotes::FakeRemotes::new([])),
         clock: Arc::new(SystemClock),
         entropy: Arc::new(SystemEntropy),
-        owners: owners as Arc<dyn Owners>,
-        instance: instance_id(1),
         limits: Limits {
             concurrent_tasks: NonZeroU32::new(at_once).unwrap(),
             ..HomeSettings::default().limits
         },
-    })
-    .unwrap()
+        ..runtime_deps(Arc::clone(store), models, &leases, instance_id(1), 1)
+    };
+    polity_store::block_on(Runtime::start(deps)).unwrap()
 }
 
 /// A workflow from its file.

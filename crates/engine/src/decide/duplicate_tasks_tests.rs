@@ -34,7 +34,7 @@ fn row(number: u8, status: TaskStatus) -> TaskRow {
         failure_position: None,
         forked_from: None,
         review_deadline: None,
-        request: Some(Digest::of(b"the same")),
+        dedup_key: Some(Digest::of(b"the same")),
         shared_with: None,
     }
 }

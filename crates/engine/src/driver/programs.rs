@@ -1,8 +1,6 @@
 //! Running a program.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::sync::Arc;
 
 use polity_definition::AgentDefinition;
 use polity_model::digest::Digest;
@@ -10,6 +8,7 @@ use polity_model::failure::AttemptFailure;
 use polity_model::ids::ExecutionId;
 use polity_model::run::{ResourceUsage, RunReport};
 use polity_model::usage::Usage;
+use polity_store::Slot;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
@@ -32,9 +31,9 @@ pub struct RunRequest<'a> {
     pub parameters: &'a Map<String, Value>,
     /// What the task says otherwise than the agent's file.
     pub overrides: &'a RunOverrides,
-    /// The place that the run takes up. What is started holds on to it, so that it is free again
-    /// exactly when nothing of the run is left.
-    pub place: &'a PlaceTaken,
+    /// The slot of the run. The started process holds it too, so that it is free exactly when
+    /// nothing of the run is left.
+    pub slot: &'a Slot,
     /// Becomes true when the run is to end.
     pub stop: &'a watch::Receiver<bool>,
     /// Who hears of the run while it goes on.
@@ -116,64 +115,70 @@ pub enum RunEnd {
     Stopped,
 }
 
-/// A place among those who may run at once. It is free again when all who hold on to it are gone.
-#[derive(Debug, Clone)]
-pub struct PlaceTaken {
-    /// The file whose lock is the place.
-    pub lock: Arc<File>,
+/// Checks and resolves a run before it starts.
+pub trait ProgramPreparation: Send + Sync {
+    /// Checks that the program could run, without running it. Called before a task is created.
+    fn ready(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> Result<(), NotReady>;
+
+    /// The slot pool of a run. Runs with the same pool share its slots.
+    fn slot_pool(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> String;
+
+    /// The absolute working directory.
+    fn working_directory(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> String;
+
+    /// Replaces secrets in values, known ones and those that look or are named like secrets.
+    fn mask_secrets(
+        &self,
+        agent: &AgentDefinition,
+        overrides: &RunOverrides,
+        values: Value,
+    ) -> Value;
+}
+
+/// Recognises duplicate requests.
+pub trait RunDedup: Send + Sync {
+    /// The deduplication key of a request: a digest of agent, input, parameters, folder and
+    /// variables. None if requests are not deduplicated.
+    fn dedup_key(&self, _request: &RunIdentity<'_>) -> Option<Digest> {
+        None
+    }
 }
 
 /// Runs programs.
-pub trait Programs: Send + Sync {
-    /// Whether the program could be run, as far as can be told without running it. It is asked
-    /// before a task is created, so that what is missing is said at once.
-    fn ready(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> Result<(), NotReady>;
-
-    /// What runs must not share: those with the same key take up places of the same pool.
-    fn pool(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> String;
-
-    /// Takes one of so many places of a pool, if one is free in any process of this home.
-    fn take_place(&self, pool: &str, places: u32) -> Result<Option<PlaceTaken>, NotReady>;
-
-    /// Where a run would take place, wherever whoever takes it up later happens to be.
-    fn folder(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> String;
-
-    /// What all requests have in common that are the same: agent, input, parameters, folder and
-    /// variables. Nothing of them can be read from it. None where it cannot be told.
-    fn request(&self, _request: &RunIdentity<'_>) -> Option<Digest> {
-        None
-    }
-
-    /// The values without what is known or looks to be secret, also by the names that they have.
-    fn masked(&self, agent: &AgentDefinition, overrides: &RunOverrides, values: Value) -> Value;
-
-    /// Runs the program once. Dropping the future ends what was started.
+pub trait ProgramRunner: Send + Sync {
+    /// Runs the program once. Dropping the future kills the process tree.
     fn run<'a>(&'a self, request: RunRequest<'a>) -> BoxFuture<'a, RunOutcome>;
 
-    /// What came of a run whose owner died, if the run itself had come to its end by then. What is
-    /// left of it is ended first.
-    fn found<'a>(&'a self, run: LostRun<'a>) -> BoxFuture<'a, Option<RunOutcome>>;
+    /// Returns the outcome of a run whose owner died, if the run itself had ended. Kills what is
+    /// left of it.
+    fn recover<'a>(&'a self, run: LostRun<'a>) -> BoxFuture<'a, Option<RunOutcome>>;
 
-    /// What became of an execution with so many attempts is in the journal; what was kept only to
-    /// find it after a crash may go.
+    /// Removes the recovery files of an execution whose outcome is in the journal.
     fn forget(&self, _execution_id: ExecutionId, _attempts: u32) {}
+}
 
-    /// The executions of which something is left on the disk that is needed only while they run, or
-    /// a folder in which they ran. Blocks.
-    fn left_behind(&self) -> BTreeSet<ExecutionId> {
+/// Cleans up after processes that died, and after removed tasks. Every method blocks.
+pub trait RunCleanup: Send + Sync {
+    /// The executions that left files or a workspace on the disk.
+    fn leftover_executions(&self) -> BTreeSet<ExecutionId> {
         BTreeSet::new()
     }
 
-    /// Ends what is left of the first attempts of an execution whose owner is gone. What was written
-    /// down about them stays, since someone may go on with it. Blocks.
-    fn end(&self, _execution_id: ExecutionId, _attempts: u32) {}
+    /// Kills what is left of the first attempts of an execution whose owner is dead. Its files stay:
+    /// another process may resume it.
+    fn kill_leftovers(&self, _execution_id: ExecutionId, _attempts: u32) {}
 
-    /// Removes what is left of an execution that is over, whose owner is gone, and with it the folder
-    /// in which it ran, unless that is kept. Blocks.
-    fn sweep(&self, _execution_id: ExecutionId, _keeps_workspace: bool) {}
+    /// Removes the files of an execution that is over and whose owner is dead, and its workspace
+    /// unless that is kept.
+    fn remove_leftovers(&self, _execution_id: ExecutionId, _keeps_workspace: bool) {}
 
-    /// Removes the folder in which an execution ran, because the task is removed. Blocks.
-    fn discard(&self, _execution_id: ExecutionId) -> Result<(), NotReady> {
+    /// Removes the workspace of an execution whose task is removed.
+    fn remove_workspace(&self, _execution_id: ExecutionId) -> Result<(), NotReady> {
         Ok(())
     }
 }
+
+/// The driver of CLI agents.
+pub trait Programs: ProgramPreparation + RunDedup + ProgramRunner + RunCleanup {}
+
+impl<D: ProgramPreparation + RunDedup + ProgramRunner + RunCleanup + ?Sized> Programs for D {}

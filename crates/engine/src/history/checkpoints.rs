@@ -9,12 +9,12 @@ use polity_model::review::{HumanFeedback, ReviewVerdict};
 use polity_model::state::StateUpdates;
 use serde_json::{Map, Value, json};
 
-use crate::runtime::Beginning;
+use crate::runtime::TaskHistory;
 use crate::state::CorruptJournal;
 
 /// Lists the checkpoints of a task, oldest first.
-pub fn checkpoints(beginning: Beginning) -> Result<Vec<Checkpoint>, CorruptJournal> {
-    let Beginning { mut state, rest, .. } = beginning;
+pub fn checkpoints(history: TaskHistory) -> Result<Vec<Checkpoint>, CorruptJournal> {
+    let TaskHistory { mut state, rest, .. } = history;
     let mut checkpoints: Vec<Checkpoint> = Vec::new();
     for recorded in rest {
         if let Event::CheckpointTaken { checkpoint_id, sequence, node, awaiting_human, .. } =

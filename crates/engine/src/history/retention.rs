@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use polity_definition::{RetentionPolicy, RetentionRule, RetentionStatus};
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
-use polity_store::{Kept, TaskRow};
+use polity_store::{RemovalBlocker, TaskRow};
 
 const SECONDS_PER_DAY: i64 = 86_400;
 
@@ -71,13 +71,13 @@ impl fmt::Display for RetentionReason {
     }
 }
 
-impl From<Kept> for RetentionReason {
-    fn from(kept: Kept) -> Self {
-        match kept {
-            Kept::Alive(status) => Self::Alive(status),
-            Kept::PartOf(top) => Self::With(top),
-            Kept::HasPart(_) => Self::LivingParts,
-            Kept::SharedBy(fork) => Self::SharedBy(fork),
+impl From<RemovalBlocker> for RetentionReason {
+    fn from(blocker: RemovalBlocker) -> Self {
+        match blocker {
+            RemovalBlocker::NotEnded(status) => Self::Alive(status),
+            RemovalBlocker::Parent(top) => Self::With(top),
+            RemovalBlocker::SubTask(_) => Self::LivingParts,
+            RemovalBlocker::Fork(fork) => Self::SharedBy(fork),
         }
     }
 }

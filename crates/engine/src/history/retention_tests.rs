@@ -38,7 +38,7 @@ fn row(number: u8) -> TaskRow {
         failure_position: None,
         forked_from: None,
         review_deadline: None,
-        request: None,
+        dedup_key: None,
         shared_with: None,
     }
 }

@@ -77,11 +77,15 @@ impl TaskParticipants {
     }
 
     /// Loads the definitions that a task pinned.
-    pub(super) fn load(store: &dyn Store, pins: &[DefinitionPin]) -> Result<Self, PinnedError> {
+    pub(super) async fn load(
+        store: &dyn Store,
+        pins: &[DefinitionPin],
+    ) -> Result<Self, PinnedError> {
         let mut participants = Self::default();
         for pin in pins {
             let json = store
-                .definition(&pin.digest)?
+                .definition(&pin.digest)
+                .await?
                 .ok_or_else(|| PinnedError::Lost { kind: pin.kind, name: pin.name.clone() })?;
             let unreadable = |problems: Vec<DefinitionProblem>| PinnedError::Unreadable {
                 name: pin.name.clone(),

@@ -74,7 +74,7 @@ async fn a_cost_budget_goes_on_counting_after_a_crash() {
     let runtime = stage.process(1, &lines(Say::Hang));
     let create = CreateTask { budget, ..CreateTask::new(boss(), "a") };
     let id = runtime.create(create).await.unwrap().id;
-    let answers = |stage: &Stage| stage.parts(id).iter().any(|row| row.usage.input_tokens == 9);
+    let answers = |stage: &Stage| stage.sub_tasks(id).iter().any(|row| row.usage.input_tokens == 9);
     stage.until("the helper has answered once", answers).await;
     stage.kill(1, runtime);
     // Two calls have cost $0.0020, so one more may be made.
@@ -86,5 +86,5 @@ async fn a_cost_budget_goes_on_counting_after_a_crash() {
         task.error.as_deref(),
         Some("the budget of boss is used up: $0.0030 of $0.0025 (budget.max_cost_usd)")
     );
-    assert!(matches!(stage.store.messages(id).unwrap()[2], Message::Tool { .. }));
+    assert!(matches!(stage.store.messages(id).await.unwrap()[2], Message::Tool { .. }));
 }

@@ -10,7 +10,7 @@ use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
 };
 use polity_engine::pinned::PinnedAgent;
-use polity_engine::runtime::{Parts, Runtime, TaskHandle, load};
+use polity_engine::runtime::{Runtime, RuntimeDeps, TaskHandle, load_task};
 use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::ids::TaskId;
 use polity_model::review::ReviewVerdict;
@@ -19,7 +19,7 @@ use polity_model::task::Task;
 use polity_model::usage::{Cost, Usage};
 use polity_store::{MemoryStore, Store, TaskFilter, TaskRow};
 use polity_testkit::lives::instance_id;
-use polity_testkit::runtime::{Register, boss, parts};
+use polity_testkit::runtime::{TestLeases, boss, runtime_deps};
 use serde_json::{Value, json};
 
 /// What a model says, by who it is and what it was told last.
@@ -129,21 +129,21 @@ fn asked((tool, arguments): (&'static str, Value)) -> AskedTool {
 
 pub(crate) struct Stage {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) owners: Arc<Register>,
+    pub(crate) leases: Arc<TestLeases>,
 }
 
 impl Stage {
     pub(crate) fn new() -> Self {
-        Self { store: Arc::new(MemoryStore::new()), owners: Arc::default() }
+        Self { store: Arc::new(MemoryStore::new()), leases: Arc::default() }
     }
 
     pub(crate) fn process(&self, number: u64, models: &Arc<Cast>) -> Runtime {
         self.limited(number, models, |limits| limits)
     }
 
-    pub(crate) fn parts_of_process(&self, number: u64, models: &Arc<Cast>) -> Parts {
+    pub(crate) fn deps_of_process(&self, number: u64, models: &Arc<Cast>) -> RuntimeDeps {
         let (store, models) = (Arc::clone(&self.store), Arc::clone(models) as Arc<dyn Models>);
-        parts(store, models, &self.owners, instance_id(number), number)
+        runtime_deps(store, models, &self.leases, instance_id(number), number)
     }
 
     pub(crate) fn limited(
@@ -152,29 +152,29 @@ impl Stage {
         models: &Arc<Cast>,
         limit: fn(Limits) -> Limits,
     ) -> Runtime {
-        let parts = self.parts_of_process(number, models);
-        let limits = limit(parts.limits);
-        Runtime::start(Parts { limits, ..parts }).unwrap()
+        let deps = self.deps_of_process(number, models);
+        let limits = limit(deps.limits);
+        polity_store::block_on(Runtime::start(RuntimeDeps { limits, ..deps })).unwrap()
     }
 
     pub(crate) fn kill(&self, number: u64, runtime: Runtime) {
         drop(runtime);
-        self.owners.died(instance_id(number));
+        self.leases.end(instance_id(number));
     }
 
     pub(crate) fn task(&self, id: TaskId) -> Task {
-        self.store.task(&self.store.task_row(id).unwrap().unwrap()).unwrap()
+        self.store.task(&self.store.task_row(id).wait().unwrap().unwrap()).wait().unwrap()
     }
 
-    pub(crate) fn parts(&self, of: TaskId) -> Vec<TaskRow> {
+    pub(crate) fn sub_tasks(&self, of: TaskId) -> Vec<TaskRow> {
         let filter = TaskFilter { parent: Some(of), ..TaskFilter::default() };
-        let mut rows = self.store.task_rows(&filter).unwrap();
+        let mut rows = self.store.task_rows(&filter).wait().unwrap();
         rows.reverse();
         rows
     }
 
     pub(crate) fn said(&self, id: TaskId) -> Vec<String> {
-        let messages = self.store.messages(id).unwrap();
+        let messages = self.store.messages(id).wait().unwrap();
         messages.iter().map(|message| message.content().to_owned()).collect()
     }
 
@@ -189,7 +189,7 @@ impl Stage {
     }
 
     pub(crate) async fn answer(&self, runtime: &Runtime, id: TaskId, verdict: ReviewVerdict) {
-        let state = load(&self.store, id).await.unwrap().state;
+        let state = load_task(&*self.store, id).await.unwrap().state;
         let checkpoint_id = state.review().unwrap().checkpoint_id;
         let answer = AnswerReview {
             checkpoint_id,

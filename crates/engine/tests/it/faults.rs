@@ -5,13 +5,16 @@
 //! finishes everything. Then the journal is held against what was acknowledged.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use polity_engine::commands::{AnswerReview, CreateTask};
 use polity_engine::decide::CommandRejection;
-use polity_engine::runtime::{Beginning, EngineError, Parts, Runtime, load, orphans, top_of};
+use polity_engine::runtime::{
+    EngineError, Runtime, RuntimeDeps, TaskHistory, active_root, find_orphans, load_task,
+};
 use polity_model::event::{Event, JournalPosition, StreamId, StreamSequence, ToolChange};
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
@@ -19,10 +22,12 @@ use polity_model::review::ReviewVerdict;
 use polity_model::session::task_of_call;
 use polity_model::state::StateUpdates;
 use polity_model::task::Task;
-use polity_store::{Access, Durability, MemoryStore, SqliteStore, Store, TaskFilter, TaskRow};
-use polity_testkit::faults::{Acknowledged, MortalStore, Side};
+use polity_store::{
+    CommitDurability, MemoryStore, SqliteStore, Store, StoreAccess, TaskFilter, TaskRow,
+};
+use polity_testkit::faults::{Acknowledged, CrashSide, CrashingStore};
 use polity_testkit::lives::instance_id;
-use polity_testkit::runtime::{Act, ActingModels, Register, boss, create_task, parts};
+use polity_testkit::runtime::{Act, ActingModels, TestLeases, boss, create_task, runtime_deps};
 use polity_testkit::tools::{FakeToolAct, FakeTools, ToolEffects};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -43,7 +48,7 @@ struct Process {
     orders: Vec<Order>,
     acts: Vec<Act>,
     tool_acts: Vec<FakeToolAct>,
-    dies: (u32, Side),
+    dies: (u32, CrashSide),
 }
 
 fn order() -> impl Strategy<Value = Order> {
@@ -93,7 +98,7 @@ fn tool_act() -> impl Strategy<Value = FakeToolAct> {
 }
 
 fn process() -> impl Strategy<Value = Process> {
-    let side = prop_oneof![Just(Side::Before), Just(Side::After)];
+    let side = prop_oneof![Just(CrashSide::Before), Just(CrashSide::After)];
     let orders = prop::collection::vec(order(), 1..6);
     let (acts, tool_acts) =
         (prop::collection::vec(act(), 0..10), prop::collection::vec(tool_act(), 0..10));
@@ -123,7 +128,7 @@ proptest! {
     fn nor_on_disk(processes in prop::collection::vec(process(), 1..4)) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("polity.db");
-        let store = SqliteStore::open(&path, Access::ReadWrite(Durability::Relaxed)).unwrap();
+        let store = SqliteStore::open(&path, StoreAccess::ReadWrite(CommitDurability::Relaxed)).unwrap();
         run(&processes, Arc::new(store));
     }
 }
@@ -143,26 +148,26 @@ fn run(processes: &[Process], journal: Arc<dyn Store>) {
 }
 
 async fn history(processes: &[Process], journal: Arc<dyn Store>) {
-    let owners = Arc::new(Register::default());
+    let leases = Arc::new(TestLeases::default());
     let world = Arc::new(ToolEffects::default());
     let mut acknowledged = Vec::new();
     let mut known = Vec::new();
     for (number, process) in (1..).zip(processes) {
-        let store = Arc::new(MortalStore::new(Arc::clone(&journal), Some(process.dies)));
-        live(&store, &owners, &world, number, process, &mut known).await;
-        store.kill();
-        owners.died(instance_id(number));
+        let store = Arc::new(CrashingStore::new(Arc::clone(&journal), Some(process.dies)));
+        live(&store, &leases, &world, number, process, &mut known).await;
+        store.crash();
+        leases.end(instance_id(number));
         acknowledged.extend(store.acknowledged());
     }
-    recover(&journal, &owners, &world).await;
-    check(&*journal, &acknowledged, &known);
-    check_effects(&*journal, &world);
+    recover(&journal, &leases, &world).await;
+    check(&*journal, &acknowledged, &known).await;
+    check_effects(&*journal, &world).await;
 }
 
 /// Carries out the orders until the process dies or has nothing left to do.
 async fn live(
-    store: &Arc<MortalStore>,
-    owners: &Arc<Register>,
+    store: &Arc<CrashingStore>,
+    leases: &Arc<TestLeases>,
     world: &Arc<ToolEffects>,
     number: u64,
     process: &Process,
@@ -172,9 +177,9 @@ async fn live(
     let models = Arc::new(ActingModels::new(process.acts.clone(), pause).on(world));
     let tools = Arc::new(FakeTools::new(world, process.tool_acts.clone(), pause));
     let journal: Arc<dyn Store> = Arc::clone(store) as Arc<dyn Store>;
-    let parts = parts(Arc::clone(&journal), models, owners, instance_id(number), number);
-    let runtime = Runtime::start(Parts { tools, ..parts }).unwrap();
-    for row in orphans(&**store, &**owners, Timestamp::UNIX_EPOCH).unwrap_or_default() {
+    let deps = runtime_deps(Arc::clone(&journal), models, leases, instance_id(number), number);
+    let runtime = Runtime::start(RuntimeDeps { tools, ..deps }).await.unwrap();
+    for row in find_orphans(&**store, &**leases, Timestamp::UNIX_EPOCH).await.unwrap_or_default() {
         // A process that dies while it adopts is what this is about.
         let _ = runtime.adopt(row.id).await;
     }
@@ -196,17 +201,17 @@ async fn live(
                 }
             }
             Order::Decide(index, verdict) => {
-                let waiting = waiting(&**store);
+                let waiting = waiting(&**store).await;
                 if let Some(row) = waiting.into_iter().nth(*index)
                     && decide(&journal, &runtime, row.id, verdict.clone()).await
-                    && let Ok(top) = top_of(&**store, row)
+                    && let Ok(top) = active_root(&**store, row).await
                 {
                     let _ = runtime.adopt(top.id).await;
                 }
             }
             Order::Pause(ms) => tokio::time::sleep(Duration::from_millis(*ms)).await,
         }
-        if store.is_dead() {
+        if store.has_crashed() {
             return;
         }
     }
@@ -214,9 +219,9 @@ async fn live(
 }
 
 /// The tasks that wait for a person.
-pub(crate) fn waiting(store: &dyn Store) -> Vec<TaskRow> {
+pub(crate) async fn waiting(store: &dyn Store) -> Vec<TaskRow> {
     let waiting = TaskFilter { statuses: vec![TaskStatus::AwaitingHuman], ..TaskFilter::default() };
-    store.task_rows(&waiting).unwrap_or_default()
+    store.task_rows(&waiting).await.unwrap_or_default()
 }
 
 /// A person answers, and the task goes on. An answer that does not fit the question is refused.
@@ -226,7 +231,7 @@ pub(crate) async fn decide(
     id: TaskId,
     verdict: ReviewVerdict,
 ) -> bool {
-    let Ok(loaded) = load(store, id).await else { return false };
+    let Ok(loaded) = load_task(&**store, id).await else { return false };
     let Some(review) = loaded.state.review() else { return false };
     let checkpoint_id = review.checkpoint_id;
     let answer = AnswerReview {
@@ -240,15 +245,15 @@ pub(crate) async fn decide(
 }
 
 /// A process that does not die finishes what is left, and a person decides what must be decided.
-async fn recover(journal: &Arc<dyn Store>, owners: &Arc<Register>, world: &Arc<ToolEffects>) {
+async fn recover(journal: &Arc<dyn Store>, leases: &Arc<TestLeases>, world: &Arc<ToolEffects>) {
     let pause = Duration::from_millis(1);
     let models = Arc::new(ActingModels::new([], pause).on(world));
     let tools = Arc::new(FakeTools::new(world, [], pause));
-    let parts = parts(Arc::clone(journal), models, owners, instance_id(99), 99);
-    let runtime = Runtime::start(Parts { tools, ..parts }).unwrap();
+    let deps = runtime_deps(Arc::clone(journal), models, leases, instance_id(99), 99);
+    let runtime = Runtime::start(RuntimeDeps { tools, ..deps }).await.unwrap();
     for _ in 0..20 {
         let mut handles = Vec::new();
-        for row in orphans(&**journal, &**owners, Timestamp::UNIX_EPOCH).unwrap() {
+        for row in find_orphans(&**journal, &**leases, Timestamp::UNIX_EPOCH).await.unwrap() {
             match runtime.adopt(row.id).await {
                 Ok(handle) => handles.push(handle),
                 // One of its sub-agents is left, and it waits for a person itself; or its parent
@@ -262,11 +267,11 @@ async fn recover(journal: &Arc<dyn Store>, owners: &Arc<Register>, world: &Arc<T
         for handle in &mut handles {
             let patience = Duration::from_hours(1);
             let Ok(outcome) = tokio::time::timeout(patience, handle.wait()).await else {
-                panic!("{} is never left: {}", handle.id, told(&**journal));
+                panic!("{} is never left: {}", handle.id, told(&**journal).await);
             };
             outcome.unwrap();
         }
-        for row in waiting(&**journal) {
+        for row in waiting(&**journal).await {
             assert_eq!(row.owner, None, "a task that waits belongs to no process");
             let result = "done by hand".to_owned();
             for verdict in [ReviewVerdict::SkipWith { result }, ReviewVerdict::Approve] {
@@ -277,21 +282,22 @@ async fn recover(journal: &Arc<dyn Store>, owners: &Arc<Register>, world: &Arc<T
 }
 
 /// Every task with its last events, for a case that went wrong.
-fn told(journal: &dyn Store) -> String {
-    let told = journal.task_rows(&TaskFilter::default()).unwrap().into_iter().map(|row| {
-        let events = journal.events(&StreamId::Task(row.id), StreamSequence(0)).unwrap();
+async fn told(journal: &dyn Store) -> String {
+    let mut text = String::new();
+    for row in journal.task_rows(&TaskFilter::default()).await.unwrap() {
+        let events = journal.events(&StreamId::Task(row.id), StreamSequence(0)).await.unwrap();
         let last: Vec<_> = events.iter().rev().take(8).map(|recorded| &recorded.event).collect();
         let (id, parent, status) = (row.id, row.parent_task_id, row.status);
-        format!("\n{id} of {parent:?} is {status}, newest first: {last:?}")
-    });
-    told.collect()
+        write!(text, "\n{id} of {parent:?} is {status}, newest first: {last:?}").unwrap();
+    }
+    text
 }
 
 /// What may not be repeated was done at most once, and once more each time that a person said so.
-fn check_effects(journal: &dyn Store, world: &ToolEffects) {
+async fn check_effects(journal: &dyn Store, world: &ToolEffects) {
     let mut allowed: BTreeMap<u64, u32> = BTreeMap::new();
-    for row in journal.task_rows(&TaskFilter::default()).unwrap() {
-        let events = journal.events(&StreamId::Task(row.id), StreamSequence(0)).unwrap();
+    for row in journal.task_rows(&TaskFilter::default()).await.unwrap() {
+        let events = journal.events(&StreamId::Task(row.id), StreamSequence(0)).await.unwrap();
         let mut numbers = BTreeMap::new();
         let mut in_doubt = None;
         for recorded in &events {
@@ -321,8 +327,8 @@ fn check_effects(journal: &dyn Store, world: &ToolEffects) {
     }
 }
 
-pub(crate) fn check(journal: &dyn Store, acknowledged: &[Acknowledged], known: &[TaskId]) {
-    let headers = journal.headers_after(JournalPosition(0), u32::MAX).unwrap();
+pub(crate) async fn check(journal: &dyn Store, acknowledged: &[Acknowledged], known: &[TaskId]) {
+    let headers = journal.headers_after(JournalPosition(0), u32::MAX).await.unwrap();
     assert!(headers.iter().zip(1..).all(|(header, position)| header.position.0 == position));
     let mut sequences: BTreeMap<StreamId, u64> = BTreeMap::new();
     for header in &headers {
@@ -334,27 +340,27 @@ pub(crate) fn check(journal: &dyn Store, acknowledged: &[Acknowledged], known: &
         assert!(sequences[stream] >= last.0, "an acknowledged event of {stream:?} was lost");
     }
     for id in known {
-        assert!(journal.task_row(*id).unwrap().is_some(), "an acknowledged task was lost");
+        assert!(journal.task_row(*id).await.unwrap().is_some(), "an acknowledged task was lost");
     }
-    for row in journal.task_rows(&TaskFilter::default()).unwrap() {
+    for row in journal.task_rows(&TaskFilter::default()).await.unwrap() {
         assert!(row.status.is_final(), "{} is {}", row.id, row.status);
-        let events = journal.events(&StreamId::Task(row.id), StreamSequence(0)).unwrap();
+        let events = journal.events(&StreamId::Task(row.id), StreamSequence(0)).await.unwrap();
         let ends = events.iter().filter(|recorded| is_end(&recorded.event)).count();
         assert_eq!(ends, 1, "a task ends once");
-        let Beginning { state, rest, .. } = Beginning::of(journal, row.id).unwrap();
+        let TaskHistory { state, rest, .. } = TaskHistory::load(journal, row.id).await.unwrap();
         let folded = state.following(rest).unwrap().snapshot();
-        let total_usage = journal.tree(row.id).unwrap().usage.report();
+        let total_usage = journal.task_tree(row.id).await.unwrap().usage.report();
         let folded = Task { total_usage, ..folded };
-        assert_eq!(journal.task(&row).unwrap(), folded, "the rows say what the events say");
+        assert_eq!(journal.task(&row).await.unwrap(), folded, "the rows say what the events say");
         if let Some(parent) = row.parent_task_id {
-            check_part(journal, parent, row.id);
+            check_part(journal, parent, row.id).await;
         }
     }
 }
 
 /// A sub-agent's task belongs to a call of its parent, which has one answer.
-fn check_part(journal: &dyn Store, parent: TaskId, part: TaskId) {
-    let events = journal.events(&StreamId::Task(parent), StreamSequence(0)).unwrap();
+async fn check_part(journal: &dyn Store, parent: TaskId, part: TaskId) {
+    let events = journal.events(&StreamId::Task(parent), StreamSequence(0)).await.unwrap();
     let answers = events.iter().filter(|recorded| {
         matches!(&recorded.event, Event::ToolChanged { call_id, change: ToolChange::Answer { .. } }
             if task_of_call(*call_id) == part)

@@ -6,8 +6,7 @@
 //! those who were given the same have shared what really happened.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -15,11 +14,11 @@ use polity_definition::{AgentDefinition, Limits};
 use polity_engine::commands::CreateTask;
 use polity_engine::decide::CommandRejection;
 use polity_engine::driver::{
-    BoxFuture, LostRun, NotReady, PlaceTaken, Programs, RunEnd, RunIdentity, RunOutcome,
-    RunOverrides, RunRequest,
+    BoxFuture, LostRun, NotReady, ProgramPreparation, ProgramRunner, RunCleanup, RunDedup, RunEnd,
+    RunIdentity, RunOutcome, RunOverrides, RunRequest,
 };
 use polity_engine::pinned::PinnedAgent;
-use polity_engine::runtime::{EngineError, Parts, Runtime, load, orphans};
+use polity_engine::runtime::{EngineError, Runtime, RuntimeDeps, find_orphans, load_task};
 use polity_model::digest::Digest;
 use polity_model::event::{Event, StreamId, StreamSequence};
 use polity_model::failure::{AttemptFailure, ErrorCategory};
@@ -29,9 +28,9 @@ use polity_model::review::ReviewVerdict;
 use polity_model::run::{ProcessExit, RunReport};
 use polity_model::usage::Usage;
 use polity_store::{ExecutionFilter, MemoryStore, Store, TaskFilter};
-use polity_testkit::faults::{Acknowledged, MortalStore, Side};
+use polity_testkit::faults::{Acknowledged, CrashSide, CrashingStore};
 use polity_testkit::lives::instance_id;
-use polity_testkit::runtime::{ActingModels, Register, TokioClock, parts};
+use polity_testkit::runtime::{ActingModels, TestLeases, TokioClock, runtime_deps};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -62,7 +61,7 @@ enum Order {
 struct Process {
     orders: Vec<Order>,
     ends: Vec<End>,
-    dies: (u32, Side),
+    dies: (u32, CrashSide),
     /// Whether it goes on while the next one begins.
     stays: bool,
 }
@@ -82,7 +81,7 @@ fn order() -> impl Strategy<Value = Order> {
 }
 
 fn process() -> impl Strategy<Value = Process> {
-    let side = prop_oneof![Just(Side::Before), Just(Side::After)];
+    let side = prop_oneof![Just(CrashSide::Before), Just(CrashSide::After)];
     let end = prop_oneof![
         6 => Just(End::Answer),
         2 => Just(End::FailForNow),
@@ -119,7 +118,6 @@ struct Machine {
 
 #[derive(Default)]
 struct Seen {
-    places: BTreeMap<String, Vec<Weak<File>>>,
     /// What came of each run, if it came to its end.
     runs: BTreeMap<(ExecutionId, u32), Option<RunOutcome>>,
     at_once: BTreeMap<String, usize>,
@@ -151,39 +149,31 @@ impl Drop for AtWork<'_> {
     }
 }
 
-impl Programs for Staged {
+impl ProgramPreparation for Staged {
     fn ready(&self, _: &AgentDefinition, _: &RunOverrides) -> Result<(), NotReady> {
         Ok(())
     }
 
-    fn pool(&self, agent: &AgentDefinition, _: &RunOverrides) -> String {
+    fn slot_pool(&self, agent: &AgentDefinition, _: &RunOverrides) -> String {
         agent.name.to_string()
     }
 
-    fn take_place(&self, pool: &str, places: u32) -> Result<Option<PlaceTaken>, NotReady> {
-        let mut seen = self.machine.seen();
-        let taken = seen.places.entry(pool.to_owned()).or_default();
-        taken.retain(|place| place.strong_count() > 0);
-        if taken.len() >= places as usize {
-            return Ok(None);
-        }
-        let lock = Arc::new(File::open("/dev/null").unwrap());
-        taken.push(Arc::downgrade(&lock));
-        Ok(Some(PlaceTaken { lock }))
-    }
-
-    fn folder(&self, _: &AgentDefinition, _: &RunOverrides) -> String {
+    fn working_directory(&self, _: &AgentDefinition, _: &RunOverrides) -> String {
         "/work".to_owned()
     }
 
-    fn request(&self, identity: &RunIdentity<'_>) -> Option<Digest> {
-        Some(Digest::of(format!("{} {}", identity.agent.name, identity.input).as_bytes()))
-    }
-
-    fn masked(&self, _: &AgentDefinition, _: &RunOverrides, values: Value) -> Value {
+    fn mask_secrets(&self, _: &AgentDefinition, _: &RunOverrides, values: Value) -> Value {
         values
     }
+}
 
+impl RunDedup for Staged {
+    fn dedup_key(&self, identity: &RunIdentity<'_>) -> Option<Digest> {
+        Some(Digest::of(format!("{} {}", identity.agent.name, identity.input).as_bytes()))
+    }
+}
+
+impl ProgramRunner for Staged {
     fn run<'a>(&'a self, request: RunRequest<'a>) -> BoxFuture<'a, RunOutcome> {
         Box::pin(async move {
             let pool = request.agent.name.to_string();
@@ -220,12 +210,14 @@ impl Programs for Staged {
         })
     }
 
-    fn found<'a>(&'a self, run: LostRun<'a>) -> BoxFuture<'a, Option<RunOutcome>> {
+    fn recover<'a>(&'a self, run: LostRun<'a>) -> BoxFuture<'a, Option<RunOutcome>> {
         let key = (run.execution_id, run.attempt);
         let found = self.machine.seen().runs.get(&key).cloned().flatten();
         Box::pin(async { found })
     }
 }
+
+impl RunCleanup for Staged {}
 
 fn failed(category: ErrorCategory) -> AttemptFailure {
     AttemptFailure { category, message: "as told".into() }
@@ -252,9 +244,9 @@ proptest! {
     }
 }
 
-struct World {
+struct ToolEffects {
     journal: Arc<dyn Store>,
-    owners: Arc<Register>,
+    leases: Arc<TestLeases>,
     machine: Arc<Machine>,
     clock: Arc<TokioClock>,
     known: Vec<TaskId>,
@@ -263,25 +255,26 @@ struct World {
 /// A process that lives, on its own view of the journal.
 struct Living {
     number: u64,
-    store: Arc<MortalStore>,
+    store: Arc<CrashingStore>,
     runtime: Runtime,
 }
 
-impl World {
+impl ToolEffects {
     fn begin(&self, number: u64, store: Arc<dyn Store>, ends: Vec<End>) -> Runtime {
         let models = Arc::new(ActingModels::new([], Duration::ZERO));
         let programs = Arc::new(Staged { machine: Arc::clone(&self.machine), ends: ends.into() });
-        let parts = parts(store, models, &self.owners, instance_id(number), number);
-        let limits = Limits { concurrent_tasks: 8.try_into().unwrap(), ..parts.limits };
+        let deps = runtime_deps(store, models, &self.leases, instance_id(number), number);
+        let limits = Limits { concurrent_tasks: 8.try_into().unwrap(), ..deps.limits };
         let clock = self.clock.clone();
-        Runtime::start(Parts { programs, limits, clock, ..parts }).unwrap()
+        polity_store::block_on(Runtime::start(RuntimeDeps { programs, limits, clock, ..deps }))
+            .unwrap()
     }
 
     /// Kills a process: what it ran ends with it.
     async fn end(&self, living: Living, acknowledged: &mut Vec<Acknowledged>) {
-        living.store.kill();
+        living.store.crash();
         drop(living.runtime);
-        self.owners.died(instance_id(living.number));
+        self.leases.end(instance_id(living.number));
         acknowledged.extend(living.store.acknowledged());
         // Those that were aborted are gone once they were given the chance.
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -289,9 +282,9 @@ impl World {
 }
 
 async fn history(processes: &[Process]) {
-    let mut world = World {
+    let mut world = ToolEffects {
         journal: Arc::new(MemoryStore::new()),
-        owners: Arc::default(),
+        leases: Arc::default(),
         machine: Arc::default(),
         clock: Arc::new(TokioClock::new()),
         known: Vec::new(),
@@ -299,7 +292,7 @@ async fn history(processes: &[Process]) {
     let mut acknowledged = Vec::new();
     let mut alive: Option<Living> = None;
     for (number, process) in (1..).zip(processes) {
-        let store = Arc::new(MortalStore::new(Arc::clone(&world.journal), Some(process.dies)));
+        let store = Arc::new(CrashingStore::new(Arc::clone(&world.journal), Some(process.dies)));
         let runtime = world.begin(number, store.clone(), process.ends.clone());
         let living = Living { number, store, runtime };
         carry_out(&mut world, &living, process).await;
@@ -316,14 +309,16 @@ async fn history(processes: &[Process]) {
         world.end(last, &mut acknowledged).await;
     }
     recover(&world).await;
-    check(&*world.journal, &acknowledged, &world.known);
+    check(&*world.journal, &acknowledged, &world.known).await;
     check_runs(&world);
 }
 
-async fn carry_out(world: &mut World, living: &Living, process: &Process) {
+async fn carry_out(world: &mut ToolEffects, living: &Living, process: &Process) {
     let Living { store, runtime, .. } = living;
     let journal: Arc<dyn Store> = store.clone();
-    for row in orphans(&**store, &*world.owners, Timestamp::UNIX_EPOCH).unwrap_or_default() {
+    for row in
+        find_orphans(&**store, &*world.leases, Timestamp::UNIX_EPOCH).await.unwrap_or_default()
+    {
         // A process that dies while it adopts is what this is about.
         let _ = runtime.adopt(row.id).await;
     }
@@ -341,7 +336,7 @@ async fn carry_out(world: &mut World, living: &Living, process: &Process) {
                 }
             }
             Order::Decide(index, verdict) => {
-                if let Some(row) = waiting(&**store).into_iter().nth(*index)
+                if let Some(row) = waiting(&**store).await.into_iter().nth(*index)
                     && decide(&journal, runtime, row.id, verdict.clone()).await
                 {
                     let _ = runtime.adopt(row.id).await;
@@ -349,19 +344,19 @@ async fn carry_out(world: &mut World, living: &Living, process: &Process) {
             }
             Order::Pause(ms) => tokio::time::sleep(Duration::from_millis(*ms)).await,
         }
-        if store.is_dead() {
+        if store.has_crashed() {
             return;
         }
     }
 }
 
 /// A process that does not die finishes what is left, and a person tells what really happened.
-async fn recover(world: &World) {
+async fn recover(world: &ToolEffects) {
     let journal = &world.journal;
     let runtime = world.begin(99, Arc::clone(journal), Vec::new());
     for _ in 0..20 {
         let mut handles = Vec::new();
-        for row in orphans(&**journal, &*world.owners, Timestamp::UNIX_EPOCH).unwrap() {
+        for row in find_orphans(&**journal, &*world.leases, Timestamp::UNIX_EPOCH).await.unwrap() {
             match runtime.adopt(row.id).await {
                 Ok(handle) => handles.push(handle),
                 Err(EngineError::Rejected(CommandRejection::AwaitingHuman { .. })) => {}
@@ -374,8 +369,8 @@ async fn recover(world: &World) {
             let Ok(ended) = ended else { panic!("{} is never left", handle.id) };
             ended.unwrap();
         }
-        for row in waiting(&**journal) {
-            let loaded = load(journal, row.id).await.unwrap();
+        for row in waiting(&**journal).await {
+            let loaded = load_task(&**journal, row.id).await.unwrap();
             let begun = world.machine.begun(loaded.state.execution().unwrap().id) > 0;
             let verdict = if begun {
                 ReviewVerdict::SkipWith { result: "by hand".into() }
@@ -387,16 +382,16 @@ async fn recover(world: &World) {
     }
 }
 
-fn check_runs(world: &World) {
+fn check_runs(world: &ToolEffects) {
     let journal = &*world.journal;
     let open = ExecutionFilter { open_only: true, ..ExecutionFilter::default() };
-    assert_eq!(journal.execution_rows(&open).unwrap().len(), 0, "no one is left in line");
+    assert_eq!(journal.execution_rows(&open).wait().unwrap().len(), 0, "no one is left in line");
     assert!(world.machine.seen().at_once.values().all(|count| *count == 0));
-    for row in journal.task_rows(&TaskFilter::default()).unwrap() {
-        let task = journal.task(&row).unwrap();
-        let executions = journal.executions(row.id).unwrap();
+    for row in journal.task_rows(&TaskFilter::default()).wait().unwrap() {
+        let task = journal.task(&row).wait().unwrap();
+        let executions = journal.executions(row.id).wait().unwrap();
         let begun: usize = executions.iter().map(|run| world.machine.begun(run.id)).sum();
-        let events = journal.events(&StreamId::Task(row.id), StreamSequence(0)).unwrap();
+        let events = journal.events(&StreamId::Task(row.id), StreamSequence(0)).wait().unwrap();
         let answered = |wanted: &ReviewVerdict| {
             let same = |event: &Event| matches!(event, Event::ReviewAnswered { verdict, .. } if verdict == wanted);
             events.iter().filter(|recorded| same(&recorded.event)).count()
@@ -416,7 +411,10 @@ fn check_runs(world: &World) {
             assert!([&format!("{} done", task.description), "by hand"].contains(&result));
             match task.shared_with {
                 Some(other) => {
-                    let other = journal.task(&journal.task_row(other).unwrap().unwrap()).unwrap();
+                    let other = journal
+                        .task(&journal.task_row(other).wait().unwrap().unwrap())
+                        .wait()
+                        .unwrap();
                     assert_eq!((other.status, other.shared_with), (TaskStatus::Completed, None));
                     assert_eq!(
                         (other.result.as_deref(), &other.description),

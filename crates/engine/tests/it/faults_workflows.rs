@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use polity_engine::commands::CreateTask;
 use polity_engine::decide::CommandRejection;
-use polity_engine::runtime::{EngineError, Runtime, load, orphans, top_of};
+use polity_engine::runtime::{EngineError, Runtime, active_root, find_orphans, load_task};
 use polity_model::event::{Event, NodeChange, StreamId, StreamSequence, ToolChange};
 use polity_model::ids::{TaskId, ToolCallId};
 use polity_model::machine::task::TaskStatus;
 use polity_model::review::{ReviewSubject, ReviewVerdict};
 use polity_model::state::StateUpdates;
 use polity_store::{Store, TaskFilter};
-use polity_testkit::faults::{MortalStore, Side};
+use polity_testkit::faults::{CrashSide, CrashingStore};
 use polity_testkit::lives::instance_id;
 use proptest::prelude::*;
 use serde_json::Value;
@@ -66,7 +66,7 @@ struct Process {
     /// How often a person looks for questions, and what is answered; none is the truth.
     answers: Vec<Option<ReviewVerdict>>,
     lost: u32,
-    dies: (u32, Side),
+    dies: (u32, CrashSide),
 }
 
 fn simple() -> impl Strategy<Value = Kind> {
@@ -111,7 +111,7 @@ fn process() -> impl Strategy<Value = Process> {
         1 => Just(Some(ReviewVerdict::Reject)),
         1 => Just(Some(ReviewVerdict::Retry)),
     ];
-    let side = prop_oneof![Just(Side::Before), Just(Side::After)];
+    let side = prop_oneof![Just(CrashSide::Before), Just(CrashSide::After)];
     let answers = prop::collection::vec(verdict, 1..5);
     (any::<bool>(), answers, 0u32..2, (0u32..30, side))
         .prop_map(|(creates, answers, lost, dies)| Process { creates, answers, lost, dies })
@@ -273,28 +273,28 @@ async fn history(flow: &Flow, processes: &[Process]) {
     let mut known = Vec::new();
     for (number, process) in (1..).zip(processes) {
         let journal = Arc::clone(&scene.stage.store);
-        let store = Arc::new(MortalStore::new(journal, Some(process.dies)));
+        let store = Arc::new(CrashingStore::new(journal, Some(process.dies)));
         live(&scene, &store, number, process, &mut known).await;
-        store.kill();
-        scene.stage.owners.died(instance_id(number));
+        store.crash();
+        scene.stage.leases.end(instance_id(number));
         acknowledged.extend(store.acknowledged());
     }
     let runtime = scene.runtime(99);
     let id = runtime.create(order(&scene, known.len())).await.unwrap().id;
     known.push(id);
     finish(&scene, &runtime).await;
-    check(&*scene.stage.store, &acknowledged, &known);
+    check(&*scene.stage.store, &acknowledged, &known).await;
     check_effects(&scene);
     check_ends(flow, &scene, processes, &known).await;
     check_fork(flow, &scene, &runtime, id).await;
-    check(&*scene.stage.store, &acknowledged, &known);
+    check(&*scene.stage.store, &acknowledged, &known).await;
     check_effects(&scene);
 }
 
 /// Carries out what the process is told until it dies or has nothing left to do.
 async fn live(
     scene: &Scene,
-    store: &Arc<MortalStore>,
+    store: &Arc<CrashingStore>,
     number: u64,
     process: &Process,
     known: &mut Vec<TaskId>,
@@ -303,7 +303,7 @@ async fn live(
     let runtime = scene.runtime_on(Arc::clone(&journal), number);
     scene.kit.lose(process.lost);
     let now = jiff::Timestamp::UNIX_EPOCH;
-    for row in orphans(&**store, &*scene.stage.owners, now).unwrap_or_default() {
+    for row in find_orphans(&**store, &*scene.stage.leases, now).await.unwrap_or_default() {
         // A process that dies while it adopts is what this is about.
         let _ = runtime.adopt(row.id).await;
     }
@@ -314,19 +314,19 @@ async fn live(
     }
     for answer in &process.answers {
         tokio::time::sleep(Duration::from_millis(150)).await;
-        for row in waiting(&**store) {
+        for row in waiting(&**store).await {
             let verdict = match answer {
                 Some(verdict) => Some(verdict.clone()),
                 None => truth(scene, &journal, row.id).await,
             };
             if let Some(verdict) = verdict
                 && decide(&journal, &runtime, row.id, verdict).await
-                && let Ok(top) = top_of(&**store, row)
+                && let Ok(top) = active_root(&**store, row).await
             {
                 let _ = runtime.adopt(top.id).await;
             }
         }
-        if store.is_dead() {
+        if store.has_crashed() {
             return;
         }
     }
@@ -336,7 +336,7 @@ async fn live(
 /// What someone answers who knows what happened: a call in doubt was made if its effect is there,
 /// and everything else is fine.
 async fn truth(scene: &Scene, journal: &Arc<dyn Store>, id: TaskId) -> Option<ReviewVerdict> {
-    let state = load(journal, id).await.ok()?.state;
+    let state = load_task(&**journal, id).await.ok()?.state;
     match &state.review()?.subject {
         ReviewSubject::Doubt { call_id } => {
             let call = state.calls().get(*call_id)?;
@@ -371,9 +371,9 @@ struct Noting {
 fn calls(scene: &Scene) -> Vec<Noting> {
     let mut found: BTreeMap<ToolCallId, Noting> = BTreeMap::new();
     let store = &scene.stage.store;
-    for row in store.task_rows(&TaskFilter::default()).unwrap() {
+    for row in store.task_rows(&TaskFilter::default()).wait().unwrap() {
         let mut in_doubt = None;
-        for recorded in store.events(&StreamId::Task(row.id), StreamSequence(0)).unwrap() {
+        for recorded in store.events(&StreamId::Task(row.id), StreamSequence(0)).wait().unwrap() {
             match recorded.event {
                 Event::NodeChanged { change: NodeChange::Start { call: Some(call) }, .. } => {
                     found.extend(noting(&call.arguments).map(|noting| (call.id, noting)));
@@ -419,7 +419,9 @@ async fn finish(scene: &Scene, runtime: &Runtime) {
     let store = &scene.stage.store;
     for _ in 0..80 {
         let mut handles = Vec::new();
-        for row in orphans(&**store, &*scene.stage.owners, jiff::Timestamp::UNIX_EPOCH).unwrap() {
+        for row in
+            find_orphans(&**store, &*scene.stage.leases, jiff::Timestamp::UNIX_EPOCH).await.unwrap()
+        {
             match runtime.adopt(row.id).await {
                 Ok(handle) => handles.push(handle),
                 Err(EngineError::Rejected(
@@ -432,17 +434,17 @@ async fn finish(scene: &Scene, runtime: &Runtime) {
             scene.wait(handle).await;
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
-        for row in waiting(&**store) {
+        for row in waiting(&**store).await {
             if let Some(verdict) = truth(scene, store, row.id).await {
                 decide(store, runtime, row.id, verdict).await;
             }
         }
-        let rows = store.task_rows(&TaskFilter::default()).unwrap();
+        let rows = store.task_rows(&TaskFilter::default()).await.unwrap();
         if rows.iter().all(|row| row.status.is_final()) {
             return;
         }
     }
-    let rows = store.task_rows(&TaskFilter::default()).unwrap();
+    let rows = store.task_rows(&TaskFilter::default()).await.unwrap();
     for row in rows.iter().filter(|row| !row.status.is_final()) {
         println!("{} is {}: {:#?}", row.id, row.status, scene.events(row.id));
     }
@@ -465,7 +467,7 @@ fn check_effects(scene: &Scene) {
         let most = allowed.get(&text).copied().unwrap_or(Some(0));
         assert!(most.is_none_or(|most| times <= most), "{text} {times} times, not {most:?}");
     }
-    for row in scene.stage.store.task_rows(&TaskFilter::default()).unwrap() {
+    for row in scene.stage.store.task_rows(&TaskFilter::default()).wait().unwrap() {
         let numbers = scene.checkpoints(row.id).into_iter().map(|(number, _)| number);
         assert!(numbers.zip(0..).all(|(number, expected)| number == expected));
     }

@@ -10,17 +10,17 @@ use polity_model::message::Message;
 use polity_model::task::Task;
 use polity_store::{MemoryStore, Store};
 use polity_testkit::lives::instance_id;
-use polity_testkit::runtime::{Act, ActingModels, Register, create_task, parts};
+use polity_testkit::runtime::{Act, ActingModels, TestLeases, create_task, runtime_deps};
 
 async fn run(acts: impl IntoIterator<Item = Act>) -> (Task, Arc<dyn Store>, u64) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let models = Arc::new(ActingModels::new(acts, Duration::from_millis(10)));
-    let owners = Arc::new(Register::default());
-    let parts = parts(Arc::clone(&store), models.clone(), &owners, instance_id(1), 1);
-    let runtime = Runtime::start(parts).unwrap();
+    let leases = Arc::new(TestLeases::default());
+    let deps = runtime_deps(Arc::clone(&store), models.clone(), &leases, instance_id(1), 1);
+    let runtime = Runtime::start(deps).await.unwrap();
     let mut handle = runtime.create(create_task("Ada")).await.unwrap();
     let status = handle.wait().await.unwrap();
-    let task = store.task(&store.task_row(handle.id).unwrap().unwrap()).unwrap();
+    let task = store.task(&store.task_row(handle.id).await.unwrap().unwrap()).await.unwrap();
     assert_eq!(task.status, status);
     (task, store, models.calls())
 }
@@ -31,8 +31,8 @@ async fn an_answer_is_the_result() {
     assert_eq!((task.status, calls), (TaskStatus::Completed, 1));
     assert_eq!(task.result.as_deref(), Some("Hello."));
     assert_eq!(task.usage.input_tokens, 3);
-    assert_eq!(store.messages(task.id).unwrap().len(), 2);
-    assert_eq!(store.checkpoints(task.id).unwrap().len(), 1);
+    assert_eq!(store.messages(task.id).await.unwrap().len(), 2);
+    assert_eq!(store.checkpoints(task.id).await.unwrap().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -40,7 +40,7 @@ async fn passing_failures_are_retried_with_growing_waits() {
     let (task, store, calls) =
         run([Act::FailForNow, Act::FailForNow, Act::FailForNow, Act::Answer("at last")]).await;
     assert_eq!((task.status, calls), (TaskStatus::Completed, 4));
-    let execution = &store.executions(task.id).unwrap()[0];
+    let execution = &store.executions(task.id).await.unwrap()[0];
     assert_eq!(execution.retry_count, 3);
     let took = task.completed_at.unwrap().duration_since(task.started_at.unwrap());
     assert!((7..10).contains(&took.as_secs()), "{took:?}");
@@ -65,7 +65,7 @@ async fn a_model_that_never_answers_times_out() {
     let (task, store, _) = run(vec![Act::Hang; 4]).await;
     assert_eq!(task.status, TaskStatus::Failed);
     assert_eq!(task.error_code, Some(ErrorCode::Timeout));
-    let path: Vec<_> = store.executions(task.id).unwrap()[0]
+    let path: Vec<_> = store.executions(task.id).await.unwrap()[0]
         .state_transitions
         .iter()
         .map(|transition| transition.to.to_string())
@@ -77,7 +77,7 @@ async fn a_model_that_never_answers_times_out() {
 async fn an_agent_that_only_asks_for_tools_reaches_its_limit() {
     let (task, store, calls) = run(vec![Act::Ask(&["time/now"]); 20]).await;
     assert_eq!((task.error_code, calls), (Some(ErrorCode::LimitIterations), 10));
-    let messages = store.messages(task.id).unwrap();
+    let messages = store.messages(task.id).await.unwrap();
     let asked: Vec<_> = messages.iter().flat_map(Message::tool_calls).map(|c| c.id).collect();
     assert_eq!(asked.len(), 10);
     // Every call has its answer, also the last.

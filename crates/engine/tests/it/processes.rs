@@ -6,48 +6,59 @@ use std::time::Duration;
 use jiff::Timestamp;
 use polity_engine::clock::Clock;
 use polity_engine::decide::CommandRejection;
-use polity_engine::runtime::{EngineError, Runtime, Steered, orphans};
+use polity_engine::runtime::{CancelOutcome, EngineError, Runtime, find_orphans};
 use polity_model::event::{Event, StreamId, StreamSequence};
 use polity_model::machine::task::TaskStatus;
 use polity_store::{MemoryStore, Store};
 use polity_testkit::lives::instance_id;
 use polity_testkit::runtime::{
-    Act, ActingModels, Register, TokioClock, cancel_from_outside, create_task, parts,
+    Act, ActingModels, TestLeases, TokioClock, cancel_from_outside, create_task, runtime_deps,
 };
 
-struct World {
+struct ToolEffects {
     store: Arc<dyn Store>,
-    owners: Arc<Register>,
+    leases: Arc<TestLeases>,
 }
 
-impl World {
+impl ToolEffects {
     fn new() -> Self {
-        Self { store: Arc::new(MemoryStore::new()), owners: Arc::default() }
+        Self { store: Arc::new(MemoryStore::new()), leases: Arc::default() }
     }
 
     fn process(&self, number: u64, acts: Vec<Act>) -> Runtime {
         let models = Arc::new(ActingModels::new(acts, Duration::from_millis(10)));
         let store = Arc::clone(&self.store);
-        Runtime::start(parts(store, models, &self.owners, instance_id(number), number)).unwrap()
+        polity_store::block_on(Runtime::start(runtime_deps(
+            store,
+            models,
+            &self.leases,
+            instance_id(number),
+            number,
+        )))
+        .unwrap()
     }
 
     /// The process ends without a word.
     fn kill(&self, number: u64, runtime: Runtime) {
         drop(runtime);
-        self.owners.died(instance_id(number));
+        self.leases.end(instance_id(number));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_orphan_is_adopted_and_finished() {
-    let world = World::new();
+    let world = ToolEffects::new();
     let first = world.process(1, vec![Act::Hang]);
     let handle = first.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
-    assert_eq!(orphans(&*world.store, &*world.owners, Timestamp::UNIX_EPOCH).unwrap(), []);
+    assert_eq!(
+        find_orphans(&*world.store, &*world.leases, Timestamp::UNIX_EPOCH).await.unwrap(),
+        []
+    );
     world.kill(1, first);
 
-    let orphan = &orphans(&*world.store, &*world.owners, Timestamp::UNIX_EPOCH).unwrap()[0];
+    let orphan =
+        &find_orphans(&*world.store, &*world.leases, Timestamp::UNIX_EPOCH).await.unwrap()[0];
     assert_eq!((orphan.id, orphan.status), (handle.id, TaskStatus::Running));
     let second = world.process(2, vec![]);
     let mut adopted = second.adopt(orphan.id).await.unwrap();
@@ -56,7 +67,7 @@ async fn an_orphan_is_adopted_and_finished() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_taken_from_a_living_process() {
-    let world = World::new();
+    let world = ToolEffects::new();
     let first = world.process(1, vec![Act::Hang]);
     let handle = first.create(create_task("a")).await.unwrap();
     let second = world.process(2, vec![]);
@@ -69,7 +80,7 @@ async fn nothing_is_taken_from_a_living_process() {
 
 #[tokio::test(start_paused = true)]
 async fn of_two_adopters_one_wins() {
-    let world = World::new();
+    let world = ToolEffects::new();
     let first = world.process(1, vec![Act::Hang]);
     let handle = first.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -83,31 +94,31 @@ async fn of_two_adopters_one_wins() {
 
 #[tokio::test(start_paused = true)]
 async fn a_process_that_lost_its_task_writes_nothing_more() {
-    let world = World::new();
+    let world = ToolEffects::new();
     let first = world.process(1, vec![Act::Answer("late")]);
     let mut handle = first.create(create_task("a")).await.unwrap();
     // It is taken for dead while its model still thinks.
-    world.owners.died(instance_id(1));
+    world.leases.end(instance_id(1));
     let second = world.process(2, vec![Act::Answer("in time")]);
     let mut adopted = second.adopt(handle.id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
     let lost = handle.wait().await.unwrap_err();
     assert!(matches!(lost, EngineError::TakenOver(_)), "{lost}");
-    let row = world.store.task_row(handle.id).unwrap().unwrap();
-    assert_eq!(world.store.task(&row).unwrap().result.as_deref(), Some("in time"));
+    let row = world.store.task_row(handle.id).await.unwrap().unwrap();
+    assert_eq!(world.store.task(&row).await.unwrap().result.as_deref(), Some("in time"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_from_another_process_is_noticed_within_200_ms() {
-    let world = World::new();
+    let world = ToolEffects::new();
     let owner = world.process(1, vec![Act::Hang]);
     let mut handle = owner.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
     let clock = TokioClock::new();
     let asked_at = clock.now();
     let steered =
-        cancel_from_outside(&world.store, &*world.owners, &clock, handle.id).await.unwrap();
-    assert_eq!(steered, Steered::Requested);
+        cancel_from_outside(&world.store, &*world.leases, &clock, handle.id).await.unwrap();
+    assert_eq!(steered, CancelOutcome::Requested);
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Cancelled);
     let waited = clock.now().duration_since(asked_at);
     assert!(waited.as_millis() <= 200, "{waited:?}");
@@ -115,32 +126,33 @@ async fn a_cancel_from_another_process_is_noticed_within_200_ms() {
 
 #[tokio::test(start_paused = true)]
 async fn an_orphan_is_cancelled_at_once_from_anywhere() {
-    let world = World::new();
+    let world = ToolEffects::new();
     let owner = world.process(1, vec![Act::Hang]);
     let handle = owner.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
     world.kill(1, owner);
-    let steered = cancel_from_outside(&world.store, &*world.owners, &TokioClock::new(), handle.id)
+    let steered = cancel_from_outside(&world.store, &*world.leases, &TokioClock::new(), handle.id)
         .await
         .unwrap();
-    assert_eq!(steered, Steered::Done(TaskStatus::Cancelled));
+    assert_eq!(steered, CancelOutcome::Done(TaskStatus::Cancelled));
     let again =
-        cancel_from_outside(&world.store, &*world.owners, &TokioClock::new(), handle.id).await;
+        cancel_from_outside(&world.store, &*world.leases, &TokioClock::new(), handle.id).await;
     assert!(matches!(again, Err(EngineError::Rejected(CommandRejection::Finished { .. }))));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_that_the_owner_did_not_live_to_see_is_carried_out_on_resume() {
-    let world = World::new();
+    let world = ToolEffects::new();
     let owner = world.process(1, vec![Act::Hang]);
     let handle = owner.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
-    cancel_from_outside(&world.store, &*world.owners, &TokioClock::new(), handle.id).await.unwrap();
+    cancel_from_outside(&world.store, &*world.leases, &TokioClock::new(), handle.id).await.unwrap();
     world.kill(1, owner);
     let second = world.process(2, vec![]);
     let mut adopted = second.adopt(handle.id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Cancelled);
-    let events = world.store.events(&StreamId::Task(handle.id), StreamSequence::default()).unwrap();
+    let events =
+        world.store.events(&StreamId::Task(handle.id), StreamSequence::default()).await.unwrap();
     let calls = events
         .iter()
         .filter(|recorded| matches!(recorded.event, Event::ModelCalled { .. }))
@@ -150,7 +162,7 @@ async fn a_cancel_that_the_owner_did_not_live_to_see_is_carried_out_on_resume() 
 
 #[tokio::test(start_paused = true)]
 async fn an_adopted_task_that_waits_for_a_place_can_be_cancelled_from_elsewhere() {
-    let world = World::new();
+    let world = ToolEffects::new();
     let first = world.process(1, vec![Act::Hang, Act::Hang]);
     for _ in 0..4 {
         first.create(create_task("a")).await.unwrap();
@@ -158,7 +170,7 @@ async fn an_adopted_task_that_waits_for_a_place_can_be_cancelled_from_elsewhere(
     tokio::time::sleep(Duration::from_millis(50)).await;
     world.kill(1, first);
     // Two were running and two pending; the second process has two places.
-    let rows = orphans(&*world.store, &*world.owners, Timestamp::UNIX_EPOCH).unwrap();
+    let rows = find_orphans(&*world.store, &*world.leases, Timestamp::UNIX_EPOCH).await.unwrap();
     let more = world.process(3, vec![Act::Hang, Act::Hang]);
     for _ in 0..2 {
         more.create(create_task("b")).await.unwrap();
@@ -167,7 +179,7 @@ async fn an_adopted_task_that_waits_for_a_place_can_be_cancelled_from_elsewhere(
     world.kill(3, more);
     let second = world.process(2, vec![Act::Hang, Act::Hang, Act::Hang, Act::Hang]);
     let mut handles = Vec::new();
-    for row in orphans(&*world.store, &*world.owners, Timestamp::UNIX_EPOCH).unwrap() {
+    for row in find_orphans(&*world.store, &*world.leases, Timestamp::UNIX_EPOCH).await.unwrap() {
         handles.push(second.adopt(row.id).await.unwrap());
     }
     assert_eq!((rows.len(), handles.len()), (4, 6));
@@ -175,7 +187,7 @@ async fn an_adopted_task_that_waits_for_a_place_can_be_cancelled_from_elsewhere(
     // All but the first two wait: some were running when they were adopted, some pending.
     for handle in &mut handles[2..] {
         let clock = TokioClock::new();
-        cancel_from_outside(&world.store, &*world.owners, &clock, handle.id).await.unwrap();
+        cancel_from_outside(&world.store, &*world.leases, &clock, handle.id).await.unwrap();
         let ended = tokio::time::timeout(Duration::from_millis(300), handle.wait()).await;
         assert_eq!(ended.unwrap().unwrap(), TaskStatus::Cancelled);
     }
@@ -183,7 +195,7 @@ async fn an_adopted_task_that_waits_for_a_place_can_be_cancelled_from_elsewhere(
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_for_the_next_try_survives_its_process() {
-    let world = World::new();
+    let world = ToolEffects::new();
     let owner = world.process(1, vec![Act::FailForNow]);
     let handle = owner.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
@@ -192,14 +204,14 @@ async fn a_wait_for_the_next_try_survives_its_process() {
     let mut adopted = second.adopt(handle.id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
     let stream = StreamId::Task(handle.id);
-    let events = world.store.events(&stream, StreamSequence::default()).unwrap();
+    let events = world.store.events(&stream, StreamSequence::default()).await.unwrap();
     assert!(events.iter().any(|recorded| recorded.event == Event::TaskResumed));
-    assert_eq!(world.store.executions(handle.id).unwrap()[0].retry_count, 1);
+    assert_eq!(world.store.executions(handle.id).await.unwrap()[0].retry_count, 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_task_that_its_process_gave_up_is_cancelled_or_resumed_from_elsewhere() {
-    let world = World::new();
+    let world = ToolEffects::new();
     let first = world.process(1, vec![Act::Panic, Act::Panic]);
     let mut handles = Vec::new();
     for _ in 0..2 {
@@ -210,10 +222,10 @@ async fn a_task_that_its_process_gave_up_is_cancelled_or_resumed_from_elsewhere(
     }
     tokio::time::sleep(Duration::from_millis(50)).await;
     let cancelled =
-        cancel_from_outside(&world.store, &*world.owners, &TokioClock::new(), handles[0].id).await;
-    assert_eq!(cancelled.unwrap(), Steered::Done(TaskStatus::Cancelled));
+        cancel_from_outside(&world.store, &*world.leases, &TokioClock::new(), handles[0].id).await;
+    assert_eq!(cancelled.unwrap(), CancelOutcome::Done(TaskStatus::Cancelled));
     assert_eq!(
-        orphans(&*world.store, &*world.owners, Timestamp::UNIX_EPOCH).unwrap()[0].id,
+        find_orphans(&*world.store, &*world.leases, Timestamp::UNIX_EPOCH).await.unwrap()[0].id,
         handles[1].id
     );
     let second = world.process(2, vec![]);
@@ -225,7 +237,7 @@ async fn a_task_that_its_process_gave_up_is_cancelled_or_resumed_from_elsewhere(
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_before_the_first_look_is_heard() {
-    let world = World::new();
+    let world = ToolEffects::new();
     let first = world.process(1, vec![Act::Hang, Act::Hang, Act::Hang]);
     let mut busy = Vec::new();
     for _ in 0..2 {
@@ -233,7 +245,7 @@ async fn a_cancel_before_the_first_look_is_heard() {
     }
     // No place is free, so it waits; it is cancelled before anyone has looked at the journal.
     let mut waiting = first.create(create_task("b")).await.unwrap();
-    cancel_from_outside(&world.store, &*world.owners, &TokioClock::new(), waiting.id)
+    cancel_from_outside(&world.store, &*world.leases, &TokioClock::new(), waiting.id)
         .await
         .unwrap();
     let ended = tokio::time::timeout(Duration::from_millis(300), waiting.wait()).await;

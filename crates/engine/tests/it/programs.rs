@@ -9,7 +9,7 @@ use polity_engine::clock::SystemClock;
 use polity_engine::commands::{AnswerReview, CreateTask, ToggleAgent};
 use polity_engine::driver::{Programs, RunEnd};
 use polity_engine::pinned::PinnedAgent;
-use polity_engine::runtime::{Parts, Runtime, TaskHandle, toggle_agent};
+use polity_engine::runtime::{Runtime, RuntimeDeps, TaskHandle, toggle_agent};
 use polity_model::event::{StreamId, StreamSequence};
 use polity_model::failure::{AttemptFailure, ErrorCategory, ErrorCode};
 use polity_model::machine::task::TaskStatus;
@@ -19,14 +19,14 @@ use polity_model::usage::Usage;
 use polity_store::{ExecutionFilter, MemoryStore, Store};
 use polity_testkit::lives::instance_id;
 use polity_testkit::programs::{FakeCliAgents, SECRET};
-use polity_testkit::runtime::{ActingModels, Register, parts};
+use polity_testkit::runtime::{ActingModels, TestLeases, runtime_deps};
 use serde_json::{Value, json};
 
 const TAKES: Duration = Duration::from_secs(1);
 
 struct Scene {
     store: Arc<dyn Store>,
-    owners: Arc<Register>,
+    leases: Arc<TestLeases>,
     programs: Arc<FakeCliAgents>,
 }
 
@@ -37,27 +37,27 @@ impl Scene {
 
     fn taking(time: Duration, ends: impl IntoIterator<Item = RunEnd>) -> Self {
         let programs = Arc::new(FakeCliAgents::new(time, ends));
-        Self { store: Arc::new(MemoryStore::new()), owners: Arc::default(), programs }
+        Self { store: Arc::new(MemoryStore::new()), leases: Arc::default(), programs }
     }
 
     fn process(&self, number: u64) -> Runtime {
         let models = Arc::new(ActingModels::new([], Duration::ZERO));
         let (store, instance) = (Arc::clone(&self.store), instance_id(number));
-        let parts = parts(store, models, &self.owners, instance, number);
-        let limits = Limits { concurrent_tasks: NonZeroU32::new(64).unwrap(), ..parts.limits };
+        let deps = runtime_deps(store, models, &self.leases, instance, number);
+        let limits = Limits { concurrent_tasks: NonZeroU32::new(64).unwrap(), ..deps.limits };
         let programs = Arc::clone(&self.programs) as Arc<dyn Programs>;
-        Runtime::start(Parts { programs, limits, ..parts }).unwrap()
+        polity_store::block_on(Runtime::start(RuntimeDeps { programs, limits, ..deps })).unwrap()
     }
 
     fn status(&self, handle: &TaskHandle) -> (TaskStatus, Option<ErrorCode>) {
-        let row = self.store.task_row(handle.id).unwrap().unwrap();
+        let row = self.store.task_row(handle.id).wait().unwrap().unwrap();
         (row.status, row.error_code)
     }
 
     /// How many are in line, and how many run.
     fn line(&self) -> (usize, usize) {
         let filter = ExecutionFilter { open_only: true, ..ExecutionFilter::default() };
-        let rows = self.store.execution_rows(&filter).unwrap();
+        let rows = self.store.execution_rows(&filter).wait().unwrap();
         let running = rows.iter().filter(|row| row.execution.is_active()).count();
         (rows.len() - running, running)
     }
@@ -94,8 +94,8 @@ async fn programs_that_change_things_run_one_by_one_in_order_also_across_process
     assert_eq!(scene.programs.at_once_most(), 1);
     assert_eq!(scene.programs.inputs(), ["a", "b", "c", "d"]);
     assert_eq!(scene.line(), (0, 0));
-    let row = scene.store.task_row(handles[3].id).unwrap().unwrap();
-    assert_eq!(scene.store.task(&row).unwrap().result.as_deref(), Some("d"));
+    let row = scene.store.task_row(handles[3].id).await.unwrap().unwrap();
+    assert_eq!(scene.store.task(&row).await.unwrap().result.as_deref(), Some("d"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,9 +133,9 @@ async fn no_one_waits_for_ever() {
     for handle in &mut handles {
         handle.wait().await.unwrap();
     }
-    let row = scene.store.task_row(handles[2].id).unwrap().unwrap();
+    let row = scene.store.task_row(handles[2].id).await.unwrap().unwrap();
     assert_eq!(row.error_code, Some(ErrorCode::LimitQueue));
-    let error = scene.store.task(&row).unwrap().error.unwrap();
+    let error = scene.store.task(&row).await.unwrap().error.unwrap();
     assert!(error.contains("queue_timeout_seconds"), "{error}");
 }
 
@@ -151,7 +151,7 @@ async fn whoever_is_cancelled_ends_in_line_and_at_work() {
     }
     assert_eq!(handles[2].wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(scene.programs.inputs(), ["a", "c"]);
-    let executions = scene.store.executions(handles[0].id).unwrap();
+    let executions = scene.store.executions(handles[0].id).await.unwrap();
     let path: Vec<_> =
         executions[0].state_transitions.iter().map(|moved| moved.to.to_string()).collect();
     assert_eq!(path, ["starting", "running", "cancelled", "cleanup", "idle"]);
@@ -168,7 +168,7 @@ async fn a_passing_failure_is_tried_again_after_one_two_and_four_seconds() {
     // Three runs of a second, and waits of one and two with up to a quarter more.
     let took = began.elapsed().as_secs_f64();
     assert!((6.0..7.0).contains(&took), "{took}");
-    let execution = scene.store.executions(handles[0].id).unwrap().remove(0);
+    let execution = scene.store.executions(handles[0].id).await.unwrap().remove(0);
     assert_eq!((execution.retry_count, execution.runs.len()), (2, 3));
     assert_eq!(scene.programs.forgotten(), [(execution.id, 3)]);
 }
@@ -182,14 +182,15 @@ async fn secrets_reach_the_program_and_not_the_journal() {
     create.overrides.envs.insert("TOKEN".into(), SECRET.into());
     let mut handle = runtime.create(create).await.unwrap();
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(scene.store.sealed_input(handle.id).unwrap().is_some());
+    assert!(scene.store.sealed_input(handle.id).await.unwrap().is_some());
     handle.wait().await.unwrap();
     assert_eq!(scene.programs.inputs(), [format!("the key is {SECRET}")]);
-    assert_eq!(scene.store.sealed_input(handle.id).unwrap(), None);
-    let events = scene.store.events(&StreamId::Task(handle.id), StreamSequence::default()).unwrap();
+    assert_eq!(scene.store.sealed_input(handle.id).await.unwrap(), None);
+    let events =
+        scene.store.events(&StreamId::Task(handle.id), StreamSequence::default()).await.unwrap();
     assert!(!format!("{events:?}").contains(SECRET));
-    let row = scene.store.task_row(handle.id).unwrap().unwrap();
-    assert_eq!(scene.store.task(&row).unwrap().description, "the key is ***");
+    let row = scene.store.task_row(handle.id).await.unwrap().unwrap();
+    assert_eq!(scene.store.task(&row).await.unwrap().description, "the key is ***");
 }
 
 /// A process that dies while the first of two runs, and another that goes on.
@@ -198,7 +199,7 @@ async fn after_a_death(scene: &Scene, agent: &Value) -> (Runtime, TaskHandle) {
     let handle = give(&runtime, &coder(agent), &["a"]).await.remove(0);
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(scene.line(), (0, 1));
-    scene.owners.died(instance_id(1));
+    scene.leases.end(instance_id(1));
     drop(runtime);
     tokio::time::sleep(Duration::from_secs(5)).await;
     (scene.process(2), handle)
@@ -212,8 +213,8 @@ async fn what_a_dead_process_had_run_to_the_end_is_not_run_again() {
     let mut adopted = runtime.adopt(handle.id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(scene.programs.inputs().len(), 1);
-    let row = scene.store.task_row(handle.id).unwrap().unwrap();
-    assert_eq!(scene.store.task(&row).unwrap().result.as_deref(), Some("found"));
+    let row = scene.store.task_row(handle.id).await.unwrap().unwrap();
+    assert_eq!(scene.store.task(&row).await.unwrap().result.as_deref(), Some("found"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -232,7 +233,7 @@ async fn what_may_not_be_repeated_is_put_before_a_person() {
     let mut adopted = runtime.adopt(handle.id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::AwaitingHuman);
     assert_eq!((scene.programs.inputs().len(), scene.line()), (1, (0, 0)));
-    let checkpoint_id = scene.store.checkpoints(handle.id).unwrap()[0].checkpoint_id;
+    let checkpoint_id = scene.store.checkpoints(handle.id).await.unwrap()[0].checkpoint_id;
     let answer = AnswerReview {
         checkpoint_id,
         verdict: ReviewVerdict::Retry,
@@ -244,7 +245,7 @@ async fn what_may_not_be_repeated_is_put_before_a_person() {
     let mut adopted = runtime.adopt(handle.id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(scene.programs.inputs().len(), 2);
-    assert_eq!(scene.store.executions(handle.id).unwrap().len(), 2);
+    assert_eq!(scene.store.executions(handle.id).await.unwrap().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -257,7 +258,7 @@ async fn what_programs_use_counts_towards_a_budget_and_they_run_one_by_one_under
     let create = CreateTask { budget, ..CreateTask::new(agent, "a") };
     let mut handle = runtime.create(create).await.unwrap();
     handle.wait().await.unwrap();
-    let row = scene.store.task_row(handle.id).unwrap().unwrap();
+    let row = scene.store.task_row(handle.id).await.unwrap().unwrap();
     // The one run that was in flight may overshoot it.
     assert_eq!((row.status, row.usage.input_tokens), (TaskStatus::Completed, 40));
 }
@@ -269,8 +270,8 @@ async fn an_agent_that_another_process_disables_takes_no_more_work() {
     let mut before = give(&runtime, &agent, &["a"]).await;
     let name = "coder".parse().unwrap();
     let disable = ToggleAgent::Disable { reason: Some("no key".into()) };
-    assert!(toggle_agent(&scene.store, &SystemClock, &name, &disable).await.unwrap());
-    assert!(!toggle_agent(&scene.store, &SystemClock, &name, &disable).await.unwrap());
+    assert!(toggle_agent(&*scene.store, &SystemClock, &name, &disable).await.unwrap());
+    assert!(!toggle_agent(&*scene.store, &SystemClock, &name, &disable).await.unwrap());
     tokio::time::sleep(Duration::from_millis(200)).await;
     let refused = runtime.create(CreateTask::new(agent.clone(), "b")).await.unwrap_err();
     assert_eq!(refused.to_string(), "agent \"coder\" is disabled: no key");
@@ -279,7 +280,7 @@ async fn an_agent_that_another_process_disables_takes_no_more_work() {
     assert!(other.create(CreateTask::new(agent.clone(), "b")).await.is_err());
     // What was given before goes on.
     assert_eq!(before[0].wait().await.unwrap(), TaskStatus::Completed);
-    toggle_agent(&scene.store, &SystemClock, &name, &ToggleAgent::Enable).await.unwrap();
+    toggle_agent(&*scene.store, &SystemClock, &name, &ToggleAgent::Enable).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     let mut after = give(&runtime, &agent, &["c"]).await;
     assert_eq!(after[0].wait().await.unwrap(), TaskStatus::Completed);
@@ -304,8 +305,8 @@ async fn tasks_that_were_given_the_same_share_one_run() {
     inputs.sort();
     assert_eq!(inputs, ["a", "b"]);
     let task = |handle: &TaskHandle| {
-        let row = scene.store.task_row(handle.id).unwrap().unwrap();
-        scene.store.task(&row).unwrap()
+        let row = scene.store.task_row(handle.id).wait().unwrap().unwrap();
+        scene.store.task(&row).wait().unwrap()
     };
     for handle in [&handles[1], &handles[3], &late] {
         assert_eq!(task(handle).shared_with, Some(handles[0].id));
@@ -340,7 +341,7 @@ async fn no_one_waits_for_a_run_whose_process_is_gone() {
     let mut waiting = give(&second, &agent, &["a"]).await.remove(0);
     tokio::time::sleep(Duration::from_millis(300)).await;
     drop(first);
-    scene.owners.died(instance_id(1));
+    scene.leases.end(instance_id(1));
     assert_eq!(waiting.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(scene.programs.inputs(), ["a", "a"]);
 }
@@ -354,8 +355,10 @@ async fn what_the_dead_left_behind_is_removed_when_the_next_process_begins() {
     for handle in &mut handles[..2] {
         handle.wait().await.unwrap();
     }
-    let ids: Vec<_> =
-        handles.iter().map(|handle| scene.store.executions(handle.id).unwrap()[0].id).collect();
+    let ids: Vec<_> = handles
+        .iter()
+        .map(|handle| scene.store.executions(handle.id).wait().unwrap()[0].id)
+        .collect();
     scene.programs.leave_behind(ids.clone());
     let swept = || async {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -367,7 +370,7 @@ async fn what_the_dead_left_behind_is_removed_when_the_next_process_begins() {
     let _second = scene.process(2);
     assert_eq!(swept().await, []);
     drop(first);
-    scene.owners.died(instance_id(1));
+    scene.leases.end(instance_id(1));
     let _third = scene.process(3);
     // The third has not come to its end.
     let mut expected = vec![(ids[0], true), (ids[1], false)];

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use polity_engine::runtime::{Live, Runtime, Steered, TaskHandle};
+use polity_engine::runtime::{CancelOutcome, LiveEvent, Runtime, TaskHandle};
 use polity_model::event::{StreamId, StreamSequence};
 use polity_model::machine::task::TaskStatus;
 use polity_store::{MemoryStore, Store, TaskFilter};
-use polity_testkit::faults::MortalStore;
+use polity_testkit::faults::CrashingStore;
 use polity_testkit::lives::instance_id;
-use polity_testkit::runtime::{Act, ActingModels, Register, create_task, parts};
+use polity_testkit::runtime::{Act, ActingModels, TestLeases, create_task, runtime_deps};
 
 fn start(acts: Vec<Act>) -> (Runtime, Arc<dyn Store>, Arc<ActingModels>) {
     start_on(Arc::new(MemoryStore::new()), acts)
@@ -17,9 +17,9 @@ fn start(acts: Vec<Act>) -> (Runtime, Arc<dyn Store>, Arc<ActingModels>) {
 
 fn start_on(store: Arc<dyn Store>, acts: Vec<Act>) -> (Runtime, Arc<dyn Store>, Arc<ActingModels>) {
     let models = Arc::new(ActingModels::new(acts, Duration::from_millis(50)));
-    let owners = Arc::new(Register::default());
-    let parts = parts(Arc::clone(&store), models.clone(), &owners, instance_id(1), 1);
-    (Runtime::start(parts).unwrap(), store, models)
+    let leases = Arc::new(TestLeases::default());
+    let deps = runtime_deps(Arc::clone(&store), models.clone(), &leases, instance_id(1), 1);
+    (polity_store::block_on(Runtime::start(deps)).unwrap(), store, models)
 }
 
 #[tokio::test(start_paused = true)]
@@ -34,7 +34,7 @@ async fn tasks_run_in_order_and_no_more_at_once_than_allowed() {
     }
     assert_eq!((models.calls(), models.at_once_most()), (9, 2));
     let rows: Vec<_> =
-        handles.iter().map(|handle| store.task_row(handle.id).unwrap().unwrap()).collect();
+        handles.iter().map(|handle| store.task_row(handle.id).wait().unwrap().unwrap()).collect();
     assert!(rows.windows(2).all(|pair| pair[0].started_at <= pair[1].started_at));
 }
 
@@ -46,10 +46,10 @@ async fn a_task_in_the_queue_can_be_cancelled_and_never_runs() {
     let mut waiting = runtime.create(create_task("c")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(60)).await;
     let steered = runtime.cancel(waiting.id).await.unwrap();
-    assert_eq!(steered, Steered::Done(TaskStatus::Cancelled));
+    assert_eq!(steered, CancelOutcome::Done(TaskStatus::Cancelled));
     assert_eq!(waiting.wait().await.unwrap(), TaskStatus::Cancelled);
     for handle in [&mut running, &mut also_running] {
-        assert_eq!(runtime.cancel(handle.id).await.unwrap(), Steered::Requested);
+        assert_eq!(runtime.cancel(handle.id).await.unwrap(), CancelOutcome::Requested);
         assert_eq!(handle.wait().await.unwrap(), TaskStatus::Cancelled);
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -81,7 +81,7 @@ async fn a_wait_for_the_next_try_can_be_cancelled() {
     runtime.cancel(handle.id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Cancelled);
     assert_eq!(models.calls(), 1);
-    assert_eq!(store.executions(handle.id).unwrap()[0].state.to_string(), "idle");
+    assert_eq!(store.executions(handle.id).await.unwrap()[0].state.to_string(), "idle");
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,16 +91,16 @@ async fn a_subscriber_sees_every_event_of_a_life_in_order() {
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     handle.wait().await.unwrap();
     let mut seen = Vec::new();
-    while let Ok(Live::Event(event)) = live.try_recv() {
+    while let Ok(LiveEvent::Event(event)) = live.try_recv() {
         seen.push((*event).clone());
     }
     let stream = StreamId::Task(handle.id);
-    assert_eq!(seen, store.events(&stream, StreamSequence::default()).unwrap());
+    assert_eq!(seen, store.events(&stream, StreamSequence::default()).await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]
 async fn tasks_that_have_just_been_written_are_not_read_again() {
-    let store = Arc::new(MortalStore::new(Arc::new(MemoryStore::new()), None));
+    let store = Arc::new(CrashingStore::new(Arc::new(MemoryStore::new()), None));
     let (runtime, _, _) = start_on(store.clone(), vec![]);
     store.fail_reads(u32::MAX);
     for handle in &mut create_all(&runtime, 4).await {
@@ -110,7 +110,7 @@ async fn tasks_that_have_just_been_written_are_not_read_again() {
 
 #[tokio::test(start_paused = true)]
 async fn whoever_waits_for_a_task_that_cannot_be_read_is_told() {
-    let store = Arc::new(MortalStore::new(Arc::new(MemoryStore::new()), None));
+    let store = Arc::new(CrashingStore::new(Arc::new(MemoryStore::new()), None));
     let (runtime, _, models) = start_on(store.clone(), vec![]);
     store.fail_reads(u32::MAX);
     // Two find a place, and two are kept at hand.
@@ -120,7 +120,7 @@ async fn whoever_waits_for_a_task_that_cannot_be_read_is_told() {
     // The task is no one's, and whoever takes it up finishes it.
     store.fail_reads(0);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let row = store.task_row(handle.id).unwrap().unwrap();
+    let row = store.task_row(handle.id).await.unwrap().unwrap();
     assert_eq!((row.status, row.owner, models.calls()), (TaskStatus::Pending, None, 4));
     let mut adopted = runtime.adopt(handle.id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
@@ -135,7 +135,7 @@ async fn a_task_is_run_even_if_whoever_gave_it_has_stopped_listening() {
         let _ = tokio::time::timeout(Duration::ZERO, create).await;
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let rows = store.task_rows(&TaskFilter::default()).unwrap();
+    let rows = store.task_rows(&TaskFilter::default()).await.unwrap();
     assert_eq!((rows.len(), models.calls()), (1, 1));
     assert_eq!(rows[0].status, TaskStatus::Completed);
 }

@@ -8,7 +8,9 @@ use polity_engine::clock::SystemClock;
 use polity_engine::commands::{AnswerReview, CreateTask};
 use polity_engine::driver::{RemoteEnd, Remotes};
 use polity_engine::pinned::PinnedAgent;
-use polity_engine::runtime::{EngineError, Parts, Runtime, Steering, TaskHandle, cancel, load};
+use polity_engine::runtime::{
+    ControlDeps, EngineError, Runtime, RuntimeDeps, TaskHandle, cancel, load_task,
+};
 use polity_model::event::{Event, ExecutionChange, StreamId, StreamSequence};
 use polity_model::failure::{AttemptFailure, ErrorCategory, ErrorCode};
 use polity_model::ids::{CheckpointId, TaskId};
@@ -16,22 +18,22 @@ use polity_model::machine::task::TaskStatus;
 use polity_model::review::{ReviewSubject, ReviewVerdict};
 use polity_model::state::StateUpdates;
 use polity_store::{MemoryStore, Store, TaskFilter};
-use polity_testkit::faults::{MortalStore, Side};
+use polity_testkit::faults::{CrashSide, CrashingStore};
 use polity_testkit::lives::instance_id;
 use polity_testkit::remotes::{FakeRemotes, RemoteReaction};
-use polity_testkit::runtime::{ActingModels, Register, parts};
+use polity_testkit::runtime::{ActingModels, TestLeases, runtime_deps};
 use serde_json::json;
 
 struct Scene {
     store: Arc<dyn Store>,
-    owners: Arc<Register>,
+    leases: Arc<TestLeases>,
     remotes: Arc<FakeRemotes>,
 }
 
 impl Scene {
     fn new(reactions: impl IntoIterator<Item = RemoteReaction>) -> Self {
         let remotes = Arc::new(FakeRemotes::new(reactions));
-        Self { store: Arc::new(MemoryStore::new()), owners: Arc::default(), remotes }
+        Self { store: Arc::new(MemoryStore::new()), leases: Arc::default(), remotes }
     }
 
     fn process(&self, number: u64) -> Runtime {
@@ -50,23 +52,23 @@ impl Scene {
         limit: impl FnOnce(Limits) -> Limits,
     ) -> Runtime {
         let models = Arc::new(ActingModels::new([], Duration::ZERO));
-        let parts = parts(store, models, &self.owners, instance_id(number), number);
+        let deps = runtime_deps(store, models, &self.leases, instance_id(number), number);
         let remotes = Arc::clone(&self.remotes) as Arc<dyn Remotes>;
-        let limits = limit(parts.limits);
-        Runtime::start(Parts { remotes, limits, ..parts }).unwrap()
+        let limits = limit(deps.limits);
+        polity_store::block_on(Runtime::start(RuntimeDeps { remotes, limits, ..deps })).unwrap()
     }
 
     /// What became of a task.
     fn end(&self, id: TaskId) -> (TaskStatus, String) {
-        let row = self.store.task_row(id).unwrap().unwrap();
-        let task = self.store.task(&row).unwrap();
+        let row = self.store.task_row(id).wait().unwrap().unwrap();
+        let task = self.store.task(&row).wait().unwrap();
         (task.status, task.result.or(task.error).unwrap_or_default())
     }
 
     /// Does for a task what a person would do who never sends anything again, until it has ended.
     async fn attend(&self, runtime: &Runtime, id: TaskId) -> Result<(), EngineError> {
         loop {
-            let state = load(&self.store, id).await?.state;
+            let state = load_task(&*self.store, id).await?.state;
             let Some(review) = state.review() else {
                 if state.status().is_final() {
                     return Ok(());
@@ -88,7 +90,8 @@ impl Scene {
 
     /// Whether the journal says that the server was asked to end its task.
     fn tells_of_end(&self, id: TaskId) -> bool {
-        let events = self.store.events(&StreamId::Task(id), StreamSequence::default()).unwrap();
+        let events =
+            self.store.events(&StreamId::Task(id), StreamSequence::default()).wait().unwrap();
         events.iter().any(|recorded| {
             let ends = ExecutionChange::EndRemote { task: task("t-1"), refusal: None };
             matches!(&recorded.event, Event::ExecutionChanged { change, .. } if *change == ends)
@@ -98,7 +101,7 @@ impl Scene {
     /// Cancels from a process that runs nothing.
     async fn cancel(&self, id: TaskId) {
         let (store, clock) = (&self.store, &SystemClock);
-        let steering = Steering { store, owners: &*self.owners, clock, remotes: &*self.remotes };
+        let steering = ControlDeps { store, leases: &*self.leases, clock, remotes: &*self.remotes };
         cancel(&steering, id).await.unwrap();
     }
 }
@@ -117,7 +120,7 @@ async fn give(runtime: &Runtime) -> TaskHandle {
 }
 
 async fn answer(scene: &Scene, runtime: &Runtime, id: TaskId, verdict: ReviewVerdict) {
-    let checkpoint_id = scene.store.checkpoints(id).unwrap().last().unwrap().checkpoint_id;
+    let checkpoint_id = scene.store.checkpoints(id).await.unwrap().last().unwrap().checkpoint_id;
     answer_with(runtime, id, checkpoint_id, verdict).await.unwrap();
 }
 
@@ -155,7 +158,7 @@ async fn a_process_that_dies_while_the_server_works_sends_nothing_twice() {
     let handle = give(&first).await;
     tokio::time::sleep(Duration::from_millis(1500)).await;
     drop(first);
-    scene.owners.died(instance_id(1));
+    scene.leases.end(instance_id(1));
     let second = scene.process(2);
     let mut again = second.adopt(handle.id).await.unwrap();
     assert_eq!(again.wait().await.unwrap(), TaskStatus::Completed);
@@ -169,7 +172,7 @@ async fn a_process_that_dies_while_it_sends_leaves_a_doubt_for_a_person() {
     let handle = give(&first).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     drop(first);
-    scene.owners.died(instance_id(1));
+    scene.leases.end(instance_id(1));
     let second = scene.process(2);
     let mut again = second.adopt(handle.id).await.unwrap();
     assert_eq!(again.wait().await.unwrap(), TaskStatus::AwaitingHuman);
@@ -183,21 +186,21 @@ async fn a_process_that_dies_while_it_sends_leaves_a_doubt_for_a_person() {
 #[tokio::test(start_paused = true)]
 async fn whenever_a_process_dies_no_message_is_sent_twice_and_the_task_ends() {
     let mut deaths = 0;
-    for (number, side) in (0..14).flat_map(|n| [(n, Side::Before), (n, Side::After)]) {
+    for (number, side) in (0..14).flat_map(|n| [(n, CrashSide::Before), (n, CrashSide::After)]) {
         let scene = Scene::new([asks()]);
-        let mortal = Arc::new(MortalStore::new(Arc::clone(&scene.store), Some((number, side))));
+        let mortal = Arc::new(CrashingStore::new(Arc::clone(&scene.store), Some((number, side))));
         let first = scene.on(Arc::clone(&mortal) as Arc<dyn Store>, 1, |limits| limits);
         if let Ok(mut handle) = first.create(CreateTask::new(painter(), "paint")).await {
             // Wherever it dies, it is over with this one.
             let _ = handle.wait().await;
             let _ = scene.attend(&first, handle.id).await;
         }
-        deaths += u32::from(mortal.is_dead());
-        mortal.kill();
+        deaths += u32::from(mortal.has_crashed());
+        mortal.crash();
         drop(first);
-        scene.owners.died(instance_id(1));
+        scene.leases.end(instance_id(1));
         let second = scene.process(2);
-        for row in scene.store.task_rows(&TaskFilter::default()).unwrap() {
+        for row in scene.store.task_rows(&TaskFilter::default()).await.unwrap() {
             scene.attend(&second, row.id).await.unwrap();
             assert_eq!(scene.end(row.id).0, TaskStatus::Completed, "{number} {side:?}");
         }
@@ -271,7 +274,7 @@ async fn who_ends_a_task_ends_what_works_for_it() {
     let handle = give(&runtime).await;
     tokio::time::sleep(Duration::from_millis(1500)).await;
     drop(runtime);
-    scene.owners.died(instance_id(1));
+    scene.leases.end(instance_id(1));
     scene.cancel(handle.id).await;
     assert_eq!(scene.remotes.cancelled(), ["t-1"]);
 }
@@ -285,7 +288,7 @@ async fn work_that_takes_too_long_is_ended_there_too() {
     let runtime = scene.limited(1, |limits| Limits { remote_seconds: one, ..limits });
     let mut handle = give(&runtime).await;
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Failed);
-    let row = scene.store.task_row(handle.id).unwrap().unwrap();
+    let row = scene.store.task_row(handle.id).await.unwrap().unwrap();
     assert_eq!(row.error_code, Some(ErrorCode::Timeout));
     assert_eq!(scene.remotes.cancelled(), ["t-1"]);
 }

@@ -14,7 +14,7 @@ use polity_engine::driver::{
     NotReady, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
 };
 use polity_engine::pinned::PinnedWorkflow;
-use polity_engine::runtime::{EngineError, Parts, Runtime, TaskHandle, load};
+use polity_engine::runtime::{EngineError, Runtime, RuntimeDeps, TaskHandle, load_task};
 use polity_model::event::{Event, NodeChange, StreamId, StreamSequence};
 use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::ids::TaskId;
@@ -26,7 +26,7 @@ use polity_model::tool::{ToolName, ToolPattern};
 use polity_model::usage::Usage;
 use polity_store::Store;
 use polity_testkit::lives::instance_id;
-use polity_testkit::runtime::parts;
+use polity_testkit::runtime::runtime_deps;
 use serde_json::{Map, Value, json};
 
 use crate::cast::Stage;
@@ -293,14 +293,14 @@ impl Scene {
     /// A process with a view of its own of the journal.
     pub(crate) fn runtime_on(&self, store: Arc<dyn Store>, number: u64) -> Runtime {
         let models = Arc::clone(&self.players) as Arc<dyn Models>;
-        let parts = parts(store, models, &self.stage.owners, instance_id(number), number);
+        let deps = runtime_deps(store, models, &self.stage.leases, instance_id(number), number);
         let limits = (self.limits)(Limits {
             concurrent_tasks: NonZeroU32::new(8).unwrap(),
             input_bytes: NonZeroU64::new(1_000_000).unwrap(),
-            ..parts.limits
+            ..deps.limits
         });
         let tools = Arc::clone(&self.kit) as Arc<dyn Tools>;
-        Runtime::start(Parts { tools, limits, ..parts }).unwrap()
+        polity_store::block_on(Runtime::start(RuntimeDeps { tools, limits, ..deps })).unwrap()
     }
 
     pub(crate) fn order(&self, input: &str) -> CreateTask {
@@ -350,7 +350,7 @@ impl Scene {
         message: Option<&str>,
         updates: Value,
     ) -> Result<(), EngineError> {
-        let state = load(&self.stage.store, id).await.unwrap().state;
+        let state = load_task(&*self.stage.store, id).await.unwrap().state;
         let checkpoint_id = state.review().unwrap().checkpoint_id;
         let state_updates = StateUpdates::new(updates.as_object().unwrap().clone()).unwrap();
         let (message, by) = (message.map(str::to_owned), "ada".to_owned());
@@ -359,12 +359,12 @@ impl Scene {
     }
 
     pub(crate) async fn question(&self, id: TaskId) -> String {
-        let state = load(&self.stage.store, id).await.unwrap().state;
+        let state = load_task(&*self.stage.store, id).await.unwrap().state;
         state.review().map(|review| review.question.clone()).unwrap_or_default()
     }
 
     pub(crate) async fn state(&self, id: TaskId) -> State {
-        load(&self.stage.store, id).await.unwrap().state.state()
+        load_task(&*self.stage.store, id).await.unwrap().state.state()
     }
 
     /// What was said, in order.
@@ -374,7 +374,8 @@ impl Scene {
     }
 
     pub(crate) fn events(&self, id: TaskId) -> Vec<Event> {
-        let events = self.stage.store.events(&StreamId::Task(id), StreamSequence(0)).unwrap();
+        let events =
+            self.stage.store.events(&StreamId::Task(id), StreamSequence(0)).wait().unwrap();
         events.into_iter().map(|recorded| recorded.event).collect()
     }
 

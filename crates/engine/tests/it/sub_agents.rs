@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use polity_definition::Limits;
 use polity_engine::commands::CreateTask;
-use polity_engine::runtime::{Parts, Runtime, load, orphans};
+use polity_engine::runtime::{Runtime, RuntimeDeps, find_orphans, load_task};
 use polity_model::event::Event;
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
@@ -39,7 +39,7 @@ async fn nothing_leaks_either_way() {
     assert_eq!(shown["boss"], ["CANARY-ABOVE", "", "SUMMARY"]);
     assert_eq!(shown["boss/1.1/deputy"], ["CANARY-DOWN", "", "CANARY-BELOW"]);
     assert_eq!(shown["boss/1.1/deputy/1.1/helper"], ["deeper"]);
-    let deputy = &stage.parts(handle.id)[0];
+    let deputy = &stage.sub_tasks(handle.id)[0];
     let task = stage.task(deputy.id);
     assert_eq!((task.parent_task_id, task.parameters.len()), (Some(handle.id), 0));
     assert_eq!(stage.said(deputy.id), ["CANARY-DOWN", "", "CANARY-BELOW", "SUMMARY"]);
@@ -57,7 +57,7 @@ async fn sub_agents_of_one_turn_work_side_by_side_and_need_no_place_of_their_own
     assert_eq!(first.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(cast.at_once_most(), 8);
     assert_eq!(second.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!((stage.parts(first.id).len(), stage.parts(second.id).len()), (8, 8));
+    assert_eq!((stage.sub_tasks(first.id).len(), stage.sub_tasks(second.id).len()), (8, 8));
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,7 +72,7 @@ async fn more_sub_agents_than_the_limit_allows_are_not_called_and_the_model_is_t
     });
     let mut handle = give(&runtime, "a").await;
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(stage.parts(handle.id).len(), two.get() as usize);
+    assert_eq!(stage.sub_tasks(handle.id).len(), two.get() as usize);
     let refused = "error: at most 2 sub-agents are called at once (limits.sub_agent_fan_out); ask \
                    for this one again";
     assert_eq!(stage.said(handle.id)[2..6], ["done", "done", refused, refused]);
@@ -91,8 +91,8 @@ async fn no_more_sub_agents_work_for_a_task_than_allowed_at_any_depth() {
         .limited(1, &cast, |limits| Limits { sub_agents: NonZeroU32::new(3).unwrap(), ..limits });
     let mut handle = give(&runtime, "a").await;
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(stage.store.tree(handle.id).unwrap().tasks, 4);
-    let second = stage.parts(handle.id)[1].id;
+    assert_eq!(stage.store.task_tree(handle.id).await.unwrap().task_count, 4);
+    let second = stage.sub_tasks(handle.id)[1].id;
     let told = "error: the sub-agent was not called: 3 have worked for this task, the most that \
                 limits.sub_agents allows";
     assert_eq!(stage.said(second)[2], told);
@@ -110,7 +110,7 @@ async fn a_chain_that_is_too_long_is_refused_before_anything_is_spent() {
         "work could be handed on over 2 steps (boss -> deputy -> helper); limits.sub_agent_depth \
          allows 1"
     );
-    assert_eq!(stage.store.last_position().unwrap().0, 0);
+    assert_eq!(stage.store.last_position().await.unwrap().0, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -137,7 +137,7 @@ async fn cancelling_a_parent_cancels_its_sub_agents_to_the_last() {
     ]);
     let runtime = stage.process(1, &cast);
     let mut handle = give(&runtime, "a").await;
-    let all = |stage: &Stage| stage.store.task_rows(&TaskFilter::default()).unwrap();
+    let all = |stage: &Stage| stage.store.task_rows(&TaskFilter::default()).wait().unwrap();
     stage.until("all are at work", |stage| all(stage).len() == 4).await;
     runtime.cancel(handle.id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Cancelled);
@@ -155,13 +155,13 @@ async fn a_sub_agent_that_someone_cancels_is_an_answer_to_its_parent() {
     let runtime = stage.process(1, &cast);
     let mut handle = give(&runtime, "a").await;
     stage.until("it is at work", |stage| cast_at_work(stage, handle.id)).await;
-    runtime.cancel(stage.parts(handle.id)[0].id).await.unwrap();
+    runtime.cancel(stage.sub_tasks(handle.id)[0].id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(stage.said(handle.id)[2], "error: helper was cancelled");
 }
 
 fn cast_at_work(stage: &Stage, id: TaskId) -> bool {
-    stage.parts(id).iter().any(|row| row.status == TaskStatus::Running)
+    stage.sub_tasks(id).iter().any(|row| row.status == TaskStatus::Running)
 }
 
 #[tokio::test(start_paused = true)]
@@ -172,11 +172,11 @@ async fn a_crash_resumes_parent_and_sub_agents_where_they_were() {
         [("deputy", vec![Say::Ask(vec![part("agent/helper", "y")])]), ("helper", vec![Say::Hang])];
     let runtime = stage.process(1, &Cast::new(lines().into_iter().chain(stuck)));
     let id = give(&runtime, "a").await.id;
-    let all = |stage: &Stage| stage.store.task_rows(&TaskFilter::default()).unwrap();
+    let all = |stage: &Stage| stage.store.task_rows(&TaskFilter::default()).wait().unwrap();
     stage.until("all are at work", |stage| all(stage).len() == 3).await;
     stage.kill(1, runtime);
     // One of them is resumed, and the others go on with it.
-    let left = orphans(&*stage.store, &*stage.owners, Timestamp::UNIX_EPOCH).unwrap();
+    let left = find_orphans(&*stage.store, &*stage.leases, Timestamp::UNIX_EPOCH).await.unwrap();
     assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [id]);
     let cast = Cast::new(lines().into_iter().chain([("deputy", vec![]), ("helper", vec![])]));
     let runtime = stage.process(2, &cast);
@@ -184,7 +184,7 @@ async fn a_crash_resumes_parent_and_sub_agents_where_they_were() {
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(all(&stage).len(), 3, "no sub-agent was opened twice");
     assert!(all(&stage).iter().all(|row| row.status == TaskStatus::Completed));
-    let said: Vec<String> = stage.said(stage.parts(id)[0].id);
+    let said: Vec<String> = stage.said(stage.sub_tasks(id)[0].id);
     assert_eq!(said, ["x", "", "done", "done"]);
 }
 
@@ -202,7 +202,7 @@ async fn a_sub_agent_whose_parent_has_ended_ends_with_it() {
     let runtime = stage.process(2, &cast);
     // Whoever ends the parent from outside ends what it has handed out.
     runtime.cancel(handle.id).await.unwrap();
-    assert_eq!(stage.task(stage.parts(handle.id)[0].id).status, TaskStatus::Cancelled);
+    assert_eq!(stage.task(stage.sub_tasks(handle.id)[0].id).status, TaskStatus::Cancelled);
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,25 +217,28 @@ async fn a_parent_waits_with_its_sub_agent_for_a_person_and_holds_nothing() {
     let runtime = stage.process(1, &cast);
     let mut handle = give(&runtime, "a").await;
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
-    let rows = stage.store.task_rows(&TaskFilter::default()).unwrap();
+    let rows = stage.store.task_rows(&TaskFilter::default()).await.unwrap();
     for row in &rows {
         assert_eq!((row.status, row.owner), (TaskStatus::AwaitingHuman, None));
     }
-    assert_eq!(orphans(&*stage.store, &*stage.owners, Timestamp::UNIX_EPOCH).unwrap(), []);
+    assert_eq!(
+        find_orphans(&*stage.store, &*stage.leases, Timestamp::UNIX_EPOCH).await.unwrap(),
+        []
+    );
     stage.kill(1, runtime);
     let runtime = stage.process(2, &cast);
     // Without an answer, resuming it only finds that it waits.
     let mut handle = runtime.adopt(handle.id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
-    let deputy = stage.parts(handle.id)[0].id;
-    let helper = stage.parts(deputy)[0].id;
+    let deputy = stage.sub_tasks(handle.id)[0].id;
+    let helper = stage.sub_tasks(deputy)[0].id;
     stage.answer(&runtime, helper, ReviewVerdict::Approve).await;
-    let left = orphans(&*stage.store, &*stage.owners, Timestamp::UNIX_EPOCH).unwrap();
+    let left = find_orphans(&*stage.store, &*stage.leases, Timestamp::UNIX_EPOCH).await.unwrap();
     assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [handle.id]);
     let mut handle = runtime.adopt(handle.id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(stage.task(handle.id).result.as_deref(), Some("all done"));
-    assert_eq!(stage.store.task_rows(&TaskFilter::default()).unwrap().len(), 3);
+    assert_eq!(stage.store.task_rows(&TaskFilter::default()).await.unwrap().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -252,7 +255,7 @@ async fn while_one_sub_agent_waits_for_a_person_the_others_work_on() {
     let mut handle = give(&runtime, "a").await;
     let id = handle.id;
     let named = |stage: &Stage, agent: &str| {
-        stage.parts(id).into_iter().find(|row| row.assigned_agent.as_str() == agent)
+        stage.sub_tasks(id).into_iter().find(|row| row.assigned_agent.as_str() == agent)
     };
     let status = |stage: &Stage, agent: &str| named(stage, agent).map(|row| row.status);
     stage
@@ -282,19 +285,19 @@ async fn an_answer_far_below_reaches_a_parent_that_is_busy_with_others() {
     let mut handle = give(&runtime, "a").await;
     let id = handle.id;
     let waiting = |stage: &Stage| -> Vec<TaskRow> {
-        let rows = stage.store.task_rows(&TaskFilter::default()).unwrap();
+        let rows = stage.store.task_rows(&TaskFilter::default()).wait().unwrap();
         rows.into_iter().filter(|row| row.status == TaskStatus::AwaitingHuman).collect()
     };
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
     assert_eq!(waiting(&stage).len(), 4);
     let below = |stage: &Stage, agent: &str, of: TaskId| {
-        stage.parts(of).into_iter().find(|row| row.assigned_agent.as_str() == agent).unwrap().id
+        stage.sub_tasks(of).into_iter().find(|row| row.assigned_agent.as_str() == agent).unwrap().id
     };
     let deputy = below(&stage, "deputy", id);
     let far_below = below(&stage, "helper", deputy);
     // The one far below is answered, and that is something to do for those above it.
     stage.answer(&runtime, far_below, ReviewVerdict::Approve).await;
-    let left = orphans(&*stage.store, &*stage.owners, Timestamp::UNIX_EPOCH).unwrap();
+    let left = find_orphans(&*stage.store, &*stage.leases, Timestamp::UNIX_EPOCH).await.unwrap();
     assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [id]);
     let mut handle = runtime.adopt(id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
@@ -316,12 +319,12 @@ async fn an_answer_two_steps_below_is_noticed_while_the_top_is_at_work() {
         ("deputy", vec![Say::Ask(vec![part("agent/helper", "delete")]), Say::Text("deleted")]),
         ("helper", vec![Say::Ask(vec![delete])]),
     ]);
-    let parts = stage.parts_of_process(1, &cast);
+    let deps = stage.deps_of_process(1, &cast);
     let tools = FakeTools::new(&Arc::default(), [FakeToolAct::Hang], Duration::from_millis(5));
-    let runtime = Runtime::start(Parts { tools: Arc::new(tools), ..parts }).unwrap();
+    let runtime = Runtime::start(RuntimeDeps { tools: Arc::new(tools), ..deps }).await.unwrap();
     let mut handle = give(&runtime, "a").await;
     let named = |stage: &Stage, agent: &str| {
-        let rows = stage.store.task_rows(&TaskFilter::default()).unwrap();
+        let rows = stage.store.task_rows(&TaskFilter::default()).wait().unwrap();
         rows.into_iter().find(|row| row.assigned_agent.as_str() == agent)
     };
     let status = |stage: &Stage, agent: &str| named(stage, agent).map(|row| row.status);
@@ -346,12 +349,12 @@ async fn an_answer_at_any_moment_around_the_pause_is_acted_upon() {
             ("boss", vec![Say::Ask(vec![part("agent/helper", "x"), hangs])]),
             ("helper", vec![Say::Ask(vec![delete])]),
         ]);
-        let parts = stage.parts_of_process(1, &cast);
+        let deps = stage.deps_of_process(1, &cast);
         let tools = FakeTools::new(&Arc::default(), [FakeToolAct::Hang], Duration::from_millis(5));
-        let runtime = Runtime::start(Parts { tools: Arc::new(tools), ..parts }).unwrap();
+        let runtime = Runtime::start(RuntimeDeps { tools: Arc::new(tools), ..deps }).await.unwrap();
         let mut handle = give(&runtime, "a").await;
         tokio::time::sleep(Duration::from_millis(ms)).await;
-        stage.answer(&runtime, stage.parts(handle.id)[0].id, ReviewVerdict::Approve).await;
+        stage.answer(&runtime, stage.sub_tasks(handle.id)[0].id, ReviewVerdict::Approve).await;
         // Whoever answers goes on with the whole, unless someone is at work on it.
         let adopted = runtime.adopt(handle.id).await;
         let first = handle.wait().await.unwrap();
@@ -375,7 +378,7 @@ async fn a_sub_agent_that_waits_for_a_person_is_ended_with_its_parent_even_after
     let mut handle = give(&runtime, "a").await;
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
     // The parent is ended, and the process dies before it has ended the sub-agent.
-    let parent = load(&stage.store, handle.id).await.unwrap().state;
+    let parent = load_task(&*stage.store, handle.id).await.unwrap().state;
     let commit = Commit {
         stream: parent.stream(),
         expected_sequence: parent.sequence(),
@@ -387,8 +390,8 @@ async fn a_sub_agent_that_waits_for_a_person_is_ended_with_its_parent_even_after
     };
     stage.store.commit(commit).await.unwrap();
     stage.kill(1, runtime);
-    let helper = stage.parts(handle.id)[0].id;
-    let left = orphans(&*stage.store, &*stage.owners, Timestamp::UNIX_EPOCH).unwrap();
+    let helper = stage.sub_tasks(handle.id)[0].id;
+    let left = find_orphans(&*stage.store, &*stage.leases, Timestamp::UNIX_EPOCH).await.unwrap();
     assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [helper]);
     let refused = stage.process(2, &cast).adopt(helper).await.unwrap_err();
     assert!(refused.to_string().contains("is already cancelled"), "{refused}");

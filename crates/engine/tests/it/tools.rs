@@ -6,7 +6,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use polity_engine::commands::AnswerReview;
 use polity_engine::decide::CommandRejection;
-use polity_engine::runtime::{EngineError, Live, Parts, Runtime, Steered, load, orphans};
+use polity_engine::runtime::{
+    CancelOutcome, EngineError, LiveEvent, Runtime, RuntimeDeps, find_orphans, load_task,
+};
 use polity_model::event::{Event, StreamId, StreamSequence, ToolChange};
 use polity_model::failure::ErrorCode;
 use polity_model::ids::{CheckpointId, TaskId};
@@ -18,20 +20,20 @@ use polity_model::trace::TraceLog;
 use polity_store::{MemoryStore, Store};
 use polity_testkit::lives::instance_id;
 use polity_testkit::runtime::{
-    Act, ActingModels, Register, cancel_from_outside, create_task, parts,
+    Act, ActingModels, TestLeases, cancel_from_outside, create_task, runtime_deps,
 };
 use polity_testkit::tools::{FakeToolAct, FakeTools, ToolEffects};
 
 struct Stage {
     store: Arc<dyn Store>,
-    owners: Arc<Register>,
+    leases: Arc<TestLeases>,
     world: Arc<ToolEffects>,
 }
 
 impl Stage {
     fn new() -> Self {
         let store = Arc::new(MemoryStore::new());
-        Self { store, owners: Arc::default(), world: Arc::default() }
+        Self { store, leases: Arc::default(), world: Arc::default() }
     }
 
     fn process(
@@ -44,24 +46,28 @@ impl Stage {
         let models = Arc::new(ActingModels::new(acts, pause).on(&self.world));
         let tools = Arc::new(FakeTools::new(&self.world, tool_acts, pause));
         let store = Arc::clone(&self.store);
-        let parts = parts(store, models, &self.owners, instance_id(number), number);
+        let deps = runtime_deps(store, models, &self.leases, instance_id(number), number);
         let tools_part = Arc::clone(&tools) as Arc<dyn polity_engine::driver::Tools>;
-        (Runtime::start(Parts { tools: tools_part, ..parts }).unwrap(), tools)
+        (
+            polity_store::block_on(Runtime::start(RuntimeDeps { tools: tools_part, ..deps }))
+                .unwrap(),
+            tools,
+        )
     }
 
     /// The process ends without a word.
     fn kill(&self, number: u64, runtime: Runtime) {
         drop(runtime);
-        self.owners.died(instance_id(number));
+        self.leases.end(instance_id(number));
     }
 
     fn said(&self, id: TaskId) -> Vec<String> {
-        let messages = self.store.messages(id).unwrap();
+        let messages = self.store.messages(id).wait().unwrap();
         messages.iter().map(|message| message.content().to_owned()).collect()
     }
 
     fn trace(&self, id: TaskId) -> TraceLog {
-        let events = self.store.events(&StreamId::Task(id), StreamSequence(0)).unwrap();
+        let events = self.store.events(&StreamId::Task(id), StreamSequence(0)).wait().unwrap();
         TraceLog::from_events(id, &events).unwrap()
     }
 
@@ -72,7 +78,7 @@ impl Stage {
         id: TaskId,
         verdict: ReviewVerdict,
     ) -> Result<(), EngineError> {
-        let state = load(&self.store, id).await.unwrap().state;
+        let state = load_task(&*self.store, id).await.unwrap().state;
         let nothing = CheckpointId::from_random_bytes([0; 16]);
         let checkpoint_id = state.review().map_or(nothing, |review| review.checkpoint_id);
         let (message, by) = (Some("as I say".to_owned()), "ada".to_owned());
@@ -139,9 +145,9 @@ async fn a_cancel_ends_the_tools_too_and_leaves_no_call_unanswered() {
     let (runtime, _) = stage.process(1, vec![Act::Ask(&["files/write"])], vec![FakeToolAct::Hang]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
-    assert_eq!(runtime.cancel(handle.id).await.unwrap(), Steered::Requested);
+    assert_eq!(runtime.cancel(handle.id).await.unwrap(), CancelOutcome::Requested);
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Cancelled);
-    let messages = stage.store.messages(handle.id).unwrap();
+    let messages = stage.store.messages(handle.id).await.unwrap();
     assert!(matches!(messages.last(), Some(Message::Tool { .. })), "{messages:?}");
     let said = stage.said(handle.id).pop().unwrap();
     assert!(said.contains("cancelled") && said.contains("may have had its effect"), "{said}");
@@ -154,11 +160,11 @@ async fn an_approval_waits_in_no_process_and_goes_on_in_another() {
     let (first, _) = stage.process(1, acts, vec![]);
     let mut handle = first.create(create_task("a")).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
-    let row = stage.store.task_row(handle.id).unwrap().unwrap();
+    let row = stage.store.task_row(handle.id).await.unwrap().unwrap();
     assert_eq!((row.status, row.owner), (TaskStatus::AwaitingHuman, None));
     stage.kill(1, first);
     assert_eq!(
-        orphans(&*stage.store, &*stage.owners, Timestamp::UNIX_EPOCH).unwrap(),
+        find_orphans(&*stage.store, &*stage.leases, Timestamp::UNIX_EPOCH).await.unwrap(),
         [],
         "it waits, and no one is missing"
     );
@@ -205,8 +211,8 @@ async fn a_task_that_waits_for_a_person_can_be_cancelled() {
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     handle.wait().await.unwrap();
     let steered = runtime.cancel(handle.id).await.unwrap();
-    assert_eq!(steered, Steered::Done(TaskStatus::Cancelled));
-    let execution = &stage.store.executions(handle.id).unwrap()[0];
+    assert_eq!(steered, CancelOutcome::Done(TaskStatus::Cancelled));
+    let execution = &stage.store.executions(handle.id).await.unwrap()[0];
     assert_eq!(execution.state.to_string(), "idle", "it was put in order");
     assert_eq!(
         stage.said(handle.id).pop().unwrap(),
@@ -231,12 +237,12 @@ async fn a_call_in_doubt_is_put_before_a_person_and_others_go_on() {
     let (second, _) = stage.process(2, vec![Act::Answer("done")], vec![]);
     let mut adopted = second.adopt(id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::AwaitingHuman);
-    let task = load(&stage.store, id).await.unwrap();
+    let task = load_task(&*stage.store, id).await.unwrap();
     let question = &task.state.review().unwrap().question;
     assert!(question.contains("files/write with {\"n\":0}"), "{question}");
     assert_eq!(stage.world.effects()[&0], 1, "it is not called again by itself");
     // The one that only reads was called again, and has its answer.
-    let events = stage.store.events(&StreamId::Task(id), StreamSequence(0)).unwrap();
+    let events = stage.store.events(&StreamId::Task(id), StreamSequence(0)).await.unwrap();
     let is_answer = |event: &Event| {
         matches!(event, Event::ToolChanged { change: ToolChange::Answer { .. }, .. })
     };
@@ -290,7 +296,7 @@ async fn a_doubt_that_a_person_rejects_fails_the_task() {
     let (second, _) = stage.process(2, vec![], vec![]);
     second.adopt(id).await.unwrap().wait().await.unwrap();
     stage.answer(&second, id, ReviewVerdict::Reject).await.unwrap();
-    let row = stage.store.task_row(id).unwrap().unwrap();
+    let row = stage.store.task_row(id).await.unwrap().unwrap();
     assert_eq!((row.status, row.error_code), (TaskStatus::Failed, Some(ErrorCode::Rejected)));
 }
 
@@ -311,8 +317,8 @@ async fn a_conversation_that_is_too_long_is_shortened_and_the_trace_says_so() {
     let shortened = steps.iter().filter(|step| step.step_name == "shortened").count();
     assert_eq!(shortened, 1);
     // Nothing of it is lost.
-    assert_eq!(stage.store.messages(handle.id).unwrap().len(), 9);
-    let events = stage.store.events(&StreamId::Task(handle.id), StreamSequence(0)).unwrap();
+    assert_eq!(stage.store.messages(handle.id).await.unwrap().len(), 9);
+    let events = stage.store.events(&StreamId::Task(handle.id), StreamSequence(0)).await.unwrap();
     assert!(events.iter().any(|e| matches!(e.event, Event::HistoryShortened { kept_from: 6 })));
 }
 
@@ -325,7 +331,7 @@ async fn a_cancel_from_elsewhere_is_heard_though_a_tool_answers_in_the_same_mome
         let mut handle = runtime.create(create_task("a")).await.unwrap();
         tokio::time::sleep(Duration::from_millis(pause_ms)).await;
         let clock = polity_testkit::runtime::TokioClock::new();
-        let steered = cancel_from_outside(&stage.store, &*stage.owners, &clock, handle.id).await;
+        let steered = cancel_from_outside(&stage.store, &*stage.leases, &clock, handle.id).await;
         assert!(steered.is_ok(), "{steered:?}");
         let ended = tokio::time::timeout(Duration::from_millis(300), handle.wait()).await;
         assert_eq!(ended.unwrap().unwrap(), TaskStatus::Cancelled, "after {pause_ms} ms");
@@ -353,7 +359,7 @@ async fn an_answer_in_the_moment_in_which_the_question_is_asked_is_not_lost() {
     let mut live = runtime.subscribe();
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     loop {
-        if let Live::Event(event) = live.recv().await.unwrap()
+        if let LiveEvent::Event(event) = live.recv().await.unwrap()
             && matches!(event.event, Event::ReviewOpened { .. })
         {
             break;

@@ -175,10 +175,11 @@ edges: [{from: which, to: good}, {from: which, to: also}, {from: which, to: bad}
 "]);
     let task = scene.run("x").await;
     assert!(end(&task).starts_with("condition_failed: bad"), "{task:?}");
-    let state = polity_engine::runtime::load(&scene.stage.store, task.id).await.unwrap().state;
+    let state =
+        polity_engine::runtime::load_task(&*scene.stage.store, task.id).await.unwrap().state;
     assert_eq!(state.calls().open().count(), 0, "no call is left without an answer");
     assert_eq!(scene.kit.noted(), [""; 0], "nothing is called for a task that has ended");
-    assert!(scene.stage.parts(task.id).is_empty());
+    assert!(scene.stage.sub_tasks(task.id).is_empty());
 }
 
 fn looping(max_loops: u32, rest: &str) -> Scene {

@@ -72,7 +72,7 @@ async fn all_fails_with_its_first_failure_and_ends_the_others() {
         scene.takes("bob", bob);
         let task = scene.run("x").await;
         assert!(end(&task).starts_with("model_rejected: all: two: bob failed"), "{task:?}");
-        for part in scene.stage.parts(task.id) {
+        for part in scene.stage.sub_tasks(task.id) {
             assert!(part.status.is_final(), "{part:?}");
         }
         assert_eq!(scene.kit.dropped(), u32::from(bob == 5));
@@ -119,7 +119,7 @@ async fn first_takes_whoever_ends_first_and_ends_the_others() {
     let task = scene.run("x").await;
     assert_eq!(end(&task), "cid(ann(x))");
     assert_eq!(scene.kit.dropped(), 1, "the tool call is abandoned");
-    let parts = scene.stage.parts(task.id);
+    let parts = scene.stage.sub_tasks(task.id);
     let with = |status| parts.iter().filter(|part| part.status == status).count();
     assert_eq!((with(TaskStatus::Completed), with(TaskStatus::Cancelled)), (2, 1));
     assert_eq!(scene.said(task.id).await, ["x", "ann(x)", "cid(ann(x))"]);
@@ -166,10 +166,11 @@ edges: [{from: all, to: end}]
 "]);
     let task = scene.run("x").await;
     assert_eq!(end(&task), "bob(x!)");
-    let state = polity_engine::runtime::load(&scene.stage.store, task.id).await.unwrap().state;
+    let state =
+        polity_engine::runtime::load_task(&*scene.stage.store, task.id).await.unwrap().state;
     assert_eq!(state.calls().open().count(), 0);
     assert_eq!(scene.kit.noted(), [""; 0]);
-    assert_eq!(scene.stage.parts(task.id).len(), 1);
+    assert_eq!(scene.stage.sub_tasks(task.id).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -218,7 +219,7 @@ nodes:
     let task = scene.run("x").await;
     assert_eq!(end(&task), "cid(x)");
     assert_eq!(scene.kit.dropped(), 1);
-    assert!(scene.stage.parts(task.id).iter().all(|part| part.status.is_final()));
+    assert!(scene.stage.sub_tasks(task.id).iter().all(|part| part.status.is_final()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -261,7 +262,7 @@ nodes:
         // The agent waits for a person too: both questions are open, in two tasks.
         let task = scene.wait(&mut handle).await;
         assert_eq!(scene.question(task.id).await, "Well?");
-        let part = scene.stage.parts(task.id)[0].id;
+        let part = scene.stage.sub_tasks(task.id)[0].id;
         scene
             .say(&runtime, task.id, ReviewVerdict::Reject, None, serde_json::json!({}))
             .await
@@ -298,7 +299,7 @@ edges: [{from: all, to: end}]
     let runtime = scene.runtime(1);
     let mut handle = runtime.create(scene.order("x")).await.unwrap();
     let id = scene.wait(&mut handle).await.id;
-    let part = scene.stage.parts(id)[0].id;
+    let part = scene.stage.sub_tasks(id)[0].id;
     scene.say(&runtime, id, ReviewVerdict::Approve, None, serde_json::json!({})).await.unwrap();
     let _handle = runtime.adopt(id).await.unwrap();
     scene.stage.until("it is ended", |stage| stage.task(part).status.is_final()).await;
@@ -317,7 +318,7 @@ async fn a_cancel_ends_everything_that_is_at_work() {
     let task = scene.wait(&mut handle).await;
     assert_eq!(task.status, TaskStatus::Cancelled);
     assert_eq!(scene.kit.dropped(), 1);
-    let parts = scene.stage.parts(task.id);
+    let parts = scene.stage.sub_tasks(task.id);
     assert_eq!(parts.len(), 2);
     assert!(parts.iter().all(|part| part.status == TaskStatus::Cancelled), "{parts:?}");
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use polity_engine::decide::CommandRejection;
-use polity_engine::runtime::{EngineError, Runtime, load, orphans};
+use polity_engine::runtime::{EngineError, Runtime, find_orphans, load_task};
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 use polity_model::review::ReviewVerdict;
 use polity_model::state::StateUpdates;
 use polity_model::task::Task;
-use polity_testkit::faults::{MortalStore, Side};
+use polity_testkit::faults::{CrashSide, CrashingStore};
 use serde_json::{Map, json};
 
 use crate::scene::{Scene, end};
@@ -47,7 +47,7 @@ async fn asked(scene: &Scene) -> (Runtime, TaskId) {
     let mut handle = runtime.create(scene.order("x")).await.unwrap();
     let task = scene.wait(&mut handle).await;
     assert_eq!(task.status, TaskStatus::AwaitingHuman, "{task:?}");
-    let row = scene.stage.store.task_row(task.id).unwrap().unwrap();
+    let row = scene.stage.store.task_row(task.id).await.unwrap().unwrap();
     assert_eq!(row.owner, None, "a task that waits belongs to no process");
     (runtime, task.id)
 }
@@ -95,7 +95,7 @@ async fn what_a_person_says_and_sets_is_in_the_state() {
 async fn a_second_answer_is_refused() {
     let scene = review(BY_KEY, "");
     let (runtime, id) = asked(&scene).await;
-    let state = load(&scene.stage.store, id).await.unwrap().state;
+    let state = load_task(&*scene.stage.store, id).await.unwrap().state;
     let checkpoint_id = state.review().unwrap().checkpoint_id;
     scene.say(&runtime, id, ReviewVerdict::Approve, None, json!({})).await.unwrap();
     let again = polity_engine::commands::AnswerReview {
@@ -226,14 +226,18 @@ async fn a_deadline_that_passes_takes_the_default_or_ends_the_task() {
 async fn before_its_deadline_a_question_is_no_orphan_and_after_it_is() {
     let scene = review(BY_KEY, ", deadline_seconds: 60");
     let (runtime, id) = asked(&scene).await;
-    let review = load(&scene.stage.store, id).await.unwrap().state;
+    let review = load_task(&*scene.stage.store, id).await.unwrap().state;
     let deadline = review.review().unwrap().deadline.unwrap();
-    let at = |time| orphans(&*scene.stage.store, &*scene.stage.owners, time).unwrap().len();
+    let at = |time| {
+        polity_store::block_on(find_orphans(&*scene.stage.store, &*scene.stage.leases, time))
+            .unwrap()
+            .len()
+    };
     assert_eq!((at(deadline - Duration::from_secs(1)), at(deadline)), (0, 1));
     // Whoever looks whether there is something to do reads no journal as a whole.
-    let counting = MortalStore::new(Arc::clone(&scene.stage.store), None);
+    let counting = CrashingStore::new(Arc::clone(&scene.stage.store), None);
     let early = deadline - Duration::from_secs(1);
-    assert_eq!(orphans(&counting, &*scene.stage.owners, early).unwrap(), []);
+    assert_eq!(find_orphans(&counting, &*scene.stage.leases, early).await.unwrap(), []);
     assert_eq!(counting.whole_reads(), 0);
     let early = runtime.adopt(id).await;
     assert!(
@@ -252,13 +256,13 @@ nodes:
 edges: [{from: one, to: two}]
 "]);
     let (runtime, id) = asked(&scene).await;
-    let part = scene.stage.parts(id)[0].id;
+    let part = scene.stage.sub_tasks(id)[0].id;
     assert!(scene.question(part).await.contains("kit/delete"));
     scene.say(&runtime, part, ReviewVerdict::Approve, None, json!({})).await.unwrap();
     let task = scene.go_on(&runtime, id).await;
     assert_eq!(end(&task), "bob(asker(x))");
     assert_eq!(scene.kit.noted(), ["x"]);
-    assert_eq!(scene.stage.parts(id).len(), 2);
+    assert_eq!(scene.stage.sub_tasks(id).len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -272,9 +276,11 @@ nodes:
 "]);
     let (runtime, id) = asked(&scene).await;
     assert_eq!(scene.question(id).await, "Well?");
-    let part = scene.stage.parts(id)[0].id;
+    let part = scene.stage.sub_tasks(id)[0].id;
     scene.say(&runtime, part, ReviewVerdict::Approve, None, json!({})).await.unwrap();
-    let left = orphans(&*scene.stage.store, &*scene.stage.owners, Timestamp::UNIX_EPOCH).unwrap();
+    let left = find_orphans(&*scene.stage.store, &*scene.stage.leases, Timestamp::UNIX_EPOCH)
+        .await
+        .unwrap();
     assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [part]);
     assert_eq!(end(&scene.go_on(&runtime, part).await), "asker(x)");
     assert_eq!(scene.kit.noted(), ["x"]);
@@ -292,17 +298,19 @@ entry_point: one
 nodes: {one: {type: agent, agent: asker}}
 "]);
     let (runtime, id) = asked(&scene).await;
-    let part = scene.stage.parts(id)[0].id;
+    let part = scene.stage.sub_tasks(id)[0].id;
     scene.say(&runtime, part, ReviewVerdict::Reject, None, json!({})).await.unwrap();
     // The process that takes it up dies with its claim.
     let journal = Arc::clone(&scene.stage.store);
-    let store = Arc::new(MortalStore::new(journal, Some((0, Side::After))));
+    let store = Arc::new(CrashingStore::new(journal, Some((0, CrashSide::After))));
     let mortal = scene.runtime_on(store, 2);
     assert!(mortal.adopt(id).await.is_err());
     scene.stage.kill(2, mortal);
     // Someone lets the part come to its end, of which no one but its parent waits to hear.
     scene.go_on(&runtime, part).await;
-    let left = orphans(&*scene.stage.store, &*scene.stage.owners, Timestamp::UNIX_EPOCH).unwrap();
+    let left = find_orphans(&*scene.stage.store, &*scene.stage.leases, Timestamp::UNIX_EPOCH)
+        .await
+        .unwrap();
     assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [id]);
     assert_eq!(end(&scene.go_on(&runtime, id).await), "asker(x)");
 }
@@ -326,7 +334,7 @@ edges: [{from: ask, to: say}]
 ",
     ]);
     let (runtime, id) = asked(&scene).await;
-    let part = scene.stage.parts(id)[0].id;
+    let part = scene.stage.sub_tasks(id)[0].id;
     assert_eq!(scene.question(part).await, "Inner?");
     scene.say(&runtime, part, ReviewVerdict::Approve, None, json!({})).await.unwrap();
     assert_eq!(end(&scene.go_on(&runtime, id).await), "bob(cid(x))");
@@ -346,7 +354,7 @@ nodes: {one: {type: agent, agent: asker, timeout_seconds: 2}}
 "]);
     let (runtime, id) = asked(&scene).await;
     tokio::time::sleep(Duration::from_hours(1)).await;
-    let part = scene.stage.parts(id)[0].id;
+    let part = scene.stage.sub_tasks(id)[0].id;
     scene.say(&runtime, part, ReviewVerdict::Approve, None, json!({})).await.unwrap();
     assert_eq!(end(&scene.go_on(&runtime, id).await), "asker(x)");
 }

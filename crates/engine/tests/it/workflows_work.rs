@@ -33,7 +33,7 @@ async fn an_agent_that_takes_longer_than_its_node_allows_is_ended() {
     let task = scene.run("x").await;
     let why = "timeout: one: it did not end within the timeout_seconds of node one";
     assert!(end(&task).starts_with(why), "{task:?}");
-    let part = &scene.stage.parts(task.id)[0];
+    let part = &scene.stage.sub_tasks(task.id)[0];
     assert_eq!(part.status, TaskStatus::Cancelled);
 }
 
@@ -43,8 +43,8 @@ async fn a_part_that_someone_cancels_ends_the_workflow() {
     scene.play("ann", Part::Hang);
     let runtime = scene.runtime(1);
     let mut handle = runtime.create(scene.order("x")).await.unwrap();
-    scene.stage.until("it is at work", |stage| !stage.parts(handle.id).is_empty()).await;
-    runtime.cancel(scene.stage.parts(handle.id)[0].id).await.unwrap();
+    scene.stage.until("it is at work", |stage| !stage.sub_tasks(handle.id).is_empty()).await;
+    runtime.cancel(scene.stage.sub_tasks(handle.id)[0].id).await.unwrap();
     let task = scene.wait(&mut handle).await;
     assert_eq!(end(&task), "part_cancelled: one: ann was cancelled");
 }
@@ -127,7 +127,7 @@ async fn workflows_run_workflows() {
     let scene = Scene::new(&[OUTER, MIDDLE, INNER]);
     let task = scene.run("x").await;
     assert_eq!(end(&task), "ann(cid(bob(m x)))");
-    assert_eq!(scene.stage.store.tree(task.id).unwrap().tasks, 6);
+    assert_eq!(scene.stage.store.task_tree(task.id).await.unwrap().task_count, 6);
     let scene = Scene::new(&[OUTER, MIDDLE, INNER]);
     scene.play("cid", Part::Fail);
     let task = scene.run("x").await;

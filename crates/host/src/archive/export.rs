@@ -5,7 +5,7 @@ use std::path::Path;
 
 use polity_model::event::{Event, StreamId, StreamSequence};
 use polity_model::ids::TaskId;
-use polity_store::{Import, PinnedDefinition, TaskRow};
+use polity_store::{PinnedDefinition, TaskImport, TaskRow};
 
 use super::ArchiveError;
 use super::folder::{FolderOutcome, write_folders};
@@ -43,7 +43,7 @@ pub async fn export_task(
         .map_err(|error| ArchiveError::Contradiction { task: row.id, error })?;
     let mut tasks: Vec<(TaskId, BTreeMap<String, Vec<u8>>)> = Vec::new();
     for import in staged.imports() {
-        let interrupted = queries.is_interrupted(&staged.row(import.task).await?);
+        let interrupted = queries.is_interrupted(&staged.row(import.task).await?).await;
         tasks.push((import.task, staged.files(import, interrupted).await?));
     }
     // Written last, the folder of the task itself implies that all others are there.
@@ -57,16 +57,16 @@ pub async fn export_task(
 
 /// Reads a task, its parts, and the tasks that forks among them share a history with, all as of one
 /// moment.
-async fn collect(queries: &HomeQueries, task: TaskId) -> Result<Vec<Import>, HostError> {
+async fn collect(queries: &HomeQueries, task: TaskId) -> Result<Vec<TaskImport>, HostError> {
     let store = queries.store();
     for _ in 0..ATTEMPTS_MAX {
-        let before = store.last_position()?;
+        let before = store.last_position().await?;
         let tasks = related_tasks(queries, task).await?;
         let mut imports = Vec::with_capacity(tasks.len());
         for task in &tasks {
             imports.push(read_task(queries, *task).await?);
         }
-        let newer = store.headers_after(before, HEADERS_MAX)?;
+        let newer = store.headers_after(before, HEADERS_MAX).await?;
         let changed = newer.iter().any(|header| match &header.stream {
             StreamId::Task(id) => tasks.contains(id),
             StreamId::Session(_) | StreamId::Schedule(_) | StreamId::Agent(_) => false,
@@ -83,7 +83,7 @@ async fn collect(queries: &HomeQueries, task: TaskId) -> Result<Vec<Import>, Hos
 async fn related_tasks(queries: &HomeQueries, task: TaskId) -> Result<BTreeSet<TaskId>, HostError> {
     let (mut related, mut waiting) = (BTreeSet::new(), vec![task]);
     while let Some(task) = waiting.pop() {
-        let Some(row) = queries.store().task_row(task)? else { continue };
+        let Some(row) = queries.store().task_row(task).await? else { continue };
         if related.insert(task) {
             waiting.extend(queries.parts(task).await?.iter().map(|part| part.id));
             waiting.extend(row.forked_from.iter().chain(&row.parent_task_id));
@@ -92,27 +92,26 @@ async fn related_tasks(queries: &HomeQueries, task: TaskId) -> Result<BTreeSet<T
     Ok(related)
 }
 
-async fn read_task(queries: &HomeQueries, task: TaskId) -> Result<Import, HostError> {
+async fn read_task(queries: &HomeQueries, task: TaskId) -> Result<TaskImport, HostError> {
     let recorded = queries.events(task, StreamSequence::default()).await?;
     let mut definitions = Vec::new();
     if let Some(Event::TaskCreated(created)) = recorded.first().map(|first| &first.event) {
         for pin in &created.pins {
-            let json = queries.store().definition(&pin.digest)?;
+            let json = queries.store().definition(&pin.digest).await?;
             let json =
                 json.ok_or_else(|| HostError::LostDefinition { task, name: pin.name.to_string() })?;
             definitions.push(PinnedDefinition { digest: pin.digest, json: json.into() });
         }
     }
     let events = recorded.into_iter().map(|recorded| (recorded.at, recorded.event)).collect();
-    Ok(Import { task, events, definitions })
+    Ok(TaskImport { task, events, definitions })
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use polity_store::instances::Instances;
-    use polity_store::{MemoryStore, Store};
+    use polity_store::{MemoryLeases, MemoryStore, Store};
     use polity_testkit::lives::{
         claimed, commit, created, created_under, definition, forked, instance_id, task_id,
     };
@@ -135,7 +134,7 @@ mod tests {
             begun.definitions.push(definition());
             store.commit(begun).wait().unwrap();
         }
-        let queries = HomeQueries::new(Arc::new(store), Instances::at(""));
+        let queries = HomeQueries::new(Arc::new(store), Arc::new(MemoryLeases::default()));
         for (asked_for, expected) in
             [(1, [1, 2].as_slice()), (3, &[1, 2, 3]), (4, &[1, 2, 4]), (5, &[5])]
         {

@@ -9,7 +9,7 @@ use polity_definition::Home;
 use polity_model::event::{StreamId, StreamSequence};
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
-use polity_store::{Import, ImportError, SqliteStore, Store};
+use polity_store::{ImportError, SqliteStore, Store, TaskImport};
 use serde_json::Value;
 
 use super::journal::{self, line_of};
@@ -42,11 +42,15 @@ pub async fn import_tasks(
     let store = context.open_writer(home)?;
     let (mut new, mut present) = (Vec::new(), Vec::new());
     for import in staged.into_imports() {
-        if is_present(&store, &import)? { present.push(import.task) } else { new.push(import) }
+        if is_present(&store, &import).await? {
+            present.push(import.task)
+        } else {
+            new.push(import)
+        }
     }
     let imported: Vec<TaskId> = new.iter().map(|import| import.task).collect();
     if !new.is_empty() {
-        store.import(new).map_err(|error| match error {
+        store.import(new).await.map_err(|error| match error {
             ImportError::Store(error) => HostError::from(error),
             ImportError::Exists { .. } | ImportError::Illegal { .. } => {
                 ArchiveError::Refused(error).into()
@@ -57,8 +61,8 @@ pub async fn import_tasks(
 }
 
 /// True if the store has the task with the same events. Other events are a conflict.
-fn is_present(store: &dyn Store, import: &Import) -> Result<bool, HostError> {
-    let here = store.events(&StreamId::Task(import.task), StreamSequence::default())?;
+async fn is_present(store: &dyn Store, import: &TaskImport) -> Result<bool, HostError> {
+    let here = store.events(&StreamId::Task(import.task), StreamSequence::default()).await?;
     if here.is_empty() {
         return Ok(false);
     }
@@ -81,7 +85,7 @@ fn is_present(store: &dyn Store, import: &Import) -> Result<bool, HostError> {
 /// Reads an archive and checks that its files agree with each other byte for byte.
 async fn read_archive(folder: &Path) -> Result<StagedTasks, HostError> {
     let archive = ArchiveFolder::open(folder)?;
-    let imports: Vec<Import> = archive.journals()?.into_values().collect();
+    let imports: Vec<TaskImport> = archive.journals()?.into_values().collect();
     for import in &imports {
         let is_missing = |task: &TaskId| !imports.iter().any(|import| import.task == *task);
         if let Some(missing) = dependencies(import).find(is_missing) {
@@ -155,7 +159,7 @@ impl ArchiveFolder {
     }
 
     /// The journals of the requested tasks and of all that belong to them.
-    fn journals(&self) -> Result<BTreeMap<TaskId, Import>, HostError> {
+    fn journals(&self) -> Result<BTreeMap<TaskId, TaskImport>, HostError> {
         let mut journals = BTreeMap::new();
         let mut waiting = self.asked_for.clone();
         while let Some(task) = waiting.pop() {
@@ -208,7 +212,7 @@ impl ArchiveFolder {
     }
 
     /// Compares the other files with those that follow from the journal.
-    async fn compare(&self, staged: &StagedTasks, import: &Import) -> Result<(), HostError> {
+    async fn compare(&self, staged: &StagedTasks, import: &TaskImport) -> Result<(), HostError> {
         let task = import.task;
         // Only the exporting home knew whether the task had a live owner.
         let interrupted = match staged.row(task).await?.status {

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use polity_model::digest::Digest;
 use polity_model::event::{Event, StreamSequence};
 use polity_model::ids::TaskId;
-use polity_store::{Import, PinnedDefinition};
+use polity_store::{PinnedDefinition, TaskImport};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -60,7 +60,7 @@ pub(super) fn line_of(sequence: StreamSequence) -> usize {
 }
 
 /// Writes a task as a journal.
-pub(super) fn write(import: &Import) -> Result<Vec<u8>, serde_json::Error> {
+pub(super) fn write(import: &TaskImport) -> Result<Vec<u8>, serde_json::Error> {
     let mut text = Vec::new();
     let definitions =
         import.definitions.iter().map(|pinned| (pinned.digest, pinned.json.to_string())).collect();
@@ -80,7 +80,7 @@ fn push(text: &mut Vec<u8>, value: &impl Serialize) -> Result<(), serde_json::Er
 }
 
 /// Reads a journal, and finds the first thing that is wrong with it.
-pub(super) fn read(text: &[u8]) -> Result<Import, JournalFault> {
+pub(super) fn read(text: &[u8]) -> Result<TaskImport, JournalFault> {
     let mut lines: Vec<&[u8]> = text.split(|byte| *byte == b'\n').collect();
     // Behind the last line end there is nothing.
     let (rest, last) = (lines.pop().unwrap_or_default(), lines.len());
@@ -91,7 +91,7 @@ pub(super) fn read(text: &[u8]) -> Result<Import, JournalFault> {
         return fault(last.max(1), "the file is cut off: there are no events");
     };
     let (task, definitions) = read_head(first)?;
-    let mut import = Import { task, events: Vec::new(), definitions };
+    let mut import = TaskImport { task, events: Vec::new(), definitions };
     for (index, line) in events.iter().enumerate() {
         let JournalLine { sequence, at, event } = parse::<JournalLine<Event>>(index + 2, line)?;
         if sequence.0 != index as u64 + 1 {
@@ -155,10 +155,10 @@ fn parse<T: DeserializeOwned>(number: usize, line: &[u8]) -> Result<T, JournalFa
 mod tests {
     use super::*;
 
-    fn journal() -> Import {
+    fn journal() -> TaskImport {
         let json = "{\"kind\":\"llm\"}".to_owned();
         let digest = Digest::of(json.as_bytes());
-        Import {
+        TaskImport {
             task: TaskId::from_random_bytes([7; 16]),
             events: vec![
                 (Timestamp::UNIX_EPOCH, Event::TaskStarted),

@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use polity_engine::runtime::{EngineError, load};
+use polity_engine::runtime::{EngineError, load_task};
 use polity_model::event::StreamSequence;
 use polity_model::ids::TaskId;
-use polity_store::instances::Instances;
-use polity_store::{Import, ImportError, MemoryStore, Store, TaskRow};
+use polity_store::{ImportError, MemoryLeases, MemoryStore, Store, TaskImport, TaskRow};
 use serde::Serialize;
 
 use super::{
@@ -20,7 +19,7 @@ use crate::to_pretty_json;
 /// The tasks of one archive, with every task they refer to.
 pub(super) struct StagedTasks {
     queries: HomeQueries,
-    imports: Vec<Import>,
+    imports: Vec<TaskImport>,
 }
 
 /// A contradiction in the events of a task that the store does not notice.
@@ -33,22 +32,22 @@ pub(super) struct TaskContradiction {
 
 impl StagedTasks {
     /// Applies the events of every task. The state machines hold here as in any store.
-    pub(super) fn new(mut imports: Vec<Import>) -> Result<Self, ImportError> {
+    pub(super) fn new(mut imports: Vec<TaskImport>) -> Result<Self, ImportError> {
         sort_by_dependency(&mut imports);
         let store = MemoryStore::new();
-        store.import(imports.clone())?;
+        store.import(imports.clone()).wait()?;
         // No process owns a staged task, so the registry stays empty.
-        let queries = HomeQueries::new(Arc::new(store), Instances::at(""));
+        let queries = HomeQueries::new(Arc::new(store), Arc::new(MemoryLeases::default()));
         Ok(Self { queries, imports })
     }
 
     /// The tasks, each after those that it is a part or a fork of.
-    pub(super) fn imports(&self) -> &[Import] {
+    pub(super) fn imports(&self) -> &[TaskImport] {
         &self.imports
     }
 
     /// The tasks, for import into another store.
-    pub(super) fn into_imports(self) -> Vec<Import> {
+    pub(super) fn into_imports(self) -> Vec<TaskImport> {
         self.imports
     }
 
@@ -60,12 +59,12 @@ impl StagedTasks {
     /// The files of a task by name. The events do not show whether it is interrupted.
     pub(super) async fn files(
         &self,
-        import: &Import,
+        import: &TaskImport,
         interrupted: bool,
     ) -> Result<BTreeMap<String, Vec<u8>>, HostError> {
         let id = import.task;
         let row = self.row(id).await?;
-        let mut task = self.queries.store().task(&row)?;
+        let mut task = self.queries.store().task(&row).await?;
         task.interrupted = interrupted;
         let not_serializable = |error| ArchiveError::NotSerializable { task: id, error };
         let journal = journal::write(import).map_err(not_serializable)?;
@@ -84,7 +83,7 @@ impl StagedTasks {
     /// Loads a task as the runtime does, and finds the first event that contradicts.
     pub(super) async fn find_contradiction(
         &self,
-        import: &Import,
+        import: &TaskImport,
     ) -> Result<Option<TaskContradiction>, HostError> {
         let reason = match self.load(import.task).await {
             Ok(()) => return Ok(None),
@@ -104,7 +103,7 @@ impl StagedTasks {
         Ok(Some(TaskContradiction { sequence: Some(StreamSequence(broken as u64)), reason }))
     }
 
-    async fn loads_up_to(&self, import: &Import, events: usize) -> Result<bool, HostError> {
+    async fn loads_up_to(&self, import: &TaskImport, events: usize) -> Result<bool, HostError> {
         let mut imports = self.imports.clone();
         for other in &mut imports {
             if other.task == import.task {
@@ -116,7 +115,7 @@ impl StagedTasks {
     }
 
     async fn load(&self, task: TaskId) -> Result<(), EngineError> {
-        load(self.queries.store(), task).await.map(drop)
+        load_task(&**self.queries.store(), task).await.map(drop)
     }
 }
 
@@ -125,7 +124,7 @@ fn json(value: &impl Serialize, task: TaskId) -> Result<Vec<u8>, ArchiveError> {
 }
 
 /// Sorts tasks so that each follows those that it is a part or a fork of, and else by age.
-fn sort_by_dependency(imports: &mut [Import]) {
+fn sort_by_dependency(imports: &mut [TaskImport]) {
     let above: BTreeMap<TaskId, Vec<TaskId>> =
         imports.iter().map(|import| (import.task, dependencies(import).collect())).collect();
     let depth = |task: TaskId| {
@@ -145,7 +144,7 @@ fn sort_by_dependency(imports: &mut [Import]) {
 }
 
 /// The tasks that this one is a part or a fork of.
-pub(super) fn dependencies(import: &Import) -> impl Iterator<Item = TaskId> {
+pub(super) fn dependencies(import: &TaskImport) -> impl Iterator<Item = TaskId> {
     let created = creation(import);
     let parent = created.and_then(|created| created.parent_task_id);
     let origin = created.and_then(|created| created.forked_from).map(|point| point.task_id);

@@ -3,7 +3,7 @@
 use polity_definition::{AgentDefinition, AgentKind};
 use polity_engine::agent_toggles::AgentToggles;
 use polity_engine::driver::{Programs, RunOverrides};
-use polity_engine::runtime::Owners;
+use polity_engine::runtime::is_owner_alive;
 use polity_model::machine::execution::ExecutionState;
 use polity_model::name::Name;
 use polity_store::ExecutionFilter;
@@ -39,7 +39,7 @@ pub struct PoolStatus {
 impl HomeQueries {
     /// The overrides that enable or disable agents.
     pub async fn agent_toggles(&self) -> Result<AgentToggles, HostError> {
-        Ok(AgentToggles::read(&*self.store)?)
+        Ok(AgentToggles::read(&*self.store).await?)
     }
 
     /// The load of an agent.
@@ -54,17 +54,17 @@ impl HomeQueries {
             open_only: true,
             ..ExecutionFilter::default()
         };
-        let (running, queued) = self.count_executions(&of_agent)?;
+        let (running, queued) = self.count_executions(&of_agent).await?;
         // Agents with the same folder or lock_key share a pool.
         let pool = match &agent.kind {
             AgentKind::Cli(cli) => {
-                let key = programs.pool(agent, &RunOverrides::default());
+                let key = programs.slot_pool(agent, &RunOverrides::default());
                 let of_pool = ExecutionFilter {
                     pool: Some(key),
                     open_only: true,
                     ..ExecutionFilter::default()
                 };
-                let in_use = self.count_executions(&of_pool)?.0;
+                let in_use = self.count_executions(&of_pool).await?.0;
                 PoolStatus { in_use, capacity: Some(cli.max_concurrent_executions.get()) }
             }
             AgentKind::Llm(_) | AgentKind::Remote(_) => {
@@ -76,10 +76,10 @@ impl HomeQueries {
     }
 
     /// The numbers of running and of queued executions in live processes.
-    fn count_executions(&self, filter: &ExecutionFilter) -> Result<(u32, u32), HostError> {
+    async fn count_executions(&self, filter: &ExecutionFilter) -> Result<(u32, u32), HostError> {
         let (mut running, mut queued) = (0, 0);
-        for row in self.store.execution_rows(filter)? {
-            if !row.owner.is_some_and(|owner| Owners::is_alive(&self.instances, owner)) {
+        for row in self.store.execution_rows(filter).await? {
+            if !is_owner_alive(&*self.leases, row.owner).await {
                 continue;
             }
             match row.execution.state {

@@ -11,9 +11,9 @@ impl HomeQueries {
     /// Finds an execution by its id or the beginning of one.
     pub async fn find_execution(&self, id: &str) -> Result<AgentExecution, HostError> {
         let (kind, id) = (RecordKind::Execution, id.to_lowercase());
-        let found = self.store.execution_ids_by_prefix(&id, 2)?;
+        let found = self.store.execution_ids_by_prefix(&id, 2).await?;
         let execution = match found.as_slice() {
-            [found] if !id.is_empty() => self.store.execution(*found)?,
+            [found] if !id.is_empty() => self.store.execution(*found).await?,
             [_, _, ..] => return Err(LookupError::Ambiguous { kind, prefix: id }.into()),
             [] | [_] => None,
         };
@@ -26,7 +26,7 @@ impl HomeQueries {
         filter: &ExecutionFilter,
     ) -> Result<Vec<ExecutionView>, HostError> {
         let mut views = Vec::new();
-        for row in self.store.execution_rows(filter)? {
+        for row in self.store.execution_rows(filter).await? {
             views.push(self.execution_view(&row.execution).await?);
         }
         Ok(views)

@@ -1,8 +1,6 @@
 //! The path from the task at the top down to the agent or node that asks for a review.
 
-use std::sync::Arc;
-
-use polity_engine::runtime::load;
+use polity_engine::runtime::load_task;
 use polity_model::ids::{TaskId, ToolCallId};
 use polity_model::name::Name;
 use polity_store::{Store, TaskRow};
@@ -20,16 +18,16 @@ pub(super) struct ReviewPath {
 impl ReviewPath {
     /// The path to a task, and to one of its nodes if that asks.
     pub(super) async fn load(
-        store: &Arc<dyn Store>,
+        store: &dyn Store,
         mut row: TaskRow,
         node: Option<&Name>,
     ) -> Result<Self, HostError> {
         let mut names: Vec<Name> = node.into_iter().cloned().collect();
         // A task whose parent is not in the store counts as the top.
         while let Some(parent) = row.parent_task_id
-            && let Some(above) = store.task_row(parent)?
+            && let Some(above) = store.task_row(parent).await?
         {
-            let state = load(store, parent).await?.state;
+            let state = load_task(store, parent).await?.state;
             let call = ToolCallId::from_bytes(*row.id.as_bytes());
             let node = state.workflow_run().and_then(|walk| walk.node_name(call)).cloned();
             names.push(node.unwrap_or(row.assigned_agent));

@@ -2,7 +2,7 @@
 
 use polity_engine::clock::{Clock, SystemClock};
 use polity_engine::preview_answers;
-use polity_engine::runtime::{EngineError, load};
+use polity_engine::runtime::{EngineError, load_task};
 use polity_engine::state::TurnCall;
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
@@ -17,7 +17,8 @@ impl HomeQueries {
     /// The tasks that wait for a review, longest waiting first.
     pub async fn tasks_awaiting_review(&self) -> Result<Vec<TaskRow>, HostError> {
         let statuses = vec![TaskStatus::AwaitingHuman];
-        let mut rows = self.store.task_rows(&TaskFilter { statuses, ..TaskFilter::default() })?;
+        let mut rows =
+            self.store.task_rows(&TaskFilter { statuses, ..TaskFilter::default() }).await?;
         rows.reverse();
         Ok(rows)
     }
@@ -34,7 +35,7 @@ impl HomeQueries {
                 parent: Some(asking),
                 ..TaskFilter::default()
             };
-            match self.store.task_rows(&waiting)?.as_slice() {
+            match self.store.task_rows(&waiting).await?.as_slice() {
                 [] => return Err(HostError::NoReview(id)),
                 [one] => asking = one.id,
                 several => {
@@ -56,13 +57,13 @@ impl HomeQueries {
     /// The open review of a task, if it has one of its own.
     pub async fn open_review(&self, id: TaskId) -> Result<Option<Review>, HostError> {
         let store = &self.store;
-        let state = load(store, id).await?.state;
+        let state = load_task(&**store, id).await?.state;
         let Some(review) = state.review() else { return Ok(None) };
         let call = review.subject.call_id().and_then(|call| state.calls().get(call));
         let of_call = call.and_then(|call| state.workflow_run()?.node_name(call.id()));
         let node = review.subject.node().or(of_call);
-        let row = store.task_row(id)?.ok_or(EngineError::NotFound(id))?;
-        let ReviewPath { top, path } = ReviewPath::load(store, row, node).await?;
+        let row = store.task_row(id).await?.ok_or(EngineError::NotFound(id))?;
+        let ReviewPath { top, path } = ReviewPath::load(&**store, row, node).await?;
         let position = node.unwrap_or(&state.task().order().assigned_agent);
         let now = SystemClock.now();
         let expired = review.deadline.is_some_and(|deadline| deadline <= now);

@@ -3,7 +3,7 @@
 use polity_engine::checkpoints::checkpoints;
 use polity_engine::clock::{Clock, SystemClock};
 use polity_engine::comparison::ComparedRun;
-use polity_engine::runtime::{Beginning, Owners, orphans, top_of};
+use polity_engine::runtime::{TaskHistory, active_root, find_orphans, is_owner_alive};
 use polity_engine::state::TaskState;
 use polity_model::checkpoint::Checkpoint;
 use polity_model::event::{RecordedEvent, StreamId, StreamSequence};
@@ -23,18 +23,19 @@ impl HomeQueries {
         let kind = RecordKind::Task;
         if id == "last" {
             let newest = TaskFilter { limit: Some(1), roots_only: true, ..TaskFilter::default() };
-            let row = self.store.task_rows(&newest)?.pop();
+            let row = self.store.task_rows(&newest).await?.pop();
             return row.ok_or_else(|| LookupError::NoneYet(kind).into());
         }
         let id = id.to_lowercase();
         if id.is_empty() {
             return Err(LookupError::EmptyId(kind).into());
         }
-        match self.store.task_ids_by_prefix(&id, 2)?.as_slice() {
+        match self.store.task_ids_by_prefix(&id, 2).await?.as_slice() {
             [] => Err(LookupError::NotFound { kind, id }.into()),
             [found] => self
                 .store
-                .task_row(*found)?
+                .task_row(*found)
+                .await?
                 .ok_or_else(|| LookupError::NotFound { kind, id: found.to_string() }.into()),
             _ => Err(LookupError::Ambiguous { kind, prefix: id }.into()),
         }
@@ -42,12 +43,12 @@ impl HomeQueries {
 
     /// The row of a task that exists.
     pub async fn task_row(&self, id: TaskId) -> Result<TaskRow, HostError> {
-        self.store.task_row(id)?.ok_or(HostError::TaskRemoved(id))
+        self.store.task_row(id).await?.ok_or(HostError::TaskRemoved(id))
     }
 
     /// The rows of the tasks that match a filter, newest first.
     pub async fn task_rows(&self, filter: &TaskFilter) -> Result<Vec<TaskRow>, HostError> {
-        Ok(self.store.task_rows(filter)?)
+        Ok(self.store.task_rows(filter).await?)
     }
 
     /// A task with its texts, marked as interrupted if its owner is dead.
@@ -60,18 +61,19 @@ impl HomeQueries {
     pub async fn task_of(&self, row: &TaskRow) -> Result<Task, HostError> {
         // The owner may have finished and exited after the row was read. A dead owner writes nothing,
         // so the row that is read now stays true.
-        let newer = if self.is_interrupted(row) { self.store.task_row(row.id)? } else { None };
+        let newer =
+            if self.is_interrupted(row).await { self.store.task_row(row.id).await? } else { None };
         let row = newer.as_ref().unwrap_or(row);
-        let mut task = self.store.task(row)?;
-        task.interrupted = self.is_interrupted(row);
+        let mut task = self.store.task(row).await?;
+        task.interrupted = self.is_interrupted(row).await;
         task.released = task.interrupted && row.owner.is_none();
         Ok(task)
     }
 
     /// True if a task should be at work and has no live owner.
-    pub fn is_interrupted(&self, row: &TaskRow) -> bool {
+    pub async fn is_interrupted(&self, row: &TaskRow) -> bool {
         match row.status {
-            TaskStatus::Pending | TaskStatus::Running => !self.has_live_owner(row),
+            TaskStatus::Pending | TaskStatus::Running => !self.has_live_owner(row).await,
             TaskStatus::AwaitingHuman
             | TaskStatus::Completed
             | TaskStatus::Failed
@@ -80,18 +82,18 @@ impl HomeQueries {
     }
 
     /// True if a live process owns a task.
-    pub fn has_live_owner(&self, row: &TaskRow) -> bool {
-        row.owner.is_some_and(|owner| Owners::is_alive(&self.instances, owner))
+    pub async fn has_live_owner(&self, row: &TaskRow) -> bool {
+        is_owner_alive(&*self.leases, row.owner).await
     }
 
     /// The tasks that no live process owns and that can be resumed, oldest first.
     pub async fn orphans(&self) -> Result<Vec<TaskRow>, HostError> {
-        Ok(orphans(&*self.store, &self.instances, SystemClock.now())?)
+        Ok(find_orphans(&*self.store, &*self.leases, SystemClock.now()).await?)
     }
 
     /// The task at the top of the tree that a task is a part of.
     pub async fn top_task(&self, row: TaskRow) -> Result<TaskRow, HostError> {
-        Ok(top_of(&*self.store, row)?)
+        Ok(active_root(&*self.store, row).await?)
     }
 
     /// The events of a task after a sequence number.
@@ -100,20 +102,20 @@ impl HomeQueries {
         id: TaskId,
         after: StreamSequence,
     ) -> Result<Vec<RecordedEvent>, HostError> {
-        Ok(self.store.events(&StreamId::Task(id), after)?)
+        Ok(self.store.events(&StreamId::Task(id), after).await?)
     }
 
     /// The parts of a task, oldest first: the tasks of its sub-agents and nodes.
     pub async fn parts(&self, parent: TaskId) -> Result<Vec<TaskRow>, HostError> {
         let filter = TaskFilter { parent: Some(parent), ..TaskFilter::default() };
-        let mut rows = self.store.task_rows(&filter)?;
+        let mut rows = self.store.task_rows(&filter).await?;
         rows.reverse();
         Ok(rows)
     }
 
     /// The number of tasks in the tree below a task.
     pub async fn count_parts(&self, id: TaskId) -> Result<u64, HostError> {
-        Ok(self.store.tree(id)?.tasks.saturating_sub(1))
+        Ok(self.store.task_tree(id).await?.task_count.saturating_sub(1))
     }
 
     /// The steps of a task, and the sessions of its sub-agents.
@@ -129,18 +131,18 @@ impl HomeQueries {
 
     /// The rows of a task's checkpoints.
     pub async fn checkpoint_rows(&self, id: TaskId) -> Result<Vec<CheckpointRow>, HostError> {
-        Ok(self.store.checkpoints(id)?)
+        Ok(self.store.checkpoints(id).await?)
     }
 
     /// The checkpoints of a task, each with its State.
     pub async fn checkpoints(&self, id: TaskId) -> Result<Vec<Checkpoint>, HostError> {
-        checkpoints(Beginning::of(&*self.store, id)?)
+        checkpoints(TaskHistory::load(&*self.store, id).await?)
             .map_err(|broken| HostError::BrokenTask { task: id, reason: broken.to_string() })
     }
 
     /// The state of a task after its newest event.
     pub async fn task_state(&self, id: TaskId) -> Result<TaskState, HostError> {
-        let Beginning { state, rest, .. } = Beginning::of(&*self.store, id)?;
+        let TaskHistory { state, rest, .. } = TaskHistory::load(&*self.store, id).await?;
         state
             .following(rest)
             .map_err(|broken| HostError::BrokenTask { task: id, reason: broken.to_string() })
@@ -148,12 +150,12 @@ impl HomeQueries {
 
     /// The run of a task, for a comparison with another.
     pub async fn comparison_run(&self, id: TaskId) -> Result<ComparedRun, HostError> {
-        Ok(ComparedRun::of(&*self.store, id)?)
+        Ok(ComparedRun::of(&*self.store, id).await?)
     }
 
     /// The model usage of every agent on every day.
     pub async fn spending(&self) -> Result<Vec<SpendingRow>, HostError> {
-        Ok(self.store.spending()?)
+        Ok(self.store.spending().await?)
     }
 }
 

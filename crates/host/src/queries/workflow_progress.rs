@@ -5,7 +5,7 @@ use std::sync::Arc;
 use polity_definition::WorkflowDefinition;
 use polity_diagram::{NodeMark, NodeMarks};
 use polity_engine::pinned::Assignee;
-use polity_engine::runtime::Beginning;
+use polity_engine::runtime::TaskHistory;
 use polity_engine::state::TaskState;
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
@@ -20,7 +20,7 @@ impl HomeQueries {
         &self,
         id: TaskId,
     ) -> Result<Option<(Arc<WorkflowDefinition>, NodeMarks)>, HostError> {
-        let Beginning { assignee, state, rest } = Beginning::of(&*self.store, id)?;
+        let TaskHistory { assignee, state, rest } = TaskHistory::load(&*self.store, id).await?;
         let Assignee::Workflow(flow) = assignee else { return Ok(None) };
         let state = state
             .following(rest)
@@ -43,9 +43,11 @@ impl HomeQueries {
                 NodeMark::Running if call.is_some() && call == under_review => NodeMark::Waiting,
                 // The node runs as a task of its own, which may await a review.
                 NodeMark::Running => {
-                    let part =
-                        call.map(|call| self.store.task_row(task_of_call(call))).transpose()?;
-                    match part.flatten().map(|row| row.status) {
+                    let part = match call {
+                        Some(call) => self.store.task_row(task_of_call(call)).await?,
+                        None => None,
+                    };
+                    match part.map(|row| row.status) {
                         Some(TaskStatus::AwaitingHuman) => NodeMark::Waiting,
                         Some(
                             TaskStatus::Pending

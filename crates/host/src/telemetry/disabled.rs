@@ -12,7 +12,8 @@ pub(crate) struct DisabledTelemetry;
 
 impl DisabledTelemetry {
     /// Starts nothing.
-    pub(crate) fn start(_: &HostContext, _: &Runtime, _: &Arc<dyn Store>) -> Self {
+    #[expect(clippy::unused_async, reason = "it has the signature of the exporter's")]
+    pub(crate) async fn start(_: &HostContext, _: &Runtime, _: &Arc<dyn Store>) -> Self {
         Self
     }
 

@@ -10,7 +10,7 @@ use opentelemetry_sdk::resource::EnvResourceDetector;
 use opentelemetry_sdk::trace::SpanExporter as _;
 use polity_drivers::EnvSource;
 use polity_drivers::http;
-use polity_engine::runtime::{Live, Runtime};
+use polity_engine::runtime::{LiveEvent, Runtime};
 use polity_store::Store;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, oneshot};
@@ -57,8 +57,12 @@ enum TelemetryStartError {
 
 impl TelemetryExport {
     /// Starts the export. An error becomes a warning.
-    pub(crate) fn start(context: &HostContext, runtime: &Runtime, store: &Arc<dyn Store>) -> Self {
-        let started = SpanSender::start(runtime, store, context.environment());
+    pub(crate) async fn start(
+        context: &HostContext,
+        runtime: &Runtime,
+        store: &Arc<dyn Store>,
+    ) -> Self {
+        let started = SpanSender::start(runtime, store, context.environment()).await;
         let sender = started.unwrap_or_else(|error| {
             context.warn(HostWarning::Telemetry(format!("no spans are sent: {error}")));
             None
@@ -89,7 +93,7 @@ impl TelemetryExport {
 }
 
 impl SpanSender {
-    fn start(
+    async fn start(
         runtime: &Runtime,
         store: &Arc<dyn Store>,
         environment: &EnvSource,
@@ -100,7 +104,7 @@ impl SpanSender {
         let executor = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
         let (report, delivered) = oneshot::channel();
-        let (live, last) = (runtime.subscribe(), store.last_position()?);
+        let (live, last) = (runtime.subscribe(), store.last_position().await?);
         let span_builder = SpanBuilder::new(Arc::clone(store), runtime.instance(), last);
         std::thread::Builder::new().name("telemetry".to_owned()).spawn(move || {
             let delivery = executor.block_on(send(live, span_builder, &exporter, stopped));
@@ -138,7 +142,7 @@ fn exporter(
 
 /// Builds and sends spans until the stop signal, including those of earlier events.
 async fn send(
-    live: broadcast::Receiver<Live>,
+    live: broadcast::Receiver<LiveEvent>,
     span_builder: SpanBuilder,
     exporter: &opentelemetry_otlp::SpanExporter,
     stopped: oneshot::Receiver<()>,
@@ -154,7 +158,7 @@ async fn send(
 }
 
 async fn listen(
-    mut live: broadcast::Receiver<Live>,
+    mut live: broadcast::Receiver<LiveEvent>,
     mut span_builder: SpanBuilder,
     mut stopped: oneshot::Receiver<()>,
     mut put: impl FnMut(Vec<opentelemetry_sdk::trace::SpanData>),
@@ -164,10 +168,10 @@ async fn listen(
             // Events that have happened come before the stop signal.
             biased;
             news = live.recv() => match news {
-                Ok(Live::Event(recorded)) => put(span_builder.apply(&recorded)),
+                Ok(LiveEvent::Event(recorded)) => put(span_builder.apply(&recorded).await),
                 // Streamed model output is not exported.
-                Ok(Live::Text { .. }) => {}
-                Err(RecvError::Lagged(_)) => put(span_builder.catch_up()),
+                Ok(LiveEvent::Text { .. }) => {}
+                Err(RecvError::Lagged(_)) => put(span_builder.catch_up().await),
                 Err(RecvError::Closed) => return,
             },
             // A dropped sender also ends the loop.

@@ -21,12 +21,12 @@ pub(super) struct ModelAttributes {
 impl ModelAttributes {
     /// Nothing, where the agent has no model or its definition cannot be read: a span without these
     /// is better than none.
-    pub(super) fn of(created: &TaskCreated, store: &dyn Store) -> Option<Self> {
+    pub(super) async fn of(created: &TaskCreated, store: &dyn Store) -> Option<Self> {
         let pin = created
             .pins
             .iter()
             .find(|pin| pin.kind == PinKind::Agent && pin.name == created.assigned_agent)?;
-        let json = store.definition(&pin.digest).ok()??;
+        let json = store.definition(&pin.digest).await.ok()??;
         match AgentDefinition::from_canonical(&json).ok()?.kind {
             AgentKind::Llm(llm) => Some(Self::from_config(&llm.llm_config, llm.temperature.get())),
             AgentKind::Cli(_) | AgentKind::Remote(_) => None,

@@ -40,11 +40,11 @@ impl SpanBuilder {
 
     /// Applies an event and returns the spans that end with it. None if the journal cannot be read: the
     /// task itself reports that.
-    pub(super) fn apply(&mut self, recorded: &RecordedEvent) -> Vec<SpanData> {
+    pub(super) async fn apply(&mut self, recorded: &RecordedEvent) -> Vec<SpanData> {
         let mut ended = Vec::new();
         self.last = self.last.max(recorded.position);
         if let StreamId::Task(id) = recorded.stream
-            && let Err(error) = self.apply_to_task(id, recorded, &mut ended)
+            && let Err(error) = self.apply_to_task(id, recorded, &mut ended).await
         {
             tracing::debug!(%id, %error, "the spans of a task cannot be told");
         }
@@ -52,20 +52,24 @@ impl SpanBuilder {
     }
 
     /// Applies missed events and returns the spans that ended.
-    pub(super) fn catch_up(&mut self) -> Vec<SpanData> {
-        let missed = self.missed().unwrap_or_else(|error| {
+    pub(super) async fn catch_up(&mut self) -> Vec<SpanData> {
+        let missed = self.missed().await.unwrap_or_else(|error| {
             tracing::debug!(%error, "the spans of what was missed cannot be told");
             Vec::new()
         });
-        missed.iter().flat_map(|recorded| self.apply(recorded)).collect()
+        let mut ended = Vec::new();
+        for recorded in &missed {
+            ended.extend(self.apply(recorded).await);
+        }
+        ended
     }
 
     /// The events of this process's tasks since the newest that was applied, task by task.
-    fn missed(&self) -> Result<Vec<RecordedEvent>, StoreError> {
+    async fn missed(&self) -> Result<Vec<RecordedEvent>, StoreError> {
         let mut streams = BTreeSet::new();
         let mut after = self.last;
         loop {
-            let headers = self.store.headers_after(after, HEADERS_MAX)?;
+            let headers = self.store.headers_after(after, HEADERS_MAX).await?;
             let Some(newest) = headers.last() else { break };
             after = newest.position;
             streams.extend(headers.into_iter().map(|header| header.stream));
@@ -76,10 +80,10 @@ impl SpanBuilder {
         for stream in streams {
             let StreamId::Task(id) = stream else { continue };
             if let Some(task) = self.open.get(&id) {
-                missed.extend(self.store.events(&stream, task.seen())?);
+                missed.extend(self.store.events(&stream, task.seen()).await?);
                 continue;
             }
-            let mut events = self.store.events(&stream, StreamSequence::default())?;
+            let mut events = self.store.events(&stream, StreamSequence::default()).await?;
             events.retain(|recorded| recorded.position > self.last);
             if events.iter().any(|recorded| self.claims(&recorded.event)) {
                 missed.extend(events);
@@ -93,7 +97,7 @@ impl SpanBuilder {
         matches!(event, Event::TaskClaimed { instance, .. } if *instance == self.instance)
     }
 
-    fn apply_to_task(
+    async fn apply_to_task(
         &mut self,
         id: TaskId,
         recorded: &RecordedEvent,
@@ -101,12 +105,12 @@ impl SpanBuilder {
     ) -> Result<(), StoreError> {
         let known = match self.open.remove(&id) {
             Some(task) => Some(task),
-            None => self.recall(id, recorded)?,
+            None => self.recall(id, recorded).await?,
         };
         let Some(mut task) = known else { return Ok(()) };
         if recorded.sequence > task.seen() {
             if recorded.sequence > task.seen().plus(1) {
-                let missed = self.store.events(&recorded.stream, task.seen())?;
+                let missed = self.store.events(&recorded.stream, task.seen()).await?;
                 let before = missed.iter().filter(|event| event.sequence < recorded.sequence);
                 before.for_each(|recorded| task.apply(recorded, ended));
             }
@@ -119,15 +123,19 @@ impl SpanBuilder {
     }
 
     /// A task before this event. The process that performed it then has exported the earlier spans.
-    fn recall(&self, id: TaskId, next: &RecordedEvent) -> Result<Option<TaskSpans>, StoreError> {
+    async fn recall(
+        &self,
+        id: TaskId,
+        next: &RecordedEvent,
+    ) -> Result<Option<TaskSpans>, StoreError> {
         if let Event::TaskCreated(created) = &next.event {
-            return self.begin(id, created).map(Some);
+            return self.begin(id, created).await.map(Some);
         }
-        let events = self.store.events(&next.stream, StreamSequence::default())?;
+        let events = self.store.events(&next.stream, StreamSequence::default()).await?;
         let Some(Event::TaskCreated(created)) = events.first().map(|first| &first.event) else {
             return Ok(None);
         };
-        let mut task = self.begin(id, created)?;
+        let mut task = self.begin(id, created).await?;
         let mut sent_before = Vec::new();
         for recorded in events.iter().take_while(|recorded| recorded.sequence < next.sequence) {
             task.apply(recorded, &mut sent_before);
@@ -136,15 +144,15 @@ impl SpanBuilder {
         Ok(Some(task))
     }
 
-    fn begin(&self, id: TaskId, created: &TaskCreated) -> Result<TaskSpans, StoreError> {
-        let origin = self.origin(id, created, PARENTS_MAX)?;
-        let model = ModelAttributes::of(created, &*self.store);
+    async fn begin(&self, id: TaskId, created: &TaskCreated) -> Result<TaskSpans, StoreError> {
+        let origin = self.origin(id, created, PARENTS_MAX).await?;
+        let model = ModelAttributes::of(created, &*self.store).await;
         Ok(TaskSpans::new(id, origin, created.assigned_agent.clone(), model))
     }
 
     /// The origin of a task. A part has the id of the tool call that opened it, and its spans are below
     /// the newest attempt of that call.
-    fn origin(
+    async fn origin(
         &self,
         id: TaskId,
         created: &TaskCreated,
@@ -160,11 +168,11 @@ impl SpanBuilder {
         if let Some(origin) = self.open.get(&parent).and_then(|task| task.origin_below(call)) {
             return Ok(origin);
         }
-        let events = self.store.events(&StreamId::Task(parent), StreamSequence::default())?;
+        let events = self.store.events(&StreamId::Task(parent), StreamSequence::default()).await?;
         let Some(Event::TaskCreated(created)) = events.first().map(|first| &first.event) else {
             return Ok(alone);
         };
-        let trace = self.origin(parent, created, parents_max)?.trace;
+        let trace = Box::pin(self.origin(parent, created, parents_max)).await?.trace;
         let attempt = events.iter().rev().find(|recorded| is_attempt(&recorded.event, call));
         let span =
             attempt.map(|called| span_id(SpanOperation::ExecuteTool, parent, called.sequence));

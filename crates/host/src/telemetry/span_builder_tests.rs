@@ -7,7 +7,7 @@ use polity_model::message::Message;
 use polity_model::review::{ReviewSubject, ReviewVerdict};
 use polity_model::state::StateUpdates;
 use polity_model::usage::Usage;
-use polity_store::{Commit, MemoryStore, PinnedDefinition};
+use polity_store::{Commit, MemoryStore, PinnedDefinition, block_on};
 use polity_testkit::lives::{at, claimed, instance_id, task_id};
 use serde_json::Map;
 
@@ -38,7 +38,7 @@ impl JournalFixture {
         events: impl IntoIterator<Item = Event>,
     ) -> Vec<RecordedEvent> {
         let stream = StreamId::Task(task);
-        let before = self.store.events(&stream, StreamSequence::default()).unwrap().len();
+        let before = self.store.events(&stream, StreamSequence::default()).wait().unwrap().len();
         let before = StreamSequence(u64::try_from(before).unwrap());
         for (index, event) in events.into_iter().enumerate() {
             self.events += 1;
@@ -59,7 +59,7 @@ impl JournalFixture {
             };
             self.store.commit(commit).wait().unwrap();
         }
-        self.store.events(&stream, before).unwrap()
+        self.store.events(&stream, before).wait().unwrap()
     }
 }
 
@@ -151,7 +151,7 @@ fn begun() -> Vec<Event> {
 }
 
 fn all(span_builder: &mut SpanBuilder, events: &[RecordedEvent]) -> Vec<SpanData> {
-    events.iter().flat_map(|recorded| span_builder.apply(recorded)).collect()
+    events.iter().flat_map(|recorded| block_on(span_builder.apply(recorded))).collect()
 }
 
 fn told(span: &SpanData, name: &str) -> Option<String> {
@@ -377,7 +377,7 @@ fn missed_events_are_recovered_once() {
     let mut spans = all(&mut span_builder, &events[..4]);
     spans.extend(all(&mut span_builder, &events[6..7]));
     spans.extend(all(&mut span_builder, &events[5..7]));
-    spans.extend(span_builder.catch_up());
+    spans.extend(block_on(span_builder.catch_up()));
     assert_eq!(spans, whole);
 }
 
@@ -394,8 +394,8 @@ fn a_task_that_began_and_ended_unseen_is_made_up_for_and_that_of_another_process
     journal.write(task_id(3), of_another);
     let expected = all(&mut journal.span_builder(), &unseen);
     assert!(!expected.is_empty());
-    assert_eq!(span_builder.catch_up(), expected);
-    assert_eq!(span_builder.catch_up(), []);
+    assert_eq!(block_on(span_builder.catch_up()), expected);
+    assert_eq!(block_on(span_builder.catch_up()), []);
 }
 
 #[test]

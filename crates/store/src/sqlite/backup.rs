@@ -1,4 +1,4 @@
-//! Copies of the database: made while others go on, and put back without losing what was there.
+//! Backup and restore of the database file.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::lock;
-use super::open::{check_header, explain, io_error, log_of};
+use super::connection::{check_header, explain, io_error, log_of};
+use super::file_lock;
 use super::rows::decode_event;
 use crate::StoreError;
 
-/// Writes a consistent copy. It appears under its name only when it is whole and on disk.
-pub(super) fn to_file(
+/// Writes a consistent copy. It gets its name only when it is complete and durable.
+pub(super) fn write_copy(
     connection: &Connection,
     source: &Path,
     target: &Path,
@@ -27,30 +27,29 @@ pub(super) fn to_file(
         return Err(StoreError::Missing { path: folder.to_owned() });
     }
     let unfinished = with_suffix(target, "unfinished");
-    remove_if_there(&unfinished)?;
+    remove_if_exists(&unfinished)?;
     let text =
         unfinished.to_str().ok_or_else(|| failed(target, "the path must be readable as text"))?;
     let copied = connection
         .execute("VACUUM INTO ?1", [text])
         .map_err(|error| match explain(source, &error) {
-            // The source was read; what could not be written is the copy.
+            // The source is readable, so the failure is that of the copy.
             StoreError::NotWritable { detail, .. } => {
                 StoreError::NotWritable { path: target.to_owned(), detail }
             }
             StoreError::Full { .. } => StoreError::Full { path: target.to_owned() },
             other => other,
         })
-        .and_then(|_| leave_out_private(&unfinished))
+        .and_then(|_| delete_sealed_inputs(&unfinished))
         .and_then(|()| put_in_place(&unfinished, target));
     if copied.is_err() {
-        remove_if_there(&unfinished)?;
+        remove_if_exists(&unfinished)?;
     }
     copied
 }
 
-/// A copy may be carried anywhere, so what must not be seen stays behind. Tasks that need it cannot
-/// go on from the copy, and say so.
-fn leave_out_private(copy: &Path) -> Result<(), StoreError> {
+/// Deletes the sealed inputs: a copy may go anywhere. Tasks that need them cannot resume from it.
+fn delete_sealed_inputs(copy: &Path) -> Result<(), StoreError> {
     let emptied = Connection::open(copy).and_then(|connection| {
         connection.pragma_update(None, "secure_delete", true)?;
         connection.execute("DELETE FROM private", []).map(|_| ())
@@ -58,9 +57,9 @@ fn leave_out_private(copy: &Path) -> Result<(), StoreError> {
     emptied.map_err(|error| explain(copy, &error))
 }
 
-/// Puts a backup in the place of the database. What was there before is kept beside it, and its
-/// new path is the answer. Up to the one step that puts the backup in place nothing is changed, and
-/// no process can open the database for writing meanwhile.
+/// Replaces the database with a backup. Returns the path under which the replaced database is
+/// kept. Nothing changes before the final rename, and no process can open the database for writing
+/// meanwhile.
 pub fn restore(backup: &Path, database: &Path) -> Result<Option<PathBuf>, StoreError> {
     if !backup.is_file() {
         return Err(StoreError::Missing { path: backup.to_owned() });
@@ -71,16 +70,16 @@ pub fn restore(backup: &Path, database: &Path) -> Result<Option<PathBuf>, StoreE
             "a part of it is in the log beside it; a whole copy is made by `polity backup`";
         return Err(failed(backup, detail));
     }
-    check_whole(backup)?;
+    check_content(backup)?;
     if let Some(folder) = database.parent() {
         fs::create_dir_all(folder).map_err(|error| failed(folder, &error.to_string()))?;
     }
-    let _alone = lock::exclusive(database)?;
+    let _lock = file_lock::exclusive(database)?;
     let unfinished = with_suffix(database, "restoring");
     let replaced = replace(backup, &unfinished, database);
     if replaced.is_err() {
-        // A part of a copy would only fill the disk.
-        remove_if_there(&unfinished)?;
+        // Part of a copy only fills the disk.
+        remove_if_exists(&unfinished)?;
     }
     replaced
 }
@@ -93,15 +92,14 @@ fn replace(
     fs::copy(backup, unfinished)
         .and_then(|_| File::open(unfinished)?.sync_all())
         .map_err(|error| io_error(unfinished, &error))?;
-    let kept = keep_aside(database)?;
-    // A reader of the old database may still have this open. It keeps what it has open; the new
-    // database must not find it.
-    remove_if_there(&appended(database, "-shm"))?;
+    let kept = keep_replaced(database)?;
+    // A reader of the old database may still have this open. The new database must not find it.
+    remove_if_exists(&appended(database, "-shm"))?;
     put_in_place(unfinished, database)?;
     Ok(kept)
 }
 
-fn check_whole(path: &Path) -> Result<(), StoreError> {
+fn check_content(path: &Path) -> Result<(), StoreError> {
     let explain = |error: rusqlite::Error| explain(path, &error);
     let connection =
         Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(explain)?;
@@ -116,7 +114,7 @@ fn check_whole(path: &Path) -> Result<(), StoreError> {
     if tables == 0 {
         return Err(StoreError::Foreign { path: path.to_owned() });
     }
-    // The pages may be in order and a text in them not.
+    // The pages may be intact, and an event in them not.
     let mut events = connection.prepare("SELECT body FROM events").map_err(explain)?;
     let mut rows = events.query([]).map_err(explain)?;
     while let Some(row) = rows.next().map_err(explain)? {
@@ -125,14 +123,13 @@ fn check_whole(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// How many databases that were replaced are kept beside the one in use.
-const KEPT_MAX: u32 = 1000;
+/// The maximum number of replaced databases that are kept.
+const REPLACED_MAX: u32 = 1000;
 
-/// Gives the database a second name, the first that is free, under which it stays when the backup
-/// takes its own. Its log is worked in first; one that cannot be, because the database is damaged
-/// or gone, is kept under the second name too.
-fn keep_aside(database: &Path) -> Result<Option<PathBuf>, StoreError> {
-    let free = (1..=KEPT_MAX)
+/// Links the database under the first free name, after a checkpoint of its log. If the checkpoint
+/// is impossible, because the database is damaged or missing, the log is kept under that name too.
+fn keep_replaced(database: &Path) -> Result<Option<PathBuf>, StoreError> {
+    let free = (1..=REPLACED_MAX)
         .map(|number| with_suffix(database, &format!("before-restore-{number}")))
         .find(|path| !path.exists() && !log_of(path).exists())
         .ok_or_else(|| failed(database, "there is no free name to keep it under"))?;
@@ -141,7 +138,7 @@ fn keep_aside(database: &Path) -> Result<Option<PathBuf>, StoreError> {
         let busy = Connection::open(database).and_then(|connection| {
             connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))
         });
-        // Someone reads it, and its newest commits are still in the log: they must not be parted.
+        // A reader has it open, and its newest commits are only in the log.
         if busy == Ok(true) {
             return Err(StoreError::InUse { path: database.to_owned() });
         }
@@ -154,7 +151,7 @@ fn keep_aside(database: &Path) -> Result<Option<PathBuf>, StoreError> {
         Ok(metadata) if metadata.len() > 0 => {
             fs::rename(&log, log_of(&free)).map_err(|error| io_error(&log, &error))?;
         }
-        Ok(_) | Err(_) => remove_if_there(&log)?,
+        Ok(_) | Err(_) => remove_if_exists(&log)?,
     }
     Ok(there.then_some(free))
 }
@@ -170,7 +167,7 @@ fn put_in_place(unfinished: &Path, target: &Path) -> Result<(), StoreError> {
         .map_err(|error| failed(target, &error.to_string()))
 }
 
-fn remove_if_there(path: &Path) -> Result<(), StoreError> {
+fn remove_if_exists(path: &Path) -> Result<(), StoreError> {
     match fs::remove_file(path) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),

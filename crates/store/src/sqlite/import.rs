@@ -1,20 +1,22 @@
-//! Writing tasks that happened elsewhere, inside a transaction of the writer.
+//! Writes imported tasks inside a transaction of the writer.
 
 use std::path::Path;
 
 use polity_model::event::{Event, JournalPosition, StreamId, StreamSequence};
 use rusqlite::{Connection, params};
 
-use super::open::explain;
+use super::connection::explain;
 use super::rows::{StreamKey, micros};
 use super::tables;
 use crate::StoreError;
-use crate::import::{Import, ImportError};
-use crate::projection::Changes;
+use crate::import::{ImportError, TaskImport};
+use crate::projection::ProjectionChanges;
 
-/// Turns events into text before the writer's time is taken up with them.
-pub(super) fn encoded(tasks: Vec<Import>) -> Result<Vec<(Import, Vec<String>)>, ImportError> {
-    let encode = |import: Import| {
+/// Encodes the events on the calling thread, which saves the writer's time.
+pub(super) fn encode(
+    tasks: Vec<TaskImport>,
+) -> Result<Vec<(TaskImport, Vec<String>)>, ImportError> {
+    let encode = |import: TaskImport| {
         let text = |(index, (_, event)): (usize, &(_, Event))| {
             serde_json::to_string(event).map_err(|error| ImportError::Illegal {
                 task: import.task,
@@ -28,15 +30,15 @@ pub(super) fn encoded(tasks: Vec<Import>) -> Result<Vec<(Import, Vec<String>)>, 
     tasks.into_iter().map(encode).collect()
 }
 
-/// Writes tasks, all or none: every one is checked before any is written.
-pub(super) fn all(
+/// Writes tasks, all or none: all checks come before the first write.
+pub(super) fn write_all(
     connection: &Connection,
     path: &Path,
-    tasks: &[(Import, Vec<String>)],
+    tasks: &[(TaskImport, Vec<String>)],
 ) -> Result<(), ImportError> {
     let failed = |error: rusqlite::Error| ImportError::Store(explain(path, &error));
     let mut next = tables::next_position(connection).map_err(failed)?;
-    let (mut checked, mut earlier) = (Vec::with_capacity(tasks.len()), Vec::new());
+    let (mut checked, mut imported) = (Vec::with_capacity(tasks.len()), Vec::new());
     for (import, texts) in tasks {
         let key = StreamKey::of(&StreamId::Task(import.task));
         if tables::stream(connection, &key).map_err(failed)?.is_some() {
@@ -48,12 +50,12 @@ pub(super) fn all(
         };
         let changes = import.changes(next, is_taken)?;
         if let Some(origin) = changes.origin()
-            && !earlier.contains(&origin)
+            && !imported.contains(&origin)
             && tables::task_row(connection, origin).map_err(failed)?.is_none()
         {
             return Err(import.orphaned(origin));
         }
-        earlier.push(import.task);
+        imported.push(import.task);
         checked.push((import, texts, key, next, changes));
         next = next.plus(import.events.len());
     }
@@ -65,11 +67,11 @@ pub(super) fn all(
 
 fn write(
     connection: &Connection,
-    import: &Import,
+    import: &TaskImport,
     texts: &[String],
     key: &StreamKey,
     first: JournalPosition,
-    changes: &Changes,
+    changes: &ProjectionChanges,
 ) -> rusqlite::Result<()> {
     tables::insert_stream(connection, first, key)?;
     let mut at = None;
@@ -82,10 +84,10 @@ fn write(
         )?;
     }
     if let Some(at) = at {
-        tables::keep(connection, None, changes, first, at)?;
+        tables::write_changes(connection, None, changes, first, at)?;
     }
     import
         .definitions
         .iter()
-        .try_for_each(|definition| tables::keep_definition(connection, definition))
+        .try_for_each(|definition| tables::insert_definition(connection, definition))
 }

@@ -1,4 +1,4 @@
-//! Removing tasks from the tables, inside a transaction of the writer.
+//! Removes tasks inside a transaction of the writer.
 
 use std::collections::BTreeSet;
 
@@ -8,41 +8,43 @@ use rusqlite::{Connection, params};
 use super::tables;
 use crate::TaskFilter;
 use crate::projection::TaskRow;
-use crate::removal::{Removal, kept};
+use crate::removal::{RemovalOutcome, removal_blocker};
 
-/// Removes tasks that go together, or says what stands in the way. All is checked before anything
-/// is written.
-pub(super) fn unit(connection: &Connection, tasks: &[TaskId]) -> rusqlite::Result<Removal> {
+/// Removes a unit, or returns the reason why not. All checks come before the first write.
+pub(super) fn remove_unit(
+    connection: &Connection,
+    tasks: &[TaskId],
+) -> rusqlite::Result<RemovalOutcome> {
     let unit: BTreeSet<TaskId> = tasks.iter().copied().collect();
     let mut rows = Vec::with_capacity(unit.len());
     for task in &unit {
-        // One that is gone already was removed by someone else.
+        // Another process has removed it.
         let Some(row) = tables::task_row(connection, *task)? else { continue };
         let parent = match row.parent_task_id {
             Some(parent) => tables::task_row(connection, parent)?.map(|row| row.id),
             None => None,
         };
-        let below = TaskFilter { parent: Some(*task), ..TaskFilter::default() };
-        let after = TaskFilter { forked_from: Some(*task), ..TaskFilter::default() };
-        let (parts, forks) = (found(connection, &below)?, found(connection, &after)?);
-        if let Some(because) = kept(&unit, &row, parent, parts, forks) {
-            return Ok(Removal::Refused { task: *task, because });
+        let children = TaskFilter { parent: Some(*task), ..TaskFilter::default() };
+        let forks = TaskFilter { forked_from: Some(*task), ..TaskFilter::default() };
+        let (sub_tasks, forks) = (task_ids(connection, &children)?, task_ids(connection, &forks)?);
+        if let Some(blocker) = removal_blocker(&unit, &row, parent, sub_tasks, forks) {
+            return Ok(RemovalOutcome::Refused { task: *task, blocker });
         }
         rows.push(row);
     }
     let mut executions = Vec::new();
     for row in &rows {
-        executions.extend(of_task(connection, row)?);
+        executions.extend(execution_ids(connection, row)?);
         delete(connection, row)?;
     }
-    Ok(Removal::Removed { tasks: rows.iter().map(|row| row.id).collect(), executions })
+    Ok(RemovalOutcome::Removed { tasks: rows.iter().map(|row| row.id).collect(), executions })
 }
 
-fn found(connection: &Connection, filter: &TaskFilter) -> rusqlite::Result<Vec<TaskId>> {
+fn task_ids(connection: &Connection, filter: &TaskFilter) -> rusqlite::Result<Vec<TaskId>> {
     Ok(tables::task_rows(connection, filter)?.iter().map(|row| row.id).collect())
 }
 
-fn of_task(connection: &Connection, row: &TaskRow) -> rusqlite::Result<Vec<ExecutionId>> {
+fn execution_ids(connection: &Connection, row: &TaskRow) -> rusqlite::Result<Vec<ExecutionId>> {
     connection
         .prepare_cached("SELECT execution_id FROM executions WHERE task = ?1")?
         .query_map([row.created_position.0], |row| Ok(ExecutionId::from_bytes(row.get(0)?)))?

@@ -1,4 +1,4 @@
-//! How values are written in columns and read back.
+//! Conversions between values and columns.
 
 use jiff::Timestamp;
 use polity_model::event::{Event, StreamId};
@@ -50,7 +50,7 @@ impl StreamKey {
 }
 
 impl StreamKey {
-    /// The keys between which those of all agents lie.
+    /// The range of the keys of all agents: from the first, up to but without the second.
     pub(super) fn of_agents() -> (Self, Self) {
         (Self(vec![AGENT]), Self(vec![AGENT + 1]))
     }
@@ -68,7 +68,7 @@ impl FromSql for StreamKey {
     }
 }
 
-/// The bytes between which lie the ids whose text begins with `prefix`; nothing where no id can.
+/// The first and last id whose text begins with `prefix`. None if no id can.
 pub(super) fn id_range(prefix: &str) -> Option<([u8; 16], [u8; 16])> {
     let (mut low, mut high) = ([0u8; 16], [0xffu8; 16]);
     for (place, character) in prefix.chars().filter(|character| *character != '-').enumerate() {
@@ -114,7 +114,7 @@ pub(super) fn decode_json<T: serde::de::DeserializeOwned>(
     from_str(text).map_err(|error| unreadable(column, Type::Text, error.to_string()))
 }
 
-/// Reads a state of a machine from its label.
+/// Decodes a machine's state from its label.
 pub(super) fn decode_state<M: Machine>(row: &Row<'_>, column: usize) -> rusqlite::Result<M> {
     let label = row.get_ref(column)?.as_str().map_err(|error| from_sql(column, &error))?;
     let state = M::STATES.iter().copied().find(|state| state.label() == label);
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_stream_survives_its_key() {
+    fn stream_keys_round_trip() {
         for stream in [
             StreamId::Task(TaskId::from_random_bytes([1; 16])),
             StreamId::Session(SessionId::from_random_bytes([2; 16])),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_of_an_id_is_a_range_of_bytes() {
+    fn id_range_contains_every_id_with_the_prefix() {
         let id = TaskId::from_random_bytes([0x5a; 16]);
         let text = id.to_string();
         for length in 0..=text.len() {

@@ -1,4 +1,4 @@
-//! Reading and writing the projections' rows.
+//! Statements that read and write the projections.
 
 use std::fmt::Write;
 
@@ -17,15 +17,17 @@ use super::rows::{
     StreamKey, decode_json, decode_state, micros, timestamp, timestamp_maybe, unreadable,
 };
 use crate::commit::PinnedDefinition;
-use crate::projection::{Changes, CheckpointRow, SpendingRow, TaskRow, day_of};
-use crate::{ExecutionFilter, ExecutionRow, TaskFilter, Tree};
+use crate::projection::{
+    CheckpointRow, ExecutionRow, ProjectionChanges, SpendingRow, TaskRow, TaskTree, day_of,
+};
+use crate::{EventHeader, ExecutionFilter, TaskFilter};
 
 const MICROSECONDS_PER_DAY: i64 = 86_400_000_000;
 
-/// Sums stop here rather than overflow. Two of them can be added in a column.
+/// The cap of sums. Two of them can be added in a column without overflow.
 const SUM_MAX: i64 = i64::MAX / 2;
 
-/// The columns of a task, for texts that are put together when the program is built.
+/// The columns of a task, as a literal for `concat!`.
 macro_rules! task_columns {
     () => {
         "created_position, task_id, status, assigned_agent, owner, epoch, created_at, started_at, \
@@ -49,13 +51,13 @@ pub(super) fn task_rows(
     let mut sql = concat!("SELECT ", task_columns!(), " FROM tasks WHERE true").to_owned();
     let mut values = Vec::new();
     if !filter.statuses.is_empty() {
-        // Labels are our own words, so they can stand in the text.
+        // Labels are constants, so the statement can contain them.
         let labels: Vec<_> =
             filter.statuses.iter().map(|status| format!("'{}'", status.label())).collect();
         // Writing to a String cannot fail.
         let _ = write!(sql, " AND status IN ({})", labels.join(", "));
         if filter.statuses.iter().all(|status| !status.is_final()) {
-            // The index of the living is taken only where its own words are there.
+            // SQLite uses the partial index of active tasks only if its condition is repeated.
             sql.push_str(" AND status IN ('pending', 'running', 'awaiting_human')");
         }
     }
@@ -71,7 +73,7 @@ pub(super) fn task_rows(
         sql.push_str(" AND forked_from = ?");
         values.push(Value::from(origin.as_bytes().to_vec()));
     }
-    if let Some(request) = &filter.request {
+    if let Some(request) = &filter.dedup_key {
         sql.push_str(" AND request = ?");
         values.push(Value::from(request.as_bytes().to_vec()));
     }
@@ -86,7 +88,7 @@ pub(super) fn task_rows(
     if filter.roots_only {
         sql.push_str(" AND parent_task_id IS NULL");
     }
-    if filter.parts_only {
+    if filter.sub_tasks_only {
         sql.push_str(" AND parent_task_id IS NOT NULL");
     }
     sql.push_str(" ORDER BY created_position DESC");
@@ -97,9 +99,9 @@ pub(super) fn task_rows(
     connection.prepare_cached(&sql)?.query_map(params_from_iter(values), decode_task)?.collect()
 }
 
-/// A task and all that are parts of it, summed up.
-pub(super) fn tree(connection: &Connection, task: TaskId) -> rusqlite::Result<Tree> {
-    let mut sum = Tree::default();
+/// The totals of a task and its sub-tasks.
+pub(super) fn task_tree(connection: &Connection, task: TaskId) -> rusqlite::Result<TaskTree> {
+    let mut sum = TaskTree::default();
     let mut statement = connection.prepare_cached(
         "WITH RECURSIVE tree (task_id) AS ( \
            SELECT ?1 UNION \
@@ -109,7 +111,7 @@ pub(super) fn tree(connection: &Connection, task: TaskId) -> rusqlite::Result<Tr
     )?;
     let mut rows = statement.query([task.as_bytes()])?;
     while let Some(row) = rows.next()? {
-        sum.tasks += 1;
+        sum.task_count += 1;
         sum.usage += usage(row, 0)?;
     }
     Ok(sum)
@@ -159,12 +161,12 @@ fn decode_task(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
         failure_position: position(20)?,
         forked_from: row.get::<_, Option<[u8; 16]>>(21)?.map(TaskId::from_bytes),
         review_deadline: timestamp_maybe(row, 22)?,
-        request: row.get::<_, Option<[u8; 32]>>(23)?.map(Digest::from_bytes),
+        dedup_key: row.get::<_, Option<[u8; 32]>>(23)?.map(Digest::from_bytes),
         shared_with: row.get::<_, Option<[u8; 16]>>(24)?.map(TaskId::from_bytes),
     })
 }
 
-/// Where a stream begins, and the sequence of its newest event, if it has one.
+/// The first position of a stream and the sequence of its newest event.
 pub(super) fn stream(
     connection: &Connection,
     key: &StreamKey,
@@ -179,7 +181,7 @@ pub(super) fn stream(
         .optional()
 }
 
-/// The newest position that was ever given to an event.
+/// The newest position ever assigned.
 pub(super) fn last_position(connection: &Connection) -> rusqlite::Result<JournalPosition> {
     connection
         .prepare_cached(
@@ -188,7 +190,29 @@ pub(super) fn last_position(connection: &Connection) -> rusqlite::Result<Journal
         .query_row([], |row| Ok(JournalPosition(row.get(0)?)))
 }
 
-/// Writes down where a stream begins.
+/// The headers of events after a position.
+pub(super) fn headers_after(
+    connection: &Connection,
+    after: JournalPosition,
+    limit: u32,
+) -> rusqlite::Result<Vec<EventHeader>> {
+    connection
+        .prepare_cached(
+            "SELECT position, key, sequence FROM events \
+             JOIN streams ON streams.stream = events.stream \
+             WHERE position > ?1 ORDER BY position LIMIT ?2",
+        )?
+        .query_map(params![after.0, limit], |row| {
+            Ok(EventHeader {
+                position: JournalPosition(row.get(0)?),
+                stream: row.get::<_, StreamKey>(1)?.stream()?,
+                sequence: StreamSequence(row.get(2)?),
+            })
+        })?
+        .collect()
+}
+
+/// Inserts a stream with its first position.
 pub(super) fn insert_stream(
     connection: &Connection,
     begins: JournalPosition,
@@ -200,13 +224,13 @@ pub(super) fn insert_stream(
     Ok(())
 }
 
-/// The position that the next event gets. Positions are never used again, also when the newest
-/// events are deleted.
+/// The position of the next event. Positions are never reused, even if the newest events are
+/// deleted.
 pub(super) fn next_position(connection: &Connection) -> rusqlite::Result<JournalPosition> {
     last_position(connection).map(|last| last.plus(1))
 }
 
-/// Writes an event: its position, stream, sequence, time and text.
+/// Inserts an event: position, stream, sequence, time and body.
 pub(super) fn insert_event(
     connection: &Connection,
     values: &[&dyn rusqlite::ToSql],
@@ -219,8 +243,8 @@ pub(super) fn insert_event(
     Ok(())
 }
 
-/// Writes a definition if it is not there yet.
-pub(super) fn keep_definition(
+/// Inserts a definition unless it exists.
+pub(super) fn insert_definition(
     connection: &Connection,
     definition: &PinnedDefinition,
 ) -> rusqlite::Result<()> {
@@ -265,11 +289,11 @@ pub(super) fn checkpoints(
         .collect()
 }
 
-/// Writes what a commit changed. `before` is the task's row as it was, if there was one.
-pub(super) fn keep(
+/// Writes the changes of a commit. `before` is the task's previous row.
+pub(super) fn write_changes(
     connection: &Connection,
     before: Option<&TaskRow>,
-    changes: &Changes,
+    changes: &ProjectionChanges,
     first_position: JournalPosition,
     at: Timestamp,
 ) -> rusqlite::Result<()> {
@@ -300,7 +324,7 @@ pub(super) fn keep(
             ])?;
     }
     for digest in &changes.pinned {
-        // Two names may stand for definitions that are the same to the letter.
+        // Two names may have identical definitions.
         connection
             .prepare_cached("INSERT OR IGNORE INTO pins VALUES (?1, ?2)")?
             .execute(params![digest.as_bytes(), row.created_position.0])?;
@@ -331,7 +355,7 @@ pub(super) fn keep(
                  SET state = excluded.state, is_open = excluded.is_open, body = excluded.body",
             )?
             .execute(params![
-                // Those that began in one commit keep their order.
+                // Executions that start in one commit keep their order.
                 first_position.plus(index).0,
                 execution.id.as_bytes(),
                 task,
@@ -343,7 +367,7 @@ pub(super) fn keep(
             ])?;
     }
     if row.status.is_final() && before.is_none_or(|before| !before.status.is_final()) {
-        // One that waited for its place has not begun, and so does not end by itself.
+        // A queued execution has not started, so no event of its own ends it.
         connection
             .prepare_cached("UPDATE executions SET is_open = 0 WHERE task = ?1 AND is_open = 1")?
             .execute([task])?;
@@ -352,8 +376,8 @@ pub(super) fn keep(
     Ok(())
 }
 
-/// Keeps what must not be seen in the journal.
-pub(super) fn keep_private(
+/// Writes the unmasked input of a task.
+pub(super) fn write_sealed_input(
     connection: &Connection,
     task: JournalPosition,
     text: &str,
@@ -364,7 +388,7 @@ pub(super) fn keep_private(
     Ok(())
 }
 
-/// What must not be seen in the journal of a task.
+/// The unmasked input of a task.
 pub(super) fn sealed_input(
     connection: &Connection,
     task: TaskId,
@@ -378,8 +402,8 @@ pub(super) fn sealed_input(
         .optional()
 }
 
-/// Executions, the newest first.
-pub(super) fn executions(
+/// Executions, newest first.
+pub(super) fn execution_rows(
     connection: &Connection,
     filter: &ExecutionFilter,
 ) -> rusqlite::Result<Vec<ExecutionRow>> {
@@ -416,7 +440,7 @@ pub(super) fn executions(
 }
 
 /// The agents that have a stream.
-pub(super) fn switched_agents(connection: &Connection) -> rusqlite::Result<Vec<Name>> {
+pub(super) fn toggled_agents(connection: &Connection) -> rusqlite::Result<Vec<Name>> {
     let (first, end) = StreamKey::of_agents();
     let mut agents = Vec::new();
     let mut statement = connection
@@ -431,7 +455,7 @@ pub(super) fn switched_agents(connection: &Connection) -> rusqlite::Result<Vec<N
     Ok(agents)
 }
 
-/// What model calls used, by day and agent.
+/// The usage of model calls by day and agent.
 pub(super) fn spending(connection: &Connection) -> rusqlite::Result<Vec<SpendingRow>> {
     connection
         .prepare_cached(
@@ -484,14 +508,14 @@ fn insert_task(connection: &Connection, row: &TaskRow) -> rusqlite::Result<()> {
             row.failure_position.map(|position| position.0),
             row.forked_from.as_ref().map(TaskId::as_bytes),
             row.review_deadline.map(micros),
-            row.request.as_ref().map(Digest::as_bytes),
+            row.dedup_key.as_ref().map(Digest::as_bytes),
             row.shared_with.as_ref().map(TaskId::as_bytes),
         ])?;
     Ok(())
 }
 
-/// Columns of an index are written only when they have changed: naming them in an UPDATE makes
-/// SQLite rewrite the index.
+/// Updates indexed columns only if they changed: SQLite rewrites the index of every column that an
+/// UPDATE names.
 fn update_task(connection: &Connection, before: &TaskRow, row: &TaskRow) -> rusqlite::Result<()> {
     if (before.status, before.owner, before.epoch) != (row.status, row.owner, row.epoch) {
         connection

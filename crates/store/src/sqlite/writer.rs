@@ -1,12 +1,11 @@
-//! The one writer of this process, with group commit.
+//! The writer thread of this process, with group commit.
 //!
-//! Commits wait in a channel. The writer takes all that are there into one transaction, so they
-//! share one sync of the disk, and answers each when that is done. While the disk works, the next
-//! ones gather. A commit is checked in full before any of it is written, so one that is refused
-//! leaves its batch alone.
+//! Commits wait in a channel. The writer puts all waiting commits into one transaction, so they
+//! share one disk sync, and answers each when it is durable. Meanwhile the next ones gather. A
+//! commit is checked completely before its first write, so a refused one does not affect its batch.
 //!
-//! Where no one else commits, there is nothing to gather, and to change threads only costs time. So a
-//! caller may write a commit itself, if the writer rests.
+//! A single committer gains nothing from batching and loses two thread changes. It may therefore
+//! write on its own thread while the writer is idle.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError, mpsc};
@@ -18,22 +17,24 @@ use polity_model::event::{Event, JournalPosition, OwnerEpoch, StreamId, StreamSe
 use rusqlite::{Connection, TransactionBehavior, params};
 use tokio::sync::oneshot;
 
-use super::known::{Head, Known};
-use super::open::{BUSY_SECONDS_MAX, explain, is_busy};
+use super::connection::{BUSY_SECONDS_MAX, explain, is_busy};
 use super::rows::{StreamKey, micros};
 use super::tables;
-use crate::StoreError;
-use crate::commit::{Commit, CommitError, CommitTicket, Committed, PinnedDefinition};
-use crate::projection::{Changes, Refused, TaskRow};
+use super::writer_cache::{StreamHead, WriterCache};
+use crate::commit::{
+    BlockingPermit, Commit, CommitError, CommitReceipt, CommitTicket, PinnedDefinition,
+};
+use crate::projection::{IllegalEvent, ProjectionChanges, TaskRow};
+use crate::{StoreError, StoreFuture};
 
-/// The most commits that share one transaction: it bounds how long the first of them waits.
+/// The maximum number of commits in a transaction, which bounds the wait of the first.
 const BATCH_COMMITS_MAX: usize = 512;
 
-type Answer = Result<Committed, CommitError>;
+type CommitAnswer = Result<CommitReceipt, CommitError>;
 
-/// A commit on its way to the disk. Events are turned into text by the thread that commits, so
-/// that the writer's time is spent on writing.
-struct Request {
+/// A commit with its events as JSON. The committing thread encodes them, which saves the writer's
+/// time.
+struct EncodedCommit {
     key: StreamKey,
     stream: StreamId,
     expected_sequence: StreamSequence,
@@ -44,8 +45,8 @@ struct Request {
     sealed_input: Option<String>,
 }
 
-impl Request {
-    fn of(commit: Commit) -> Result<Self, CommitError> {
+impl EncodedCommit {
+    fn new(commit: Commit) -> Result<Self, CommitError> {
         let Commit {
             stream,
             expected_sequence,
@@ -78,30 +79,31 @@ impl Request {
     }
 }
 
-/// Something to be done in a transaction of its own.
-type Alone = Box<dyn FnOnce(&mut Journal, &Path) + Send>;
+/// Work with a transaction of its own.
+type ExclusiveWork = Box<dyn FnOnce(&mut JournalWriter, &Path) + Send>;
 
-/// What the writer is asked for.
-enum Job {
-    /// To append events, together with others who ask for that.
-    Commit(Box<Request>, oneshot::Sender<Answer>),
-    /// Anything else.
-    Alone(Alone),
+/// A job of the writer thread.
+enum WriterJob {
+    /// Appends events, in a batch with other commits.
+    Commit(Box<EncodedCommit>, oneshot::Sender<CommitAnswer>),
+    /// Runs in a transaction of its own.
+    Exclusive(ExclusiveWork),
 }
 
-/// The handle of the writer thread. Dropping it waits until everything submitted is on disk.
+/// The handle of the writer thread. Dropping it waits until all submitted jobs are done.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(super) struct WriterThread {
     path: PathBuf,
-    journal: Arc<Mutex<Journal>>,
-    jobs: Option<mpsc::Sender<Job>>,
+    journal: Arc<Mutex<JournalWriter>>,
+    jobs: Option<mpsc::Sender<WriterJob>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Writer {
+impl WriterThread {
     pub(super) fn start(connection: Connection, path: PathBuf) -> Result<Self, StoreError> {
         let (jobs, incoming) = mpsc::channel();
-        let journal = Arc::new(Mutex::new(Journal { connection, known: Known::default() }));
+        let journal =
+            Arc::new(Mutex::new(JournalWriter { connection, cache: WriterCache::default() }));
         let (theirs, at) = (Arc::clone(&journal), path.clone());
         let thread = std::thread::Builder::new()
             .name("journal".into())
@@ -114,15 +116,15 @@ impl Writer {
     }
 
     pub(super) fn submit(&self, commit: Commit) -> CommitTicket {
-        match Request::of(commit) {
+        match EncodedCommit::new(commit) {
             Ok(request) => self.send(request),
             Err(refused) => CommitTicket::answered(Err(refused)),
         }
     }
 
-    /// Writes a commit in this thread, unless the writer is at work or another process is.
-    pub(super) fn write_here(&self, commit: Commit) -> CommitTicket {
-        let request = match Request::of(commit) {
+    /// Writes a commit on this thread, unless the writer or another process is writing.
+    pub(super) fn write_inline(&self, commit: Commit, _permit: BlockingPermit) -> CommitTicket {
+        let request = match EncodedCommit::new(commit) {
             Ok(request) => request,
             Err(refused) => return CommitTicket::answered(Err(refused)),
         };
@@ -131,177 +133,175 @@ impl Writer {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return self.send(request),
         };
-        let answer = journal.write_at_once(&request, &self.path);
+        let answer = journal.try_write(&request, &self.path);
         drop(journal);
         answer.map_or_else(|| self.send(request), CommitTicket::answered)
     }
 
-    fn send(&self, request: Request) -> CommitTicket {
+    fn send(&self, request: EncodedCommit) -> CommitTicket {
         let (answer, ticket) = oneshot::channel();
-        // A writer that is gone drops the request, and with it the answer: the ticket says so.
+        // A writer that has ended drops the request and the sender; the ticket reports that.
         if let Some(jobs) = &self.jobs {
-            let _ = jobs.send(Job::Commit(Box::new(request), answer));
+            let _ = jobs.send(WriterJob::Commit(Box::new(request), answer));
         }
         CommitTicket::waiting(ticket)
     }
 
-    /// Does something else in a transaction of its own, which is undone where that fails. Blocks
-    /// until all is durable.
-    pub(super) fn alone<T: Send + 'static, E: Send + 'static>(
+    /// Runs work in a transaction of its own, which is rolled back if the work fails.
+    pub(super) fn run_exclusive<T: Send + 'static, E: From<StoreError> + Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, E> + Send + 'static,
-    ) -> Result<Result<T, E>, StoreError> {
-        let (answer, ticket) = mpsc::sync_channel(1);
-        let job: Alone = Box::new(move |journal, path| {
-            // A caller that no longer waits does not need its answer.
-            let _ = answer.send(journal.alone(path, work));
+    ) -> StoreFuture<'static, T, E> {
+        let (answer, ticket) = oneshot::channel();
+        let job: ExclusiveWork = Box::new(move |journal, path| {
+            // The caller may have stopped waiting.
+            let _ = answer.send(journal.run_exclusive(path, work));
         });
         if let Some(jobs) = &self.jobs {
-            let _ = jobs.send(Job::Alone(job));
+            let _ = jobs.send(WriterJob::Exclusive(job));
         }
-        ticket.recv().unwrap_or(Err(StoreError::Closed))
+        StoreFuture::pending(async { ticket.await.unwrap_or(Err(StoreError::Closed.into())) })
     }
 }
 
-impl Drop for Writer {
+impl Drop for WriterThread {
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
-            // A panic of the writer was reported when it happened; there is no one left to tell.
+            // A panic of the writer was reported when it happened.
             let _ = thread.join();
         }
     }
 }
 
-fn run(journal: &Mutex<Journal>, path: &Path, incoming: &mpsc::Receiver<Job>) {
+fn run(journal: &Mutex<JournalWriter>, path: &Path, incoming: &mpsc::Receiver<WriterJob>) {
     let (mut batch, mut waiting) = (Vec::new(), Vec::new());
     while let Ok(first) = incoming.recv() {
-        let (mut next, mut alone) = (Some(first), None);
+        let (mut next, mut exclusive) = (Some(first), None);
         while let Some(job) = next.take() {
             match job {
-                Job::Commit(request, answer) => {
+                WriterJob::Commit(request, answer) => {
                     batch.push(*request);
                     waiting.push(answer);
                     if batch.len() < BATCH_COMMITS_MAX {
                         next = incoming.try_recv().ok();
                     }
                 }
-                Job::Alone(work) => alone = Some(work),
+                WriterJob::Exclusive(work) => exclusive = Some(work),
             }
         }
-        // Whatever went wrong under the lock, the database is as it was after the last commit.
+        // A panic under the lock leaves the database at its last commit.
         let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
         for (answer, waiting) in
             journal.write_batch(&batch, path).into_iter().zip(waiting.drain(..))
         {
-            // A caller that no longer waits does not need its answer.
+            // The caller may have stopped waiting.
             let _ = waiting.send(answer);
         }
         batch.clear();
-        if let Some(work) = alone {
+        if let Some(work) = exclusive {
             work(&mut journal, path);
         }
     }
 }
 
-/// Why nothing of a batch was written.
-enum NotWritten {
-    /// The transaction could not be begun, whatever is in it.
-    AtTheBegin(rusqlite::Error),
-    /// Something in it could not be written, or all of it together.
-    InTheMidst(rusqlite::Error),
+/// The error of a batch of which nothing was written.
+enum BatchError {
+    /// The transaction could not begin, regardless of its content.
+    Begin(rusqlite::Error),
+    /// A write in it failed, or its commit.
+    Write(rusqlite::Error),
 }
 
 #[derive(Debug)]
-struct Journal {
+struct JournalWriter {
     connection: Connection,
-    known: Known,
+    cache: WriterCache,
 }
 
-impl Journal {
-    /// Writes commits, and gives an answer to each.
-    fn write_batch(&mut self, batch: &[Request], path: &Path) -> Vec<Answer> {
+impl JournalWriter {
+    /// Writes commits and answers each.
+    fn write_batch(&mut self, batch: &[EncodedCommit], path: &Path) -> Vec<CommitAnswer> {
         if batch.is_empty() {
             return Vec::new();
         }
         match self.write(batch) {
             Ok(answers) => answers,
-            // One commit may be to blame, and the others must not suffer for it.
-            Err(NotWritten::InTheMidst(_)) if batch.len() > 1 => {
+            // One commit may have caused the failure: write each alone.
+            Err(BatchError::Write(_)) if batch.len() > 1 => {
                 batch.iter().map(|request| self.write_one(request, path)).collect()
             }
-            Err(NotWritten::AtTheBegin(error) | NotWritten::InTheMidst(error)) => {
+            Err(BatchError::Begin(error) | BatchError::Write(error)) => {
                 let error = explain(path, &error);
                 batch.iter().map(|_| Err(error.clone().into())).collect()
             }
         }
     }
 
-    /// Writes a commit if that can be begun at once; else someone else is writing.
-    fn write_at_once(&mut self, request: &Request, path: &Path) -> Option<Answer> {
+    /// Writes a commit unless another process is writing.
+    fn try_write(&mut self, request: &EncodedCommit, path: &Path) -> Option<CommitAnswer> {
         self.connection.busy_timeout(Duration::ZERO).ok()?;
         let written = self.write(std::slice::from_ref(request));
-        let patience = Duration::from_secs(BUSY_SECONDS_MAX);
-        let restored = self.connection.busy_timeout(patience);
+        let timeout = Duration::from_secs(BUSY_SECONDS_MAX);
+        let restored = self.connection.busy_timeout(timeout);
         match (written, restored) {
-            (Err(NotWritten::AtTheBegin(error)), Ok(())) if is_busy(&error) => None,
-            (written, Ok(())) => Some(only(written, path)),
+            (Err(BatchError::Begin(error)), Ok(())) if is_busy(&error) => None,
+            (written, Ok(())) => Some(single_answer(written, path)),
             (_, Err(error)) => Some(Err(explain(path, &error).into())),
         }
     }
 
-    fn alone<T, E>(
+    fn run_exclusive<T, E: From<StoreError>>(
         &mut self,
         path: &Path,
         work: impl FnOnce(&Connection) -> Result<T, E>,
-    ) -> Result<Result<T, E>, StoreError> {
-        let Self { connection, known } = self;
+    ) -> Result<T, E> {
+        let Self { connection, cache } = self;
         let transaction = connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(|error| explain(path, &error))?;
         let answer = work(&transaction);
-        // What was known of the streams may not be so any more.
-        known.forget();
+        // The work may have changed any stream.
+        cache.clear();
         let ended = if answer.is_ok() { transaction.commit() } else { transaction.rollback() };
         ended.map_err(|error| explain(path, &error))?;
-        Ok(answer)
+        answer
     }
 
-    fn write_one(&mut self, request: &Request, path: &Path) -> Answer {
-        only(self.write(std::slice::from_ref(request)), path)
+    fn write_one(&mut self, request: &EncodedCommit, path: &Path) -> CommitAnswer {
+        single_answer(self.write(std::slice::from_ref(request)), path)
     }
 
     /// Writes a batch in one transaction. An error means that nothing of it was written.
-    fn write(&mut self, batch: &[Request]) -> Result<Vec<Answer>, NotWritten> {
-        use NotWritten::{AtTheBegin, InTheMidst};
-        let Self { connection, known } = self;
-        let transaction = connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(AtTheBegin)?;
-        known.forget_if_others_wrote(&transaction).map_err(AtTheBegin)?;
-        let answers = match append_all(&transaction, known, batch) {
+    fn write(&mut self, batch: &[EncodedCommit]) -> Result<Vec<CommitAnswer>, BatchError> {
+        use BatchError::{Begin, Write};
+        let Self { connection, cache } = self;
+        let transaction =
+            connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(Begin)?;
+        cache.clear_if_others_wrote(&transaction).map_err(Begin)?;
+        let answers = match append_all(&transaction, cache, batch) {
             Ok(answers) => answers,
             Err(error) => {
-                known.forget();
-                return Err(InTheMidst(error));
+                cache.clear();
+                return Err(Write(error));
             }
         };
         if answers.iter().any(Result::is_ok) {
-            // What was known of the rolled back transaction is not so.
-            transaction.commit().inspect_err(|_| known.forget()).map_err(InTheMidst)?;
+            // A rolled back transaction invalidates the cache.
+            transaction.commit().inspect_err(|_| cache.clear()).map_err(Write)?;
         } else {
-            transaction.rollback().map_err(InTheMidst)?;
+            transaction.rollback().map_err(Write)?;
         }
         Ok(answers)
     }
 }
 
-/// The answer to a batch of one.
-fn only(written: Result<Vec<Answer>, NotWritten>, path: &Path) -> Answer {
+/// The answer to a batch of one commit.
+fn single_answer(written: Result<Vec<CommitAnswer>, BatchError>, path: &Path) -> CommitAnswer {
     match written.map(|mut answers| answers.pop()) {
         Ok(Some(answer)) => answer,
         Ok(None) => Err(StoreError::Closed.into()),
-        Err(NotWritten::AtTheBegin(error) | NotWritten::InTheMidst(error)) => {
+        Err(BatchError::Begin(error) | BatchError::Write(error)) => {
             Err(explain(path, &error).into())
         }
     }
@@ -309,71 +309,71 @@ fn only(written: Result<Vec<Answer>, NotWritten>, path: &Path) -> Answer {
 
 fn append_all(
     connection: &Connection,
-    known: &mut Known,
-    batch: &[Request],
-) -> rusqlite::Result<Vec<Answer>> {
+    cache: &mut WriterCache,
+    batch: &[EncodedCommit],
+) -> rusqlite::Result<Vec<CommitAnswer>> {
     let mut next = tables::next_position(connection)?;
     let mut answers = Vec::with_capacity(batch.len());
     for request in batch {
-        match append(connection, known, request, next) {
+        match append(connection, cache, request, next) {
             Ok(committed) => {
                 next = committed.first_position.plus(request.events.len());
                 answers.push(Ok(committed));
             }
-            Err(Stop::Refused(error)) => answers.push(Err(error)),
-            Err(Stop::Failed(error)) => return Err(error),
+            Err(AppendError::Refused(error)) => answers.push(Err(error)),
+            Err(AppendError::Failed(error)) => return Err(error),
         }
     }
     Ok(answers)
 }
 
-/// Why a commit ends early.
-enum Stop {
-    /// It alone. Nothing of it was written yet.
+/// The error of one commit of a batch.
+enum AppendError {
+    /// The commit is refused alone. Nothing of it was written.
     Refused(CommitError),
-    /// The database failed, and the whole batch with it.
+    /// The database failed, so the whole batch fails.
     Failed(rusqlite::Error),
 }
 
-impl From<rusqlite::Error> for Stop {
+impl From<rusqlite::Error> for AppendError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Failed(error)
     }
 }
 
-impl From<Refused> for Stop {
-    fn from(refused: Refused) -> Self {
+impl From<IllegalEvent> for AppendError {
+    fn from(refused: IllegalEvent) -> Self {
         Self::Refused(CommitError::Illegal { reason: refused.0 })
     }
 }
 
-/// Checks a commit in full, and only then writes it: one that is refused leaves no trace.
+/// Checks a commit completely before its first write.
 fn append(
     connection: &Connection,
-    known: &mut Known,
-    request: &Request,
+    cache: &mut WriterCache,
+    request: &EncodedCommit,
     first_position: JournalPosition,
-) -> Result<Committed, Stop> {
-    let head = known.head(connection, &request.stream, &request.key)?;
+) -> Result<CommitReceipt, AppendError> {
+    let head = cache.take_head(connection, &request.stream, &request.key)?;
     let (expected, actual) = (request.expected_sequence, head.sequence);
     if actual != expected {
-        known.put(&request.stream, head);
-        return Err(Stop::Refused(CommitError::Conflict { expected, actual }));
+        cache.put_head(&request.stream, head);
+        return Err(AppendError::Refused(CommitError::Conflict { expected, actual }));
     }
-    let mut changes = Changes::of(head.row.clone());
+    let mut changes = ProjectionChanges::new(head.row.clone());
     for (index, (event, _)) in request.events.iter().enumerate() {
         let position = first_position.plus(index);
-        // A row that cannot be read is the database's failure and not the commit's.
+        // An unreadable row is a failure of the database, not of the commit.
         let mut failed = None;
         let applied = changes.apply(&request.stream, position, request.at, event, |id| match &head
             .execution
         {
             Some(execution) if execution.id == id => Ok(Some(execution.clone())),
             Some(_) | None => tables::execution(connection, id)
-                .map_err(|error| Refused(failed.insert(error).to_string())),
+                .map_err(|error| IllegalEvent(failed.insert(error).to_string())),
         });
         match (applied, failed) {
-            (_, Some(error)) => return Err(Stop::Failed(error)),
+            (_, Some(error)) => return Err(AppendError::Failed(error)),
             (applied, None) => applied?,
         }
     }
@@ -385,33 +385,38 @@ fn append(
     if let (Some(expected), Some(row)) = (request.owner_epoch, &changes.row) {
         let actual = row.epoch;
         if actual != expected {
-            return Err(Stop::Refused(CommitError::Fenced { expected, actual }));
+            return Err(AppendError::Refused(CommitError::Fenced { expected, actual }));
         }
     }
     let last_sequence = expected.plus(request.events.len());
-    let begins = head.begins.unwrap_or(first_position);
-    if head.begins.is_none() {
-        tables::insert_stream(connection, begins, &request.key)?;
+    let stream_start = head.first_position.unwrap_or(first_position);
+    if head.first_position.is_none() {
+        tables::insert_stream(connection, stream_start, &request.key)?;
     }
     for (index, (_, text)) in request.events.iter().enumerate() {
         let (position, sequence) = (first_position.plus(index).0, expected.plus(index + 1).0);
         let at = micros(request.at);
-        tables::insert_event(connection, params![position, begins.0, sequence, at, text])?;
+        tables::insert_event(connection, params![position, stream_start.0, sequence, at, text])?;
     }
-    tables::keep(connection, head.row.as_ref(), &changes, first_position, request.at)?;
+    tables::write_changes(connection, head.row.as_ref(), &changes, first_position, request.at)?;
     for definition in &request.definitions {
-        if known.is_new(&definition.digest) {
-            tables::keep_definition(connection, definition)?;
+        if cache.insert_definition(&definition.digest) {
+            tables::insert_definition(connection, definition)?;
         }
     }
     if let Some(text) = &request.sealed_input {
-        tables::keep_private(connection, begins, text)?;
+        tables::write_sealed_input(connection, stream_start, text)?;
     }
     let execution = changes.executions.pop().or(head.execution);
-    // A task that has ended is not written to again.
+    // An ended task gets no more commits.
     if !changes.row.as_ref().is_some_and(|row| row.status.is_final()) {
-        let (begins, sequence) = (Some(begins), last_sequence);
-        known.put(&request.stream, Head { begins, sequence, row: changes.row, execution });
+        let head = StreamHead {
+            first_position: Some(stream_start),
+            sequence: last_sequence,
+            row: changes.row,
+            execution,
+        };
+        cache.put_head(&request.stream, head);
     }
-    Ok(Committed { first_position, last_sequence })
+    Ok(CommitReceipt { first_position, last_sequence })
 }

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 
 use polity_model::event::{Event, JournalPosition, StreamId, StreamSequence};
 use polity_store::{
-    Access, CommitError, Durability, Removal, SqliteStore, Store, StoreError, restore,
+    CommitDurability, CommitError, RemovalOutcome, SqliteStore, Store, StoreAccess, StoreError,
+    restore,
 };
 use polity_testkit::lives::{answered, claimed, commit, created, instance_id, task_id};
 use tempfile::TempDir;
 
-const READ_WRITE: Access = Access::ReadWrite(Durability::Full);
+const READ_WRITE: StoreAccess = StoreAccess::ReadWrite(CommitDurability::Full);
 
 fn home() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -41,7 +42,7 @@ fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 /// Opening fails in both ways, says why, and changes not a byte.
 fn refused_untouched(path: &Path, expected: &str) {
     let before = contents(path.parent().unwrap());
-    for access in [READ_WRITE, Access::ReadOnly] {
+    for access in [READ_WRITE, StoreAccess::ReadOnly] {
         let error = SqliteStore::open(path, access).unwrap_err();
         let told = format!("{error}; {}", error.hint());
         assert!(told.contains(expected) && told.contains("nothing was changed"), "{told}");
@@ -57,9 +58,12 @@ fn what_was_committed_is_there_after_reopening() {
     drop(store);
     let store = open(&path);
     put(&store, 2);
-    let reader = SqliteStore::open(&path, Access::ReadOnly).unwrap();
-    assert_eq!(reader.last_position().unwrap(), JournalPosition(4));
-    assert_eq!(reader.events(&StreamId::Task(task_id(1)), StreamSequence(0)).unwrap().len(), 2);
+    let reader = SqliteStore::open(&path, StoreAccess::ReadOnly).unwrap();
+    assert_eq!(reader.last_position().wait().unwrap(), JournalPosition(4));
+    assert_eq!(
+        reader.events(&StreamId::Task(task_id(1)), StreamSequence(0)).wait().unwrap().len(),
+        2
+    );
 }
 
 #[test]
@@ -77,6 +81,7 @@ fn two_that_write_to_one_file_see_each_other() {
     assert!(ask(&one, 4).is_ok());
     let positions: Vec<_> = one
         .headers_after(JournalPosition(0), 100)
+        .wait()
         .unwrap()
         .iter()
         .map(|header| header.position.0)
@@ -93,32 +98,33 @@ fn one_removes_while_another_is_at_work() {
     let ended = vec![Event::TaskCancelled];
     worker.commit(commit(task_id(1), 2, Some(1), ended)).wait().unwrap();
     let units = vec![vec![task_id(1)], vec![task_id(2)]];
-    let answers = cleaner.remove(units).unwrap();
-    assert!(matches!(answers[0], Removal::Removed { .. }), "{answers:?}");
-    assert!(matches!(answers[1], Removal::Refused { .. }), "{answers:?}");
+    let answers = cleaner.remove(units).wait().unwrap();
+    assert!(matches!(answers[0], RemovalOutcome::Removed { .. }), "{answers:?}");
+    assert!(matches!(answers[1], RemovalOutcome::Refused { .. }), "{answers:?}");
     worker.commit(commit(task_id(2), 2, Some(1), vec![Event::TaskStarted])).wait().unwrap();
     // What it remembers of the other task is gone with it.
     let late = worker.commit(commit(task_id(1), 3, None, vec![Event::CancelRequested])).wait();
     let conflict = CommitError::Conflict { expected: StreamSequence(3), actual: StreamSequence(0) };
     assert_eq!(late, Err(conflict));
-    assert_eq!(worker.last_position().unwrap(), JournalPosition(6));
+    assert_eq!(worker.last_position().wait().unwrap(), JournalPosition(6));
 }
 
 #[test]
 fn relaxed_durability_keeps_the_same_contract() {
     let (_folder, path) = home();
-    let store = SqliteStore::open(&path, Access::ReadWrite(Durability::Relaxed)).unwrap();
+    let store =
+        SqliteStore::open(&path, StoreAccess::ReadWrite(CommitDurability::Relaxed)).unwrap();
     put(&store, 1);
     drop(store);
-    assert_eq!(open(&path).last_position().unwrap(), JournalPosition(2));
+    assert_eq!(open(&path).last_position().wait().unwrap(), JournalPosition(2));
 }
 
 #[test]
 fn reading_where_nothing_is_makes_nothing() {
     let (folder, path) = home();
-    let store = SqliteStore::open(&path, Access::ReadOnly).unwrap();
-    assert_eq!(store.last_position().unwrap(), JournalPosition(0));
-    assert_eq!(store.task_row(task_id(1)).unwrap(), None);
+    let store = SqliteStore::open(&path, StoreAccess::ReadOnly).unwrap();
+    assert_eq!(store.last_position().wait().unwrap(), JournalPosition(0));
+    assert_eq!(store.task_row(task_id(1)).wait().unwrap(), None);
     let answer = store.commit(commit(task_id(1), 0, None, vec![created("a")])).wait();
     assert!(
         matches!(answer, Err(CommitError::Store(StoreError::NotWritable { .. }))),
@@ -167,7 +173,7 @@ fn a_database_with_torn_pages_says_so() {
     }
     fs::write(&path, torn).unwrap();
     let store = open(&path);
-    let error = store.task_row(task_id(1)).unwrap_err();
+    let error = store.task_row(task_id(1)).wait().unwrap_err();
     assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
     let answer = store.commit(commit(task_id(900), 0, None, vec![created("a")])).wait();
     assert!(matches!(answer, Err(CommitError::Store(StoreError::Damaged { .. }))), "{answer:?}");
@@ -193,8 +199,8 @@ fn a_newer_version_is_seen_while_it_is_only_in_the_log() {
     assert_ne!(fs::read(&path).unwrap()[63], 99, "the header must not show it yet");
     let error = SqliteStore::open(&path, READ_WRITE).unwrap_err();
     assert!(matches!(error, StoreError::Newer { found: 99, .. }), "{error}");
-    let reader = SqliteStore::open(&path, Access::ReadOnly).unwrap();
-    assert!(matches!(reader.last_position(), Err(StoreError::Newer { found: 99, .. })));
+    let reader = SqliteStore::open(&path, StoreAccess::ReadOnly).unwrap();
+    assert!(matches!(reader.last_position().wait(), Err(StoreError::Newer { found: 99, .. })));
 }
 
 #[test]
@@ -221,7 +227,7 @@ fn alone_for_a_moment(path: &Path) -> std::thread::JoinHandle<()> {
 
 #[test]
 fn who_opens_the_database_during_a_restore_waits_for_it() {
-    for access in [READ_WRITE, Access::ReadOnly] {
+    for access in [READ_WRITE, StoreAccess::ReadOnly] {
         let (_folder, path) = home();
         put(&open(&path), 1);
         let restored = fs::read(&path).unwrap();
@@ -233,7 +239,7 @@ fn who_opens_the_database_during_a_restore_waits_for_it() {
         fs::write(&path, restored).unwrap();
         let store = opened.join().unwrap().unwrap();
         restoring.join().unwrap();
-        assert_eq!(store.last_position().unwrap(), JournalPosition(2));
+        assert_eq!(store.last_position().wait().unwrap(), JournalPosition(2));
     }
 }
 
@@ -245,9 +251,9 @@ fn nothing_is_restored_under_one_who_reads() {
     let backup = folder.path().join("copy.db");
     store.backup(&backup).unwrap();
     drop(store);
-    let reader = SqliteStore::open(&path, Access::ReadOnly).unwrap();
+    let reader = SqliteStore::open(&path, StoreAccess::ReadOnly).unwrap();
     assert_eq!(restore(&backup, &path), Err(StoreError::InUse { path: path.clone() }));
-    assert_eq!(reader.last_position().unwrap(), JournalPosition(2));
+    assert_eq!(reader.last_position().wait().unwrap(), JournalPosition(2));
     drop(reader);
     assert!(restore(&backup, &path).is_ok());
 }
@@ -266,7 +272,7 @@ fn a_restore_keeps_a_log_that_lost_its_database() {
     assert_eq!(restore(&backup, &path), Ok(None));
     let kept = PathBuf::from(format!("{}.before-restore-1", path.display()));
     assert_eq!(fs::read_to_string(log(&kept)).unwrap(), "the newest commits");
-    assert_eq!(open(&path).last_position().unwrap(), JournalPosition(2));
+    assert_eq!(open(&path).last_position().wait().unwrap(), JournalPosition(2));
 }
 
 #[test]
@@ -283,9 +289,9 @@ fn a_restore_does_not_part_a_reader_from_the_log_it_needs() {
     assert_eq!(restore(&backup, &path), Err(StoreError::InUse { path: path.clone() }));
     assert!(!folder.path().join("data/polity.db.restoring").exists());
     drop(reader);
-    assert_eq!(open(&path).last_position().unwrap(), JournalPosition(4));
+    assert_eq!(open(&path).last_position().wait().unwrap(), JournalPosition(4));
     assert!(restore(&backup, &path).is_ok());
-    assert_eq!(open(&path).last_position().unwrap(), JournalPosition(2));
+    assert_eq!(open(&path).last_position().wait().unwrap(), JournalPosition(2));
 }
 
 #[test]
@@ -301,7 +307,7 @@ fn a_copy_whose_log_is_beside_it_is_not_restored_by_halves() {
     drop(store);
     let refused = restore(&copy, &path).unwrap_err().to_string();
     assert!(refused.contains("a part of it is in the log beside it"), "{refused}");
-    assert_eq!(open(&path).last_position().unwrap(), JournalPosition(2));
+    assert_eq!(open(&path).last_position().wait().unwrap(), JournalPosition(2));
 }
 
 #[test]
@@ -326,7 +332,7 @@ fn many_can_make_the_database_at_once() {
     for thread in threads {
         thread.join().unwrap();
     }
-    assert_eq!(open(&path).last_position().unwrap(), JournalPosition(16));
+    assert_eq!(open(&path).last_position().wait().unwrap(), JournalPosition(16));
 }
 
 #[test]
@@ -344,8 +350,8 @@ fn a_backup_is_whole_and_comes_back() {
     put(&store, 2);
     drop(store);
     let kept = restore(&backup, &path).unwrap().unwrap();
-    assert_eq!(open(&path).last_position().unwrap(), JournalPosition(2));
-    assert_eq!(open(&kept).last_position().unwrap(), JournalPosition(4));
+    assert_eq!(open(&path).last_position().wait().unwrap(), JournalPosition(2));
+    assert_eq!(open(&kept).last_position().wait().unwrap(), JournalPosition(4));
 }
 
 #[test]
@@ -362,7 +368,7 @@ fn a_bad_backup_is_not_restored() {
     let before = contents(path.parent().unwrap());
     assert!(matches!(restore(&bad, &path), Err(StoreError::Damaged { .. })));
     assert_eq!(contents(path.parent().unwrap()), before);
-    assert_eq!(open(&path).last_position().unwrap(), JournalPosition(2));
+    assert_eq!(open(&path).last_position().wait().unwrap(), JournalPosition(2));
 }
 
 /// What takes a database of this version back to the fifth.
@@ -425,14 +431,15 @@ fn an_older_database_is_brought_up_to_date_and_loses_nothing() {
         let events = vec![Event::TaskStarted, answered("x"), answered("y")];
         store.commit(commit(task_id(number), 2, Some(1), events)).wait().unwrap();
     }
-    let spent = store.spending().unwrap();
+    let spent = store.spending().wait().unwrap();
     assert_eq!(spent[0].calls, 6);
     let all = |store: &SqliteStore| {
         [1, 2, 3].map(|number| {
             let id = task_id(number);
-            let events = store.events(&StreamId::Task(id), StreamSequence::default()).unwrap();
-            let (executions, messages) = (store.executions(id), store.messages(id));
-            let checkpoints = store.checkpoints(id).unwrap();
+            let events =
+                store.events(&StreamId::Task(id), StreamSequence::default()).wait().unwrap();
+            let (executions, messages) = (store.executions(id).wait(), store.messages(id).wait());
+            let checkpoints = store.checkpoints(id).wait().unwrap();
             (events, executions.unwrap(), messages.unwrap(), checkpoints)
         })
     };
@@ -445,9 +452,9 @@ fn an_older_database_is_brought_up_to_date_and_loses_nothing() {
     let refused = SqliteStore::open(&path, READ_WRITE).unwrap_err();
     assert_eq!(refused, StoreError::InUse { path: path.clone() });
     drop(lock);
-    let store = SqliteStore::open(&path, Access::ReadOnly).unwrap();
-    assert_eq!(store.spending().unwrap(), spent);
-    assert_eq!(store.last_position().unwrap(), JournalPosition(15));
+    let store = SqliteStore::open(&path, StoreAccess::ReadOnly).unwrap();
+    assert_eq!(store.spending().wait().unwrap(), spent);
+    assert_eq!(store.last_position().wait().unwrap(), JournalPosition(15));
     assert_eq!(all(&store), before);
 }
 
@@ -468,7 +475,7 @@ fn a_database_of_the_third_version_learns_who_pins_what() {
     assert_eq!(before.iter().map(|pin| pin.1).collect::<Vec<_>>(), [1, 3]);
     make_older(&path, &[TO_THE_FIFTH, TO_THE_FOURTH, TO_THE_THIRD]);
     let store = open(&path);
-    let row = store.task_row(task_id(1)).unwrap().unwrap();
+    let row = store.task_row(task_id(1)).wait().unwrap().unwrap();
     assert_eq!((row.forked_from, row.review_deadline), (None, None));
     put(&store, 3);
     drop(store);

@@ -4,18 +4,18 @@ use polity_model::event::{Event, StreamId, StreamSequence};
 use polity_model::name::Name;
 use polity_store::{Commit, CommitError};
 
-use super::{Shared, begin};
+use super::{SharedStore, begin};
 use crate::lives::{commit, task_id};
 
 /// What is said of an agent is no task's, and what happens in a task is no agent's.
-pub fn agents_are_switched_in_streams_of_their_own(store: &Shared) {
+pub fn agents_are_switched_in_streams_of_their_own(store: &SharedStore) {
     begin(store, task_id(1));
     let said = |agent: &str, expected: u64, event: Event| {
         let stream = StreamId::Agent(agent.parse().unwrap());
         let commit = Commit { stream, ..commit(task_id(1), expected, None, vec![event]) };
         store.commit(commit).wait()
     };
-    assert_eq!(store.switched_agents().unwrap(), Vec::<Name>::new());
+    assert_eq!(store.toggled_agents().wait().unwrap(), Vec::<Name>::new());
     said("greeter", 0, Event::AgentDisabled { reason: None }).unwrap();
     said("coder", 0, Event::AgentEnabled).unwrap();
     said("greeter", 1, Event::AgentEnabled).unwrap();
@@ -24,12 +24,12 @@ pub fn agents_are_switched_in_streams_of_their_own(store: &Shared) {
     let refused = store.commit(commit(task_id(1), 2, None, vec![Event::AgentEnabled])).wait();
     assert!(matches!(refused, Err(CommitError::Illegal { .. })), "{refused:?}");
     let agents: Vec<String> =
-        store.switched_agents().unwrap().iter().map(ToString::to_string).collect();
+        store.toggled_agents().wait().unwrap().iter().map(ToString::to_string).collect();
     assert_eq!(agents, ["coder", "greeter"]);
     let stream = StreamId::Agent("greeter".parse().unwrap());
-    let events = store.events(&stream, StreamSequence::default()).unwrap();
+    let events = store.events(&stream, StreamSequence::default()).wait().unwrap();
     assert_eq!(events.len(), 2);
     assert_eq!(events[1].event, Event::AgentEnabled);
-    assert_eq!(store.remove(vec![vec![task_id(2)]]).unwrap().len(), 1);
-    assert_eq!(store.newest_events(&stream, 1).unwrap().len(), 1);
+    assert_eq!(store.remove(vec![vec![task_id(2)]]).wait().unwrap().len(), 1);
+    assert_eq!(store.newest_events(&stream, 1).wait().unwrap().len(), 1);
 }

@@ -6,16 +6,16 @@ use polity_model::event::{Event, ExecutionChange};
 use polity_model::remote::RemoteTask;
 use polity_store::{Commit, ExecutionFilter, TaskFilter};
 
-use super::Shared;
+use super::SharedStore;
 use crate::lives::{changed, claimed, commit, created, execution_id, instance_id, task_id};
 
 /// Executions that wait for a place, or have one, are found by the pool, and no others.
-pub fn executions_are_found_by_pool_and_agent(store: &Shared) {
+pub fn executions_are_found_by_pool_and_agent(store: &SharedStore) {
     for number in [3, 1, 2] {
         let events = vec![created("a"), claimed(instance_id(1), 1), queue(number)];
         store.commit(commit(task_id(number), 0, Some(1), events)).wait().unwrap();
     }
-    let rows = |filter: ExecutionFilter| store.execution_rows(&filter).unwrap();
+    let rows = |filter: ExecutionFilter| store.execution_rows(&filter).wait().unwrap();
     let open = || {
         let pool = Some("folder /work".to_owned());
         let filter = ExecutionFilter { pool, open_only: true, ..ExecutionFilter::default() };
@@ -30,7 +30,7 @@ pub fn executions_are_found_by_pool_and_agent(store: &Shared) {
         changed(execution_id(1), ExecutionChange::Run { process_id: Some(7), remote: None }),
     ];
     store.commit(commit(task_id(1), 3, Some(1), begins)).wait().unwrap();
-    let of_one = store.execution(execution_id(1)).unwrap().unwrap();
+    let of_one = store.execution(execution_id(1)).wait().unwrap().unwrap();
     assert_eq!((of_one.process_id, of_one.is_active()), (Some(7), true));
     assert_eq!(rows(ExecutionFilter { limit: Some(1), ..ExecutionFilter::default() }).len(), 1);
     // One that is over is in no pool, and neither is one that never began.
@@ -44,24 +44,24 @@ pub fn executions_are_found_by_pool_and_agent(store: &Shared) {
     };
     assert_eq!((of_agent("coder"), of_agent("greeter")), (3, 0));
     let prefix = &execution_id(3).to_string()[..36];
-    assert_eq!(store.execution_ids_by_prefix(prefix, 5).unwrap(), [execution_id(3)]);
-    assert_eq!(store.execution_ids_by_prefix("no id", 5).unwrap(), []);
+    assert_eq!(store.execution_ids_by_prefix(prefix, 5).wait().unwrap(), [execution_id(3)]);
+    assert_eq!(store.execution_ids_by_prefix("no id", 5).wait().unwrap(), []);
 }
 
 /// What must not be seen in the journal is there until its task ends.
-pub fn what_is_private_goes_with_the_end_of_its_task(store: &Shared) {
+pub fn what_is_private_goes_with_the_end_of_its_task(store: &SharedStore) {
     let sealed_input = Some("s3cret".to_owned());
     let events = vec![created("a"), claimed(instance_id(1), 1)];
     let first = Commit { sealed_input, ..commit(task_id(1), 0, Some(1), events) };
     store.commit(first).wait().unwrap();
-    assert_eq!(store.sealed_input(task_id(1)).unwrap().as_deref(), Some("s3cret"));
-    assert_eq!(store.sealed_input(task_id(2)).unwrap(), None);
+    assert_eq!(store.sealed_input(task_id(1)).wait().unwrap().as_deref(), Some("s3cret"));
+    assert_eq!(store.sealed_input(task_id(2)).wait().unwrap(), None);
     store.commit(commit(task_id(1), 2, Some(1), vec![Event::TaskCancelled])).wait().unwrap();
-    assert_eq!(store.sealed_input(task_id(1)).unwrap(), None);
+    assert_eq!(store.sealed_input(task_id(1)).wait().unwrap(), None);
 }
 
 /// What still worked for a task on another server is ended there when the task has ended.
-pub fn what_is_ended_on_another_server_is_told_after_the_end_of_its_task(store: &Shared) {
+pub fn what_is_ended_on_another_server_is_told_after_the_end_of_its_task(store: &SharedStore) {
     let task = RemoteTask { task_id: "t-1".to_owned(), context_id: None };
     let start = ExecutionChange::Start { agent: "painter".parse().unwrap(), max_retries: 3 };
     let run = ExecutionChange::Run { process_id: None, remote: Some(task.clone()) };
@@ -71,17 +71,17 @@ pub fn what_is_ended_on_another_server_is_told_after_the_end_of_its_task(store: 
     let events = [created("a"), claimed(instance_id(1), 1), Event::TaskStarted];
     let events = events.into_iter().chain(changes).chain([Event::TaskCancelled]).collect();
     store.commit(commit(task_id(1), 0, Some(1), events)).wait().unwrap();
-    let ended = store.task_row(task_id(1)).unwrap().unwrap();
+    let ended = store.task_row(task_id(1)).wait().unwrap().unwrap();
     let end = ExecutionChange::EndRemote { task: task.clone(), refusal: None };
     let told = vec![changed(execution_id(1), end)];
     store.commit(commit(task_id(1), 9, None, told)).wait().unwrap();
-    let row = store.task_row(task_id(1)).unwrap().unwrap();
+    let row = store.task_row(task_id(1)).wait().unwrap().unwrap();
     assert_eq!((row.status, row.completed_at), (ended.status, ended.completed_at));
-    assert_eq!(store.execution(execution_id(1)).unwrap().unwrap().remote, Some(task));
+    assert_eq!(store.execution(execution_id(1)).wait().unwrap().unwrap().remote, Some(task));
 }
 
 /// Tasks that were given the same are found by that, and whose run each of them shares.
-pub fn tasks_that_were_given_the_same_are_found(store: &Shared) {
+pub fn tasks_that_were_given_the_same_are_found(store: &SharedStore) {
     let request = Digest::of(b"the same");
     let begins = |asks: Option<Digest>| {
         let mut created = created("a");
@@ -94,22 +94,22 @@ pub fn tasks_that_were_given_the_same_are_found(store: &Shared) {
         store.commit(commit(task_id(number), 0, Some(1), begins(asks))).wait().unwrap();
     }
     let found = || {
-        let filter = TaskFilter { request: Some(request), ..TaskFilter::default() };
-        let rows = store.task_rows(&filter).unwrap();
+        let filter = TaskFilter { dedup_key: Some(request), ..TaskFilter::default() };
+        let rows = store.task_rows(&filter).wait().unwrap();
         rows.iter().map(|row| (row.id, row.shared_with)).collect::<Vec<_>>()
     };
     assert_eq!(found(), [(task_id(3), None), (task_id(1), None)]);
-    let made = store.task_row(task_id(1)).unwrap().unwrap().created_at;
+    let made = store.task_row(task_id(1)).wait().unwrap().unwrap().created_at;
     for (since, expected) in [(made, 2), (made + SignedDuration::from_secs(1), 0)] {
         let (request, created_since) = (Some(request), Some(since));
-        let filter = TaskFilter { request, created_since, ..TaskFilter::default() };
-        assert_eq!(store.task_rows(&filter).unwrap().len(), expected);
+        let filter = TaskFilter { dedup_key: request, created_since, ..TaskFilter::default() };
+        assert_eq!(store.task_rows(&filter).wait().unwrap().len(), expected);
     }
     let shared = vec![Event::RunShared { with: task_id(1) }];
     store.commit(commit(task_id(3), 3, Some(1), shared)).wait().unwrap();
     assert_eq!(found()[0], (task_id(3), Some(task_id(1))));
-    let row = store.task_row(task_id(3)).unwrap().unwrap();
-    assert_eq!(store.task(&row).unwrap().shared_with, Some(task_id(1)));
+    let row = store.task_row(task_id(3)).wait().unwrap().unwrap();
+    assert_eq!(store.task(&row).wait().unwrap().shared_with, Some(task_id(1)));
     // It has a run of its own after all.
     store.commit(commit(task_id(3), 4, Some(1), vec![queue(3)])).wait().unwrap();
     assert_eq!(found()[0], (task_id(3), None));

@@ -3,16 +3,16 @@
 use polity_model::event::{Event, ExecutionChange, JournalPosition, StreamId, StreamSequence};
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
-use polity_store::{Import, ImportError, TaskFilter};
+use polity_store::{ImportError, TaskFilter, TaskImport};
 
-use super::Shared;
+use super::SharedStore;
 use crate::lives::{
     at, changed, claimed, commit, created, created_under, definition, ended_well, execution_id,
     execution_started, instance_id, task_id,
 };
 
 /// A task that ends well, a second after another.
-fn life(number: u64, first: Event) -> Import {
+fn life(number: u64, first: Event) -> TaskImport {
     let execution = execution_id(number);
     let mut events = vec![
         first,
@@ -23,69 +23,69 @@ fn life(number: u64, first: Event) -> Import {
         Event::ModelCalled { iteration: 1 },
     ];
     events.extend(ended_well(execution, "Hello, Ada."));
-    Import {
+    TaskImport {
         task: task_id(number),
         events: (100..).map(at).zip(events).collect(),
         definitions: vec![definition()],
     }
 }
 
-fn there(store: &Shared) -> Vec<TaskId> {
-    store.task_rows(&TaskFilter::default()).unwrap().iter().map(|row| row.id).collect()
+fn there(store: &SharedStore) -> Vec<TaskId> {
+    store.task_rows(&TaskFilter::default()).wait().unwrap().iter().map(|row| row.id).collect()
 }
 
 /// Every event keeps its sequence and its time, and the rows say what they would have said there.
-pub fn imported_tasks_are_as_they_were(store: &Shared) {
+pub fn imported_tasks_are_as_they_were(store: &SharedStore) {
     store.commit(commit(task_id(9), 0, None, vec![created("own")])).wait().unwrap();
     let (top, part) = (life(1, created("Ada")), life(2, created_under(Some(task_id(1)), "a part")));
-    store.import(vec![top.clone(), part]).unwrap();
-    let events = store.events(&StreamId::Task(task_id(1)), StreamSequence(0)).unwrap();
+    store.import(vec![top.clone(), part]).wait().unwrap();
+    let events = store.events(&StreamId::Task(task_id(1)), StreamSequence(0)).wait().unwrap();
     assert_eq!(events.len(), top.events.len());
     for (index, (recorded, (at, event))) in events.iter().zip(&top.events).enumerate() {
         assert_eq!(recorded.sequence, StreamSequence(index as u64 + 1));
         assert_eq!(recorded.position, JournalPosition(index as u64 + 2));
         assert_eq!((&recorded.at, &recorded.event), (at, event));
     }
-    let row = store.task_row(task_id(1)).unwrap().unwrap();
+    let row = store.task_row(task_id(1)).wait().unwrap().unwrap();
     assert_eq!(row.status, TaskStatus::Completed);
     assert_eq!((row.created_at, row.started_at), (at(100), Some(at(102))));
     assert_eq!(row.completed_at, Some(at(111)));
-    assert_eq!(store.task(&row).unwrap().result.as_deref(), Some("Hello, Ada."));
-    assert_eq!(store.messages(task_id(1)).unwrap().len(), 2);
-    assert_eq!(store.checkpoints(task_id(1)).unwrap()[0].created_at, at(110));
-    assert_eq!(store.executions(task_id(1)).unwrap().len(), 1);
+    assert_eq!(store.task(&row).wait().unwrap().result.as_deref(), Some("Hello, Ada."));
+    assert_eq!(store.messages(task_id(1)).wait().unwrap().len(), 2);
+    assert_eq!(store.checkpoints(task_id(1)).wait().unwrap()[0].created_at, at(110));
+    assert_eq!(store.executions(task_id(1)).wait().unwrap().len(), 1);
     assert_eq!(
-        store.definition(&definition().digest).unwrap(),
+        store.definition(&definition().digest).wait().unwrap(),
         Some(definition().json.to_string())
     );
-    assert_eq!(store.tree(task_id(1)).unwrap().tasks, 2);
+    assert_eq!(store.task_tree(task_id(1)).wait().unwrap().task_count, 2);
     assert_eq!(there(store), [task_id(2), task_id(1), task_id(9)]);
     // The money was spent elsewhere.
-    assert_eq!(store.spending().unwrap(), []);
-    assert_eq!(store.last_position().unwrap(), JournalPosition(25));
+    assert_eq!(store.spending().wait().unwrap(), []);
+    assert_eq!(store.last_position().wait().unwrap(), JournalPosition(25));
 }
 
 /// One task that cannot be taken in keeps all of them out.
-pub fn an_import_goes_in_whole_or_not_at_all(store: &Shared) {
+pub fn an_import_goes_in_whole_or_not_at_all(store: &SharedStore) {
     let whole = || life(1, created("Ada"));
     let mut broken = life(2, created("Ben"));
     broken.events.remove(4);
-    let refused = store.import(vec![whole(), broken]).unwrap_err();
+    let refused = store.import(vec![whole(), broken]).wait().unwrap_err();
     let ImportError::Illegal { task, sequence, .. } = refused else { panic!("{refused}") };
     assert_eq!((task, sequence), (task_id(2), StreamSequence(7)));
     let mut empty = life(2, created("Ben"));
     empty.events.clear();
-    let refused = store.import(vec![whole(), empty]).unwrap_err();
+    let refused = store.import(vec![whole(), empty]).wait().unwrap_err();
     assert!(matches!(refused, ImportError::Illegal { .. }), "{refused}");
-    assert_eq!((there(store), store.last_position().unwrap()), (vec![], JournalPosition(0)));
-    assert_eq!(store.definition(&definition().digest).unwrap(), None);
+    assert_eq!((there(store), store.last_position().wait().unwrap()), (vec![], JournalPosition(0)));
+    assert_eq!(store.definition(&definition().digest).wait().unwrap(), None);
 
-    store.import(vec![whole()]).unwrap();
-    let again = store.import(vec![life(2, created("Ben")), whole()]);
+    store.import(vec![whole()]).wait().unwrap();
+    let again = store.import(vec![life(2, created("Ben")), whole()]).wait();
     assert_eq!(again, Err(ImportError::Exists { task: task_id(1) }));
     assert_eq!(there(store), [task_id(1)]);
     // An execution belongs to one task.
     let mut thief = life(1, created("Eve"));
     thief.task = task_id(3);
-    assert!(matches!(store.import(vec![thief]), Err(ImportError::Illegal { .. })));
+    assert!(matches!(store.import(vec![thief]).wait(), Err(ImportError::Illegal { .. })));
 }

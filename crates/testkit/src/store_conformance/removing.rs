@@ -3,113 +3,127 @@
 use polity_model::event::{Event, JournalPosition, StreamId, StreamSequence};
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
-use polity_store::{CommitError, Import, ImportError, Kept, Removal, TaskFilter};
+use polity_store::{
+    CommitError, ImportError, RemovalBlocker, RemovalOutcome, TaskFilter, TaskImport,
+};
 
-use super::{Shared, begin, complete, run};
+use super::{SharedStore, begin, complete, run};
 use crate::lives::{
     at, claimed, commit, created, created_under, definition, execution_id, forked, instance_id,
     task_id,
 };
 
-fn finished(store: &Shared, number: u64) {
+fn finished(store: &SharedStore, number: u64) {
     begin(store, task_id(number));
     run(store, task_id(number), number);
     complete(store, task_id(number), number);
 }
 
 /// A task that ends before it does anything.
-fn cancelled(store: &Shared, number: u64, first: Event) {
+fn cancelled(store: &SharedStore, number: u64, first: Event) {
     let events = vec![first, claimed(instance_id(1), 1), Event::TaskCancelled];
     let mut commit = commit(task_id(number), 0, Some(1), events);
     commit.definitions.push(definition());
     store.commit(commit).wait().unwrap();
 }
 
-fn remove(store: &Shared, units: &[&[u64]]) -> Vec<Removal> {
+fn remove(store: &SharedStore, units: &[&[u64]]) -> Vec<RemovalOutcome> {
     let ids = |unit: &&[u64]| unit.iter().map(|number| task_id(*number)).collect();
-    store.remove(units.iter().map(ids).collect()).unwrap()
+    store.remove(units.iter().map(ids).collect()).wait().unwrap()
 }
 
-fn removed(numbers: &[u64], executions: &[u64]) -> Removal {
-    Removal::Removed {
+fn removed(numbers: &[u64], executions: &[u64]) -> RemovalOutcome {
+    RemovalOutcome::Removed {
         tasks: numbers.iter().map(|number| task_id(*number)).collect(),
         executions: executions.iter().map(|number| execution_id(*number)).collect(),
     }
 }
 
-fn refused(number: u64, because: Kept) -> Removal {
-    Removal::Refused { task: task_id(number), because }
+fn refused(number: u64, blocker: RemovalBlocker) -> RemovalOutcome {
+    RemovalOutcome::Refused { task: task_id(number), blocker }
 }
 
-fn there(store: &Shared) -> Vec<TaskId> {
-    store.task_rows(&TaskFilter::default()).unwrap().iter().map(|row| row.id).collect()
+fn there(store: &SharedStore) -> Vec<TaskId> {
+    store.task_rows(&TaskFilter::default()).wait().unwrap().iter().map(|row| row.id).collect()
 }
 
 /// A task goes with everything that is its own, and what it spent stays spent.
-pub fn removed_tasks_leave_nothing_behind(store: &Shared) {
+pub fn removed_tasks_leave_nothing_behind(store: &SharedStore) {
     finished(store, 1);
     finished(store, 2);
-    let (spent, row) = (store.spending().unwrap(), store.task_row(task_id(2)).unwrap());
-    let others = store.events(&StreamId::Task(task_id(2)), StreamSequence(0)).unwrap();
+    let (spent, row) =
+        (store.spending().wait().unwrap(), store.task_row(task_id(2)).wait().unwrap());
+    let others = store.events(&StreamId::Task(task_id(2)), StreamSequence(0)).wait().unwrap();
     assert_eq!(remove(store, &[&[1]]), [removed(&[1], &[1])]);
-    assert_eq!(store.task_row(task_id(1)).unwrap(), None);
-    assert_eq!(store.events(&StreamId::Task(task_id(1)), StreamSequence(0)).unwrap(), []);
-    assert_eq!(store.messages(task_id(1)).unwrap(), []);
-    assert_eq!(store.checkpoints(task_id(1)).unwrap(), []);
-    assert_eq!(store.executions(task_id(1)).unwrap(), []);
-    assert_eq!(store.task_ids_by_prefix(&task_id(1).to_string(), 9).unwrap(), []);
-    assert_eq!(store.spending().unwrap(), spent);
-    assert_eq!(store.task_row(task_id(2)).unwrap(), row);
-    assert_eq!(store.events(&StreamId::Task(task_id(2)), StreamSequence(0)).unwrap(), others);
+    assert_eq!(store.task_row(task_id(1)).wait().unwrap(), None);
+    assert_eq!(store.events(&StreamId::Task(task_id(1)), StreamSequence(0)).wait().unwrap(), []);
+    assert_eq!(store.messages(task_id(1)).wait().unwrap(), []);
+    assert_eq!(store.checkpoints(task_id(1)).wait().unwrap(), []);
+    assert_eq!(store.executions(task_id(1)).wait().unwrap(), []);
+    assert_eq!(store.task_ids_by_prefix(&task_id(1).to_string(), 9).wait().unwrap(), []);
+    assert_eq!(store.spending().wait().unwrap(), spent);
+    assert_eq!(store.task_row(task_id(2)).wait().unwrap(), row);
+    assert_eq!(
+        store.events(&StreamId::Task(task_id(2)), StreamSequence(0)).wait().unwrap(),
+        others
+    );
     assert_eq!(remove(store, &[&[1]]), [removed(&[], &[])]);
     // Its id is free again, and nothing of the former task comes back with it.
     finished(store, 1);
-    assert_eq!(store.messages(task_id(1)).unwrap().len(), 2);
+    assert_eq!(store.messages(task_id(1)).wait().unwrap().len(), 2);
 }
 
 /// Who reads on from a position misses nothing, also when the newest events are removed.
-pub fn positions_are_never_used_again(store: &Shared) {
+pub fn positions_are_never_used_again(store: &SharedStore) {
     finished(store, 1);
     finished(store, 2);
-    let last = store.last_position().unwrap();
-    let before = store.headers_after(JournalPosition(0), 100).unwrap();
+    let last = store.last_position().wait().unwrap();
+    let before = store.headers_after(JournalPosition(0), 100).wait().unwrap();
     remove(store, &[&[2]]);
-    assert_eq!(store.last_position().unwrap(), last);
-    assert_eq!(store.headers_after(last, 100).unwrap(), []);
-    assert_eq!(store.headers_after(JournalPosition(0), 100).unwrap(), before[..before.len() / 2]);
+    assert_eq!(store.last_position().wait().unwrap(), last);
+    assert_eq!(store.headers_after(last, 100).wait().unwrap(), []);
+    assert_eq!(
+        store.headers_after(JournalPosition(0), 100).wait().unwrap(),
+        before[..before.len() / 2]
+    );
     begin(store, task_id(3));
-    let after: Vec<_> =
-        store.headers_after(last, 100).unwrap().iter().map(|header| header.position).collect();
+    let after: Vec<_> = store
+        .headers_after(last, 100)
+        .wait()
+        .unwrap()
+        .iter()
+        .map(|header| header.position)
+        .collect();
     assert_eq!(after, [last.plus(1), last.plus(2)]);
 }
 
 /// A pinned definition goes with the last task that pins it.
-pub fn definitions_stay_while_someone_pins_them(store: &Shared) {
+pub fn definitions_stay_while_someone_pins_them(store: &SharedStore) {
     let digest = definition().digest;
     cancelled(store, 1, created("a"));
     cancelled(store, 2, created("b"));
     remove(store, &[&[1]]);
-    assert!(store.definition(&digest).unwrap().is_some());
+    assert!(store.definition(&digest).wait().unwrap().is_some());
     remove(store, &[&[2]]);
-    assert_eq!(store.definition(&digest).unwrap(), None);
+    assert_eq!(store.definition(&digest).wait().unwrap(), None);
     cancelled(store, 3, created("c"));
-    assert!(store.definition(&digest).unwrap().is_some());
+    assert!(store.definition(&digest).wait().unwrap().is_some());
 }
 
 /// The living stay, and those whose parts, parents or forks stay.
-pub fn what_others_hold_on_to_is_not_removed(store: &Shared) {
+pub fn what_others_hold_on_to_is_not_removed(store: &SharedStore) {
     begin(store, task_id(1));
-    assert_eq!(remove(store, &[&[1]]), [refused(1, Kept::Alive(TaskStatus::Pending))]);
+    assert_eq!(remove(store, &[&[1]]), [refused(1, RemovalBlocker::NotEnded(TaskStatus::Pending))]);
     cancelled(store, 2, created("top"));
     cancelled(store, 3, created_under(Some(task_id(2)), "part"));
     cancelled(store, 4, forked(task_id(2), 3));
     cancelled(store, 5, forked(task_id(4), 3));
     let answers = remove(store, &[&[3], &[2], &[2, 3], &[4]]);
     let expected = [
-        refused(3, Kept::PartOf(task_id(2))),
-        refused(2, Kept::HasPart(task_id(3))),
-        refused(2, Kept::SharedBy(task_id(4))),
-        refused(4, Kept::SharedBy(task_id(5))),
+        refused(3, RemovalBlocker::Parent(task_id(2))),
+        refused(2, RemovalBlocker::SubTask(task_id(3))),
+        refused(2, RemovalBlocker::Fork(task_id(4))),
+        refused(4, RemovalBlocker::Fork(task_id(5))),
     ];
     assert_eq!(answers, expected);
     assert_eq!(there(store).len(), 5);
@@ -120,37 +134,37 @@ pub fn what_others_hold_on_to_is_not_removed(store: &Shared) {
 }
 
 /// Who forks a task that is removed at that moment is told so: a history is never shared by halves.
-pub fn a_fork_needs_its_origin(store: &Shared) {
+pub fn a_fork_needs_its_origin(store: &SharedStore) {
     cancelled(store, 1, created("a"));
     remove(store, &[&[1]]);
     let late = commit(task_id(2), 0, None, vec![forked(task_id(1), 3)]);
     let answer = store.commit(late).wait();
     assert!(matches!(answer, Err(CommitError::Illegal { .. })), "{answer:?}");
     let at = at(1);
-    let import = |number, first| Import {
+    let import = |number, first| TaskImport {
         task: task_id(number),
         events: vec![(at, first)],
         definitions: vec![definition()],
     };
     let (origin, fork) = (import(1, created("a")), import(2, forked(task_id(1), 1)));
-    let answer = store.import(vec![fork.clone(), origin.clone()]);
+    let answer = store.import(vec![fork.clone(), origin.clone()]).wait();
     assert!(matches!(answer, Err(ImportError::Illegal { .. })), "{answer:?}");
     assert_eq!(there(store), []);
-    store.import(vec![origin, fork]).unwrap();
+    store.import(vec![origin, fork]).wait().unwrap();
     assert_eq!(there(store), [task_id(2), task_id(1)]);
-    store.import(vec![import(3, forked(task_id(2), 1))]).unwrap();
+    store.import(vec![import(3, forked(task_id(2), 1))]).wait().unwrap();
 }
 
 /// What is refused keeps all that it has, and others go without it.
-pub fn a_unit_that_is_refused_stays_whole(store: &Shared) {
+pub fn a_unit_that_is_refused_stays_whole(store: &SharedStore) {
     finished(store, 1);
     begin(store, task_id(2));
     finished(store, 3);
     let answers = remove(store, &[&[1, 2], &[3]]);
-    assert_eq!(answers[0], refused(2, Kept::Alive(TaskStatus::Pending)));
+    assert_eq!(answers[0], refused(2, RemovalBlocker::NotEnded(TaskStatus::Pending)));
     assert_eq!(answers[1], removed(&[3], &[3]));
     assert_eq!(there(store), [task_id(2), task_id(1)]);
-    assert_eq!(store.messages(task_id(1)).unwrap().len(), 2);
+    assert_eq!(store.messages(task_id(1)).wait().unwrap().len(), 2);
     // The one that lives goes on.
     run(store, task_id(2), 2);
     complete(store, task_id(2), 2);

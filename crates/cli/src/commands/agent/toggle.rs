@@ -19,7 +19,7 @@ pub(super) async fn toggle(app: &AppContext, name: &str, toggle: &ToggleAgent) -
     let home = app.definitions()?;
     let agent = find_agent(&app.context, &home, name)?;
     let store: Arc<dyn Store> = Arc::new(app.context.open_writer(&home)?);
-    let changed = toggle_agent(&store, &SystemClock, &agent.name, toggle).await?;
+    let changed = toggle_agent(&*store, &SystemClock, &agent.name, toggle).await?;
     let (enabled, reason) = match toggle {
         ToggleAgent::Enable => (true, None),
         ToggleAgent::Disable { reason } => (false, reason.as_ref()),

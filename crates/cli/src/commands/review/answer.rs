@@ -91,7 +91,7 @@ async fn answer(
         None if is_rejected => (DriverSet::available(&app.context, &home)?, Recording::Off),
         file => Recording::open(file, &app.context, &home, run)?,
     };
-    let host = Host::open_with(&app.context, &home, drivers)?;
+    let host = Host::open_with(&app.context, &home, drivers).await?;
     if !detach && !is_rejected {
         // An answer is recorded only if the task can continue here.
         host.runtime().ready(resumed).await?;
@@ -115,7 +115,7 @@ async fn report_recorded(app: &AppContext, host: &Host, top: TaskId, resumed: Ta
     }
     if app.json() {
         print_json(&task)?;
-    } else if host.queries().has_live_owner(&host.queries().task_row(resumed).await?) {
+    } else if host.queries().has_live_owner(&host.queries().task_row(resumed).await?).await {
         say!("recorded; another process goes on with the task: `polity task watch {resumed}`")?;
     } else {
         say!("recorded; the task goes on with `polity task resume {resumed}`")?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use polity_engine::clock::{Clock, SystemClock};
 use polity_engine::decide::CommandRejection;
-use polity_engine::runtime::{EngineError, Live, TaskHandle};
+use polity_engine::runtime::{EngineError, LiveEvent, TaskHandle};
 use polity_host::{HomeQueries, Host};
 use polity_model::event::{RecordedEvent, StreamId};
 use polity_model::ids::TaskId;
@@ -27,7 +27,7 @@ pub(crate) async fn follow(
     app: &AppContext,
     host: &Host,
     mut handle: TaskHandle,
-    mut live: broadcast::Receiver<Live>,
+    mut live: broadcast::Receiver<LiveEvent>,
 ) -> Result<Task, CliError> {
     let id = handle.id;
     let mut signals = StopSignals::listen()?;
@@ -55,9 +55,9 @@ pub(crate) async fn follow(
                 }
             }
             event = live.recv() => match event {
-                Ok(Live::Event(event)) => views.see(&event).await?,
-                Ok(Live::Text { task, piece }) if task == id => views.top.append_output(&piece),
-                Ok(Live::Text { .. }) => {}
+                Ok(LiveEvent::Event(event)) => views.see(&event).await?,
+                Ok(LiveEvent::Text { task, piece }) if task == id => views.top.append_output(&piece),
+                Ok(LiveEvent::Text { .. }) => {}
                 Err(broadcast::error::RecvError::Lagged(_)) => {
                     views.catch_up().await?;
                 }
@@ -137,7 +137,7 @@ impl<'a> TaskViews<'a> {
         if self.others.contains(&task) {
             return Ok(());
         }
-        let Some(row) = self.queries.store().task_row(task)? else { return Ok(()) };
+        let Some(row) = self.queries.store().task_row(task).await? else { return Ok(()) };
         let above = row.parent_task_id.and_then(|parent| {
             let of_top = (parent == self.id).then_some(0);
             of_top.or_else(|| self.nested.get(&parent).map(|(depth, _)| *depth))

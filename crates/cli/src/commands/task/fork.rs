@@ -34,7 +34,7 @@ pub(crate) async fn fork(app: &AppContext, args: &ForkArgs) -> CliResult {
     let input = queries.task_of(&row).await?.description;
     let run = RecordingSubject { agent, input: &input, overrides: &RunOverrides::default() };
     let (drivers, recording) = Recording::open(file, &app.context, &home, run)?;
-    let host = Host::open_with(&app.context, &home, drivers)?;
+    let host = Host::open_with(&app.context, &home, drivers).await?;
     let fork = host.runtime().fork(row.id, args.from, updates);
     let outcome = perform(app, &host, &recording, background, fork).await;
     close(host).await;

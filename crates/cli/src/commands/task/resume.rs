@@ -39,7 +39,7 @@ async fn one(app: &AppContext, id: &str, recording: &RecordingArgs) -> CliResult
     let input = queries.task_of(&row).await?.description;
     let run = RecordingSubject { agent, input: &input, overrides: &RunOverrides::default() };
     let (drivers, recording) = Recording::open(file, &app.context, &home, run)?;
-    let host = Host::open_with(&app.context, &home, drivers)?;
+    let host = Host::open_with(&app.context, &home, drivers).await?;
     let outcome = adopt(app, &host, &recording, &row).await;
     close(host).await;
     outcome
@@ -120,7 +120,7 @@ async fn all(app: &AppContext) -> CliResult {
         return Ok(ExitStatus::Done);
     }
     let home = app.definitions()?;
-    let host = Host::open(&app.context, &home)?;
+    let host = Host::open(&app.context, &home).await?;
     let outcomes = resume_all(app, &host).await;
     close(host).await;
     let outcomes = outcomes?;

@@ -40,7 +40,7 @@ pub(crate) async fn wait(app: &AppContext, args: &TaskArgs) -> CliResult {
     let mut row = queries.find_task(&args.id).await?;
     let mut orphan_check = OrphanCheck::default();
     while is_under_way(row.status) {
-        orphan_check.check(&queries, &row)?;
+        orphan_check.check(&queries, &row).await?;
         tokio::time::sleep(POLL_INTERVAL).await;
         row = queries.task_row(row.id).await?;
     }
@@ -66,7 +66,7 @@ async fn follow(
             view.clear();
             return Ok(row);
         }
-        orphan_check.check(queries, &row).inspect_err(|_| view.clear())?;
+        orphan_check.check(queries, &row).await.inspect_err(|_| view.clear())?;
         view.tick(SystemClock.now());
         tokio::time::sleep(POLL_INTERVAL).await;
         row = queries.task_row(row.id).await?;
@@ -90,8 +90,8 @@ struct OrphanCheck {
 }
 
 impl OrphanCheck {
-    fn check(&mut self, queries: &HomeQueries, row: &TaskRow) -> Result<(), CliError> {
-        if !queries.is_interrupted(row) {
+    async fn check(&mut self, queries: &HomeQueries, row: &TaskRow) -> Result<(), CliError> {
+        if !queries.is_interrupted(row).await {
             self.orphaned_since = None;
             return Ok(());
         }

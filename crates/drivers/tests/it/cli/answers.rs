@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use polity_engine::driver::{Programs, RunOverrides};
+use polity_engine::driver::{ProgramPreparation, RunOverrides};
 use polity_model::run::ProcessExit;
 use serde_json::json;
 
@@ -135,7 +135,11 @@ async fn secrets_appear_nowhere() {
         "{outcome:?} {} {} {}",
         progress.shown(),
         String::from_utf8_lossy(&kept),
-        fixture.driver.masked(&agent, &RunOverrides::default(), format!("it is {SECRET}.").into()),
+        fixture.driver.mask_secrets(
+            &agent,
+            &RunOverrides::default(),
+            format!("it is {SECRET}.").into()
+        ),
     );
     assert!(!everything.contains(SECRET), "{everything}");
     assert_eq!(kept, b"***aple\n***aple\n");

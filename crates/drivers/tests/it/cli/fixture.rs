@@ -10,11 +10,12 @@ use polity_drivers::EnvSource;
 use polity_drivers::cli::{ArtifactLimits, CliDriver, CliOptions};
 use polity_drivers::process::ProcessLauncher;
 use polity_engine::driver::{
-    LostRun, PlaceTaken, Programs, RunEnd, RunOutcome, RunOverrides, RunProgress, RunRequest,
+    LostRun, ProgramRunner, RunEnd, RunOutcome, RunOverrides, RunProgress, RunRequest,
 };
 use polity_model::failure::AttemptFailure;
 use polity_model::ids::ExecutionId;
 use polity_model::run::ResourceUsage;
+use polity_store::{FileSlotPools, Slot, SlotPools};
 use polity_testkit::mcp::environment;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
@@ -68,8 +69,13 @@ impl CliFixture {
         pids
     }
 
-    pub(crate) fn slot(&self) -> PlaceTaken {
-        self.driver.take_place("fixture", 100).unwrap().unwrap()
+    /// The slot pools of this home.
+    pub(crate) fn slots(&self) -> FileSlotPools {
+        FileSlotPools::new(self.path("data/places"))
+    }
+
+    pub(crate) fn slot(&self) -> Slot {
+        self.slots().acquire("fixture", 100).wait().unwrap().unwrap()
     }
 
     pub(crate) async fn sh(&self, script: &str) -> RunOutcome {
@@ -101,7 +107,7 @@ impl CliFixture {
         stop: &watch::Receiver<bool>,
         execution_id: ExecutionId,
     ) -> RunOutcome {
-        let (parameters, overrides, place) = (Map::new(), RunOverrides::default(), self.slot());
+        let (parameters, overrides, slot) = (Map::new(), RunOverrides::default(), self.slot());
         let run = self.driver.run(RunRequest {
             agent,
             session: "",
@@ -110,7 +116,7 @@ impl CliFixture {
             input,
             parameters: &parameters,
             overrides: &overrides,
-            place: &place,
+            slot: &slot,
             stop,
             progress,
         });
@@ -184,7 +190,7 @@ pub(crate) async fn recover(
         parameters: &Map::new(),
         overrides: &RunOverrides::default(),
     };
-    driver.found(run).await
+    driver.recover(run).await
 }
 
 #[derive(Default)]

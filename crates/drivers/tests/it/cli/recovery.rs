@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use polity_engine::driver::Programs;
+use polity_engine::driver::ProgramRunner;
 use polity_model::failure::ErrorCategory;
 use polity_model::ids::ExecutionId;
 use serde_json::json;

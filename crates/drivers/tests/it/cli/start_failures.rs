@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use polity_engine::driver::{Programs, RunOverrides};
+use polity_engine::driver::{ProgramPreparation, RunOverrides};
 use polity_model::failure::ErrorCategory;
 use serde_json::json;
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use polity_engine::driver::RunEnd;
 use polity_model::ids::ExecutionId;
 use polity_model::run::ProcessExit;
+use polity_store::SlotPools;
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -157,12 +158,10 @@ async fn slot_is_held_until_the_process_tree_has_ended() {
     let (stop_sender, stop) = watch::channel(false);
     let progress = ProgressRecorder::default();
     let id = ExecutionId::from_random_bytes(random());
-    let others = fixture.other_driver();
     let free = || {
-        use polity_engine::driver::Programs;
-        let taken: Vec<_> =
-            std::iter::from_fn(|| others.take_place("fixture", 100).unwrap()).collect();
-        taken.len()
+        let others = fixture.slots();
+        let take = || others.acquire("fixture", 100).wait().unwrap();
+        std::iter::from_fn(take).collect::<Vec<_>>().len()
     };
     let run = fixture.run_stoppable(&agent, "", &progress, &stop, id);
     let look = async {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use polity_definition::AgentDefinition;
-use polity_engine::driver::{Programs, RunOverrides};
+use polity_engine::driver::{ProgramPreparation, RunCleanup, RunOverrides};
 use polity_model::ids::ExecutionId;
 use serde_json::json;
 
@@ -130,8 +130,8 @@ async fn cleanup_removes_files_and_optionally_the_workspace() {
         fs::write(begins("runs").join(format!("{id}-0.files/input")), "raw").unwrap();
         fs::write(begins("runs").join(format!("{id}-0.json")), "").unwrap();
         fs::create_dir_all(begins(folder).join(id.to_string())).unwrap();
-        assert_eq!(fixture.driver.left_behind().into_iter().collect::<Vec<_>>(), [id]);
-        fixture.driver.sweep(id, keeps);
+        assert_eq!(fixture.driver.leftover_executions().into_iter().collect::<Vec<_>>(), [id]);
+        fixture.driver.remove_leftovers(id, keeps);
         assert_eq!(fs::read_dir(begins("runs")).unwrap().count(), 0);
         assert_eq!(workspaces(&fixture), usize::from(keeps));
     }

@@ -12,7 +12,7 @@ use polity_store::Store;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::runtime::{Beginning, EngineError};
+use crate::runtime::{EngineError, TaskHistory};
 use crate::state::{TaskState, WorkflowRun};
 
 /// A step of a task.
@@ -108,11 +108,11 @@ pub(super) struct SharedHistory {
 
 impl ComparedRun {
     /// Loads a run from the store.
-    pub fn of(store: &dyn Store, id: TaskId) -> Result<Self, EngineError> {
+    pub async fn of(store: &dyn Store, id: TaskId) -> Result<Self, EngineError> {
         let mut steps = StepCollector::default();
         let mut line = Vec::new();
         let mut end = None;
-        for Beginning { mut state, rest, .. } in Beginning::line(store, id)? {
+        for TaskHistory { mut state, rest, .. } in TaskHistory::load_lineage(store, id).await? {
             let mut checkpoint = None;
             for recorded in rest {
                 if let Event::CheckpointTaken { sequence, .. } = &recorded.event {

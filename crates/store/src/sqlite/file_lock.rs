@@ -1,42 +1,39 @@
-//! Who may use the database: many at once, or one alone who replaces or rebuilds the whole of it.
+//! The lock of the database file: shared to use it, exclusive to replace or rebuild it.
 //!
-//! The lock is on a file beside the database, because the database itself is what is replaced.
+//! It is on a file beside the database, because a restore replaces the database itself.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::open::{BUSY_SECONDS_MAX, io_error};
+use super::connection::{BUSY_SECONDS_MAX, io_error};
 use crate::StoreError;
 
-/// How long one who wants the database alone waits for others: long enough for those who only read
-/// a little, and too short to be taken for hanging.
-const ALONE_SECONDS_MAX: u64 = 2;
+/// The maximum wait for an exclusive lock: long enough for short reads, too short to look hung.
+const EXCLUSIVE_SECONDS_MAX: u64 = 2;
 
-/// Held by everyone who writes, for as long as they may. A restore takes a moment, and is waited
-/// for.
+/// The shared lock of a writer. Waits for a restore, which takes a moment.
 pub(super) fn shared(database: &Path) -> Result<File, StoreError> {
     let file = open(database)?;
     wait(database, BUSY_SECONDS_MAX, || file.try_lock_shared())?;
     Ok(file)
 }
 
-/// Held by those who only read. They make nothing, so where no one has written yet, or where the
-/// lock may not be opened, there is none to hold.
-pub(super) fn shared_by_reader(database: &Path) -> Result<Option<File>, StoreError> {
+/// The shared lock of a reader. Readers create nothing, so without a lock file there is no lock.
+pub(super) fn shared_for_reader(database: &Path) -> Result<Option<File>, StoreError> {
     let Ok(file) = File::open(path_of(database)) else { return Ok(None) };
     wait(database, BUSY_SECONDS_MAX, || file.try_lock_shared())?;
     Ok(Some(file))
 }
 
-/// Held by the one who replaces or rebuilds the database.
+/// The lock to replace or rebuild the database.
 pub(super) fn exclusive(database: &Path) -> Result<File, StoreError> {
     let file = open(database)?;
-    wait(database, ALONE_SECONDS_MAX, || file.try_lock())?;
+    wait(database, EXCLUSIVE_SECONDS_MAX, || file.try_lock())?;
     Ok(file)
 }
 
-/// Whether anyone has ever written here.
+/// True if a process has ever written here.
 pub(super) fn exists(database: &Path) -> bool {
     path_of(database).exists()
 }

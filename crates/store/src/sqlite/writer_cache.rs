@@ -1,9 +1,8 @@
-//! What the writer knows without asking the database: the heads of tasks and the definitions that it
-//! wrote itself.
+//! The writer's cache: heads of task streams and digests of stored definitions.
 //!
-//! A task that is at work commits again and again, and its row and newest sequence are what this
-//! process wrote last, unless another process wrote in between. SQLite says cheaply whether one
-//! did, and then everything is forgotten.
+//! A running task commits often, and its row and newest sequence are those that this process wrote
+//! last, unless another process wrote in between. SQLite reports that cheaply; the cache is then
+//! cleared.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,37 +16,38 @@ use super::rows::StreamKey;
 use super::tables;
 use crate::projection::TaskRow;
 
-/// How many tasks are remembered; with one more, all are forgotten.
+/// The maximum number of cached heads; one more clears the cache.
 const HEADS_MAX: usize = 4096;
 
-/// How many definitions are remembered; with one more, all are forgotten.
+/// The maximum number of cached digests; one more clears them.
 const DEFINITIONS_MAX: usize = 4096;
 
-/// The newest of a stream.
+/// The newest state of a stream.
 #[derive(Debug, Default)]
-pub(super) struct Head {
-    /// Where it begins, if it has begun.
-    pub(super) begins: Option<JournalPosition>,
+pub(super) struct StreamHead {
+    /// The position of its first event, if it has one.
+    pub(super) first_position: Option<JournalPosition>,
     /// The sequence of its newest event.
     pub(super) sequence: StreamSequence,
-    /// The task's row, where the stream is a task's and has begun.
+    /// The task's row, if this is the stream of a task.
     pub(super) row: Option<TaskRow>,
-    /// The execution that moved last, if it is remembered.
+    /// The execution that changed last, if cached.
     pub(super) execution: Option<AgentExecution>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Known {
-    heads: HashMap<TaskId, Head>,
-    /// Definitions that are in the database.
+pub(super) struct WriterCache {
+    heads: HashMap<TaskId, StreamHead>,
+    /// Definitions in the database.
     definitions: HashSet<Digest>,
-    /// Changes whenever another connection has written.
+    /// SQLite's counter of writes by other connections.
     data_version: i64,
 }
 
-impl Known {
-    /// Must be called inside the transaction, when no one else can write any more.
-    pub(super) fn forget_if_others_wrote(
+impl WriterCache {
+    /// Clears the cache if another connection wrote. Call it inside the transaction, when no other
+    /// can write.
+    pub(super) fn clear_if_others_wrote(
         &mut self,
         connection: &Connection,
     ) -> rusqlite::Result<()> {
@@ -55,52 +55,51 @@ impl Known {
             .prepare_cached("PRAGMA data_version")?
             .query_row([], |row| row.get::<_, i64>(0))?;
         if version != self.data_version {
-            self.forget();
+            self.clear();
             self.data_version = version;
         }
         Ok(())
     }
 
-    pub(super) fn forget(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.heads.clear();
         self.definitions.clear();
     }
 
-    /// Whether it is not known that this definition is in the database. From now on it is.
-    pub(super) fn is_new(&mut self, definition: &Digest) -> bool {
+    /// Caches a definition. Returns true if it was not cached.
+    pub(super) fn insert_definition(&mut self, definition: &Digest) -> bool {
         if self.definitions.len() >= DEFINITIONS_MAX {
             self.definitions.clear();
         }
         self.definitions.insert(*definition)
     }
 
-    /// Takes the head out: whoever changes the stream puts the new one back, and where that fails
-    /// the next one asks the database.
-    pub(super) fn head(
+    /// Takes the head out of the cache, or reads it. A writer that succeeds puts the new one back.
+    pub(super) fn take_head(
         &mut self,
         connection: &Connection,
         stream: &StreamId,
         key: &StreamKey,
-    ) -> rusqlite::Result<Head> {
+    ) -> rusqlite::Result<StreamHead> {
         if let StreamId::Task(id) = stream
             && let Some(head) = self.heads.remove(id)
         {
             return Ok(head);
         }
-        let Some((begins, sequence)) = tables::stream(connection, key)? else {
-            return Ok(Head::default());
+        let Some((first_position, sequence)) = tables::stream(connection, key)? else {
+            return Ok(StreamHead::default());
         };
         let row = match stream {
             StreamId::Task(id) => tables::task_row(connection, *id)?,
             StreamId::Session(_) | StreamId::Schedule(_) | StreamId::Agent(_) => None,
         };
-        Ok(Head { begins: Some(begins), sequence, row, execution: None })
+        Ok(StreamHead { first_position: Some(first_position), sequence, row, execution: None })
     }
 
-    pub(super) fn put(&mut self, stream: &StreamId, head: Head) {
+    pub(super) fn put_head(&mut self, stream: &StreamId, head: StreamHead) {
         if let StreamId::Task(id) = stream {
             if self.heads.len() >= HEADS_MAX {
-                self.forget();
+                self.clear();
             }
             self.heads.insert(*id, head);
         }

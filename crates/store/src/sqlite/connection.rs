@@ -1,7 +1,7 @@
-//! Opening a database file, and saying what is wrong with one that cannot be opened.
+//! Opens connections, and explains why a database file cannot be opened.
 //!
-//! The header is read as plain bytes first, so that a damaged, foreign or newer file is recognised
-//! before SQLite touches it.
+//! Reads the header as plain bytes first, to recognise a damaged, foreign or newer file before
+//! SQLite touches it.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -12,18 +12,17 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::schema::{self, APPLICATION_ID, VERSION};
-use super::{Access, Durability, lock};
+use super::{CommitDurability, StoreAccess, file_lock};
 use crate::StoreError;
 
-/// How long to wait for another process to finish its transaction.
+/// The maximum wait for another process's transaction.
 pub(super) const BUSY_SECONDS_MAX: u64 = 10;
 
-/// How many pages of the log pile up before they are moved into the database: a checkpoint costs
-/// syncs of its own, and a longer log spreads them over more commits.
+/// The number of log pages that starts a checkpoint. A checkpoint costs syncs of its own, and a
+/// longer log spreads them over more commits.
 const LOG_PAGES: u32 = 4000;
 
-/// Makes the database's folder, which no one else may look into: it holds what people and models
-/// have said.
+/// Creates the database's folder, private to the user: it holds conversations.
 pub(super) fn make_folder(path: &Path) -> Result<(), StoreError> {
     let Some(folder) = path.parent() else { return Ok(()) };
     let mut builder = std::fs::DirBuilder::new();
@@ -32,39 +31,41 @@ pub(super) fn make_folder(path: &Path) -> Result<(), StoreError> {
     builder.recursive(true).create(folder).map_err(|error| io_error(folder, &error))
 }
 
-/// Takes the lock that a writer holds, once the tables are of this program's version. Rebuilding
-/// the tables of an older version is done alone: a process of that version that went on writing
-/// would leave the new ones behind.
-pub(super) fn up_to_date(path: &Path, durability: Durability) -> Result<File, StoreError> {
-    if !lock::exists(path) {
-        // No one has been here before, and nothing is left beside a file that is not ours.
+/// Takes the writer's lock after migrating older tables. The migration runs under the exclusive
+/// lock: a process of the older version would not update the new tables.
+pub(super) fn lock_migrated(path: &Path, durability: CommitDurability) -> Result<File, StoreError> {
+    if !file_lock::exists(path) {
+        // Nothing was written here yet: leave no lock file beside a foreign database.
         check_header(path)?;
     }
-    let shared = lock::shared(path)?;
+    let shared = file_lock::shared(path)?;
     if !is_older(check_header(path)?) {
         return Ok(shared);
     }
     drop(shared);
-    let alone = lock::exclusive(path)?;
+    let alone = file_lock::exclusive(path)?;
     if is_older(check_header(path)?) {
         drop(for_writing(path, durability)?);
     }
     drop(alone);
-    lock::shared(path)
+    file_lock::shared(path)
 }
 
-/// Whether there are tables, and they are of an older version.
+/// True if the tables have an older version.
 pub(super) fn is_older(version: u32) -> bool {
     (1..VERSION).contains(&version)
 }
 
-pub(super) fn for_writing(path: &Path, durability: Durability) -> Result<Connection, StoreError> {
+pub(super) fn for_writing(
+    path: &Path,
+    durability: CommitDurability,
+) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection =
         Connection::open_with_flags(path, flags).map_err(|error| explain(path, &error))?;
-    // SQLite opens what it may not write as if only reading had been asked for.
+    // SQLite silently opens a file without write permission as read-only.
     if connection.is_readonly(c"main").map_err(|error| explain(path, &error))? {
         let detail = "the file may only be read".into();
         return Err(StoreError::NotWritable { path: path.to_owned(), detail });
@@ -84,7 +85,7 @@ pub(super) fn for_writing(path: &Path, durability: Durability) -> Result<Connect
     }
 }
 
-/// The version may have got only as far as the log, where the header does not show it yet.
+/// Refuses a newer version that is still in the log, where the header does not show it.
 fn refuse_newer(path: &Path, connection: &Connection) -> Result<(), StoreError> {
     let found = schema::version(connection).map_err(|error| explain(path, &error))?;
     if found > VERSION {
@@ -93,7 +94,10 @@ fn refuse_newer(path: &Path, connection: &Connection) -> Result<(), StoreError> 
     Ok(())
 }
 
-fn prepare_writer(connection: &mut Connection, durability: Durability) -> rusqlite::Result<()> {
+fn prepare_writer(
+    connection: &mut Connection,
+    durability: CommitDurability,
+) -> rusqlite::Result<()> {
     connection.busy_timeout(Duration::from_secs(BUSY_SECONDS_MAX))?;
     let mode: String =
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
@@ -103,68 +107,68 @@ fn prepare_writer(connection: &mut Connection, durability: Durability) -> rusqli
         return Err(rusqlite::Error::SqliteFailure(code, Some(message)));
     }
     let synchronous = match durability {
-        Durability::Full => "FULL",
-        Durability::Relaxed => "NORMAL",
+        CommitDurability::Full => "FULL",
+        CommitDurability::Relaxed => "NORMAL",
     };
     connection.pragma_update(None, "synchronous", synchronous)?;
     connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
     connection.pragma_update(None, "cache_size", -4096)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
-    // What is deleted is gone: secrets that a task was given are.
+    // Overwrites deleted rows: sealed inputs contain secrets.
     connection.pragma_update(None, "secure_delete", true)?;
     tune(connection)?;
     schema::migrate(connection)
 }
 
-/// How many statements are kept ready.
+/// The number of cached statements.
 const STATEMENTS_MAX: usize = 64;
 
 fn tune(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-    // Otherwise SQLite plans a statement anew whenever it is given other values, which takes longer
-    // than the statement itself.
+    // Keeps query plans stable. Otherwise SQLite plans a statement again for other values, which
+    // takes longer than the statement itself.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
 }
 
 /// A connection to read from.
-pub(super) enum Reader {
+pub(super) enum ReadConnection {
     /// To the database.
-    Real(Connection),
-    /// To an empty one in memory, which stands in where there is no database yet.
+    File(Connection),
+    /// To an empty database in memory, while there is no file.
     Empty(Connection),
 }
 
 /// A connection that can only read.
-pub(super) fn for_reading(path: &Path, access: Access) -> Result<Reader, StoreError> {
+pub(super) fn for_reading(path: &Path, access: StoreAccess) -> Result<ReadConnection, StoreError> {
     let explain = |error: rusqlite::Error| explain(path, &error);
-    if access == Access::ReadOnly && is_absent(path)? {
-        return stand_in(path);
+    if access == StoreAccess::ReadOnly && is_absent(path)? {
+        return empty_database(path);
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(explain)?;
     connection.busy_timeout(Duration::from_secs(BUSY_SECONDS_MAX)).map_err(explain)?;
     tune(&connection).map_err(explain)?;
     match schema::version(&connection) {
-        // Another process has made the file and is about to make the tables.
-        Ok(0) => stand_in(path),
-        Ok(_) => refuse_newer(path, &connection).map(|()| Reader::Real(connection)),
-        Err(error) if access == Access::ReadOnly && is_unwritable(&error) => {
-            read_unwritable(path).map(Reader::Real)
+        // Another process has created the file, but not yet the tables.
+        Ok(0) => empty_database(path),
+        Ok(_) => refuse_newer(path, &connection).map(|()| ReadConnection::File(connection)),
+        Err(error) if access == StoreAccess::ReadOnly && is_unwritable(&error) => {
+            read_unwritable(path).map(ReadConnection::File)
         }
         Err(error) => Err(explain(error)),
     }
 }
 
-fn stand_in(path: &Path) -> Result<Reader, StoreError> {
+fn empty_database(path: &Path) -> Result<ReadConnection, StoreError> {
     let explain = |error: rusqlite::Error| explain(path, &error);
     let mut connection = Connection::open_in_memory().map_err(explain)?;
     schema::migrate(&mut connection).map_err(explain)?;
-    Ok(Reader::Empty(connection))
+    Ok(ReadConnection::Empty(connection))
 }
 
-/// A reader must write to the shared index beside the log, which a read-only disk does not allow.
-/// With no log left, the database can be read as a file that does not change.
+/// Opens a database on a read-only disk, where a reader cannot write the index of the log. Without
+/// a log, the database can be read as an immutable file.
 fn read_unwritable(path: &Path) -> Result<Connection, StoreError> {
     if log_of(path).metadata().is_ok_and(|log| log.len() > 0) {
         return Err(StoreError::NotWritable {
@@ -179,7 +183,7 @@ fn read_unwritable(path: &Path) -> Result<Connection, StoreError> {
     Connection::open_with_flags(uri, flags).map_err(|error| explain(path, &error))
 }
 
-/// The file in which SQLite gathers what is not yet in the database.
+/// SQLite's write-ahead log.
 pub(super) fn log_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-wal");
@@ -212,22 +216,21 @@ const HEADER_BYTES: usize = 100;
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
 /// How long another process may take to finish what made a file look torn for a moment.
-const SECOND_LOOK_AFTER: Duration = Duration::from_millis(50);
+const HEADER_RETRY_AFTER: Duration = Duration::from_millis(50);
 
-/// Looks at the file's first bytes, and gives the version of its tables. A missing or empty file is
-/// fine: it is made, or nothing is read.
+/// Returns the version of the tables from the file's header; 0 for a missing or empty file.
 pub(super) fn check_header(path: &Path) -> Result<u32, StoreError> {
-    match look_at_header(path) {
-        // A process that works its log in as it ends writes the header before the rest.
+    match read_header(path) {
+        // A process that checkpoints as it ends writes the header before the rest.
         Err(StoreError::Damaged { .. }) => {
-            std::thread::sleep(SECOND_LOOK_AFTER);
-            look_at_header(path)
+            std::thread::sleep(HEADER_RETRY_AFTER);
+            read_header(path)
         }
         seen => seen,
     }
 }
 
-fn look_at_header(path: &Path) -> Result<u32, StoreError> {
+fn read_header(path: &Path) -> Result<u32, StoreError> {
     if is_absent(path)? {
         return Ok(0);
     }
@@ -254,7 +257,7 @@ fn look_at_header(path: &Path) -> Result<u32, StoreError> {
         ])
     };
     let (pages, version, application_id) = (number(28), number(60), number(68));
-    // Zero and zero is a file that another process is making at this moment.
+    // Another process is creating the file: both are zero.
     if application_id != APPLICATION_ID && (application_id, version) != (0, 0) {
         return Err(StoreError::Foreign { path: path.to_owned() });
     }
@@ -302,7 +305,7 @@ pub(super) fn io_error(path: &Path, error: &std::io::Error) -> StoreError {
     }
 }
 
-/// Says what a failure of SQLite means for this file.
+/// The meaning of an SQLite failure for this file.
 pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
     let (path, detail) = (path.to_owned(), error.to_string());
     if let rusqlite::Error::FromSqlConversionFailure(column, _, cause) = error {

@@ -1,0 +1,15 @@
+//! Changes of a task outside of its worker: create, fork, claim, answer, release.
+
+mod claim;
+mod create;
+mod fork;
+mod readiness;
+mod release;
+
+pub use fork::ForkError;
+
+pub(super) use claim::{answer_review, claim_task};
+pub(super) use create::create_task;
+pub(super) use fork::prepare_fork;
+pub(super) use readiness::{check_prices, check_ready};
+pub(super) use release::{release_task, retry_releases};

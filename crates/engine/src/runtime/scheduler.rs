@@ -1,0 +1,338 @@
+//! The scheduler: tracks running workers and starts the next queued task.
+//!
+//! A queued task is a row in the store; the scheduler keeps only its id and its completion handles.
+//! It caches the loaded state of the first few queued tasks, up to the concurrency limit, so that
+//! starting them needs no read.
+
+use std::collections::{HashMap, VecDeque};
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use polity_model::event::StreamSequence;
+use polity_model::ids::TaskId;
+use polity_model::machine::task::TaskStatus;
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use super::history::{LoadedTask, load_task};
+use super::lifecycle::release_task;
+use super::worker::Worker;
+use super::{EngineError, RuntimeInner, TaskHandle, TaskOutcome};
+
+/// A signal to a waiting worker.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum WorkerSignal {
+    /// This process was asked to cancel the task.
+    Cancel,
+    /// The task's journal has reached this sequence, perhaps by a commit of another process.
+    Changed(StreamSequence),
+}
+
+/// The workers and the queue of a runtime.
+pub(super) struct Scheduler {
+    limit: usize,
+    state: Mutex<SchedulerState>,
+    /// Notified when a task is given up.
+    abandoned: Arc<Notify>,
+}
+
+#[derive(Default)]
+struct SchedulerState {
+    is_closed: bool,
+    workers: HashMap<TaskId, ActiveWorker>,
+    /// The number of workers that count against the limit.
+    slots_taken: usize,
+    /// Tasks that wait for a slot, in order.
+    queue: VecDeque<TaskId>,
+    /// The loaded state of some queued tasks, at most as many as there are slots.
+    loaded: HashMap<TaskId, LoadedTask>,
+    /// Tasks given up after an error and not yet released, with the number of release attempts.
+    /// They are not run again here, where they would fail again at once.
+    abandoned: HashMap<TaskId, u32>,
+    /// Completion handles of queued tasks.
+    handles: HashMap<TaskId, Vec<oneshot::Sender<TaskOutcome>>>,
+}
+
+/// A task that may start.
+struct ReadyTask {
+    id: TaskId,
+    loaded: Option<LoadedTask>,
+    signals: mpsc::UnboundedReceiver<WorkerSignal>,
+}
+
+/// A worker, with the completion handles from before its start.
+struct ActiveWorker {
+    /// True for a sub-task, which uses the slot of its waiting parent.
+    is_sub_task: bool,
+    signals: mpsc::UnboundedSender<WorkerSignal>,
+    handles: Vec<oneshot::Sender<TaskOutcome>>,
+}
+
+impl Scheduler {
+    pub(super) fn new(limit: NonZeroU32) -> Self {
+        Self { limit: limit.get() as usize, state: Mutex::default(), abandoned: Arc::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, SchedulerState> {
+        // Every change is a single step, so a panic elsewhere leaves the state consistent.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if a worker is running.
+    pub(super) fn has_workers(&self) -> bool {
+        !self.state().workers.is_empty()
+    }
+
+    /// True if one worker is running and no task is queued.
+    pub(super) fn has_single_worker(&self) -> bool {
+        let state = self.state();
+        state.workers.len() == 1 && state.queue.is_empty()
+    }
+
+    /// Asks the task's worker to cancel it. Returns false if there is no worker.
+    pub(super) fn cancel(&self, id: TaskId) -> bool {
+        self.signal(id, WorkerSignal::Cancel)
+    }
+
+    /// Signals the task's worker. Returns false if there is no worker.
+    pub(super) fn signal(&self, id: TaskId, signal: WorkerSignal) -> bool {
+        self.state().workers.get(&id).is_some_and(|worker| worker.signals.send(signal).is_ok())
+    }
+
+    /// Asks the task's worker to cancel it. Returns the receiver of the outcome.
+    pub(super) fn cancel_and_watch(&self, id: TaskId) -> Option<oneshot::Receiver<TaskOutcome>> {
+        let (sender, done) = oneshot::channel();
+        let mut state = self.state();
+        let worker = state.workers.get_mut(&id)?;
+        worker.signals.send(WorkerSignal::Cancel).ok()?;
+        worker.handles.push(sender);
+        Some(done)
+    }
+
+    /// Stops all workers. They leave their tasks as they are.
+    pub(super) fn close(&self) {
+        let mut state = self.state();
+        state.is_closed = true;
+        state.workers.clear();
+        state.slots_taken = 0;
+        state.handles.clear();
+        state.queue.clear();
+        state.loaded.clear();
+    }
+
+    /// The notification of tasks that are given up.
+    pub(super) fn abandoned(&self) -> Arc<Notify> {
+        Arc::clone(&self.abandoned)
+    }
+
+    /// The tasks to release, each with fewer attempts than the maximum.
+    pub(super) fn tasks_to_release(&self, attempts_max: u32) -> Vec<TaskId> {
+        let state = self.state();
+        if state.is_closed {
+            return Vec::new();
+        }
+        let open = state.abandoned.iter().filter(|(_, attempts)| **attempts < attempts_max);
+        open.map(|(id, _)| *id).collect()
+    }
+
+    /// Counts an attempt to release a task. Returns false if there must be none.
+    pub(super) fn count_release_attempt(&self, id: TaskId, attempts_max: u32) -> bool {
+        match self.state().abandoned.get_mut(&id) {
+            Some(attempts) if *attempts < attempts_max => {
+                *attempts += 1;
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    /// Forgets a task that was released.
+    pub(super) fn forget_abandoned(&self, id: TaskId) {
+        self.state().abandoned.remove(&id);
+    }
+
+    /// True if the task is queued here and has no worker.
+    fn is_queued(&self, id: TaskId) -> bool {
+        let state = self.state();
+        !state.workers.contains_key(&id) && state.handles.contains_key(&id)
+    }
+
+    /// Starts a task beyond the limit, to cancel it.
+    fn start_extra(&self, id: TaskId) -> Option<mpsc::UnboundedReceiver<WorkerSignal>> {
+        let mut state = self.state();
+        state.leave_queue(id);
+        state.start(id, true)
+    }
+
+    /// Starts the oldest queued task, if a slot is free.
+    fn start_next(&self) -> Option<ReadyTask> {
+        let mut state = self.state();
+        if state.slots_taken >= self.limit {
+            return None;
+        }
+        // A task that was adopted again waits until its last worker has ended.
+        let next = state.queue.iter().position(|id| !state.workers.contains_key(id))?;
+        let id = state.queue.remove(next)?;
+        let loaded = state.loaded.remove(&id);
+        let signals = state.start(id, false)?;
+        Some(ReadyTask { id, loaded, signals })
+    }
+
+    /// Removes the task's worker, and sends the outcome to those who wait. A task that was adopted
+    /// again since its worker started stays queued: its review was answered in that moment.
+    fn finish(&self, id: TaskId, outcome: &TaskOutcome) {
+        let handles = {
+            let mut state = self.state();
+            let mut handles = state.stop(id);
+            let can_go_on = matches!(outcome, Ok(status) if !status.is_final());
+            let is_waited_for = state.handles.contains_key(&id);
+            if is_waited_for && !(can_go_on && state.queue.contains(&id)) {
+                state.leave_queue(id);
+                handles.extend(state.handles.remove(&id).unwrap_or_default());
+            }
+            // A closed runtime commits nothing more.
+            if outcome.is_err() && !state.is_closed {
+                state.abandoned.insert(id, 0);
+                self.abandoned.notify_one();
+            }
+            handles
+        };
+        if let Err(error) = outcome {
+            tracing::warn!(%id, %error, "a task was left");
+        }
+        for handle in handles {
+            // The receiver may have stopped waiting.
+            let _ = handle.send(outcome.clone());
+        }
+    }
+}
+
+impl SchedulerState {
+    fn start(
+        &mut self,
+        id: TaskId,
+        is_sub_task: bool,
+    ) -> Option<mpsc::UnboundedReceiver<WorkerSignal>> {
+        if self.is_closed || self.workers.contains_key(&id) {
+            return None;
+        }
+        let (signals, receiver) = mpsc::unbounded_channel();
+        let handles = self.handles.remove(&id).unwrap_or_default();
+        self.workers.insert(id, ActiveWorker { is_sub_task, signals, handles });
+        self.slots_taken += usize::from(!is_sub_task);
+        Some(receiver)
+    }
+
+    fn stop(&mut self, id: TaskId) -> Vec<oneshot::Sender<TaskOutcome>> {
+        let Some(worker) = self.workers.remove(&id) else { return Vec::new() };
+        self.slots_taken -= usize::from(!worker.is_sub_task);
+        worker.handles
+    }
+
+    fn leave_queue(&mut self, id: TaskId) {
+        self.queue.retain(|queued| *queued != id);
+        self.loaded.remove(&id);
+    }
+}
+
+/// Runs the task if a slot is free and no other is queued; queues it otherwise. A sub-task, which
+/// has a session name, runs at once: its parent waits for it and holds a slot.
+pub(super) async fn enqueue(
+    inner: &Arc<RuntimeInner>,
+    loaded: LoadedTask,
+    session: Option<Arc<str>>,
+) -> TaskHandle {
+    let scheduler = &inner.scheduler;
+    let id = loaded.state.id();
+    let (sender, done) = oneshot::channel();
+    let sub_task = {
+        let mut state = scheduler.state();
+        state.abandoned.remove(&id);
+        state.handles.entry(id).or_default().push(sender);
+        if session.is_some() {
+            state.start(id, true).map(|signals| (loaded, signals))
+        } else {
+            state.queue.push_back(id);
+            if state.loaded.len() < scheduler.limit {
+                state.loaded.insert(id, loaded);
+            }
+            None
+        }
+    };
+    if let Some((loaded, signals)) = sub_task {
+        tokio::spawn(run_worker(Arc::clone(inner), id, Some(loaded), signals, session));
+    }
+    dispatch(inner);
+    // Another process may have ended it before it was queued here.
+    check_queued(inner, id).await;
+    TaskHandle { id, done }
+}
+
+/// Fills free slots with queued tasks.
+fn dispatch(inner: &Arc<RuntimeInner>) {
+    while let Some(ReadyTask { id, loaded, signals }) = inner.scheduler.start_next() {
+        tokio::spawn(run_worker(Arc::clone(inner), id, loaded, signals, None));
+    }
+}
+
+/// Reacts to a change of a queued task from outside: completes the handles of one that has ended,
+/// and cancels one at once instead of queueing it for that.
+pub(super) async fn check_queued(inner: &Arc<RuntimeInner>, id: TaskId) {
+    if !inner.scheduler.is_queued(id) {
+        return;
+    }
+    if let Err(error) = settle_queued(inner, id).await {
+        // The task's worker will report the error.
+        tracing::warn!(%id, %error, "a waiting task could not be looked at");
+    }
+}
+
+async fn settle_queued(inner: &Arc<RuntimeInner>, id: TaskId) -> Result<(), EngineError> {
+    let store = &*inner.deps.store;
+    let status = store.task_row(id).await?.ok_or(EngineError::NotFound(id))?.status;
+    match status {
+        TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled => {
+            finish(inner, id, Ok(status)).await;
+        }
+        // A cancel of a pending task ends it at once.
+        TaskStatus::Pending => {}
+        TaskStatus::Running | TaskStatus::AwaitingHuman => {
+            let loaded = load_task(store, id).await?;
+            if loaded.state.cancel_requested()
+                && let Some(signals) = inner.scheduler.start_extra(id)
+            {
+                tokio::spawn(run_worker(Arc::clone(inner), id, Some(loaded), signals, None));
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn finish(inner: &Arc<RuntimeInner>, id: TaskId, outcome: TaskOutcome) {
+    inner.scheduler.finish(id, &outcome);
+    release_task(inner, id).await;
+    dispatch(inner);
+}
+
+async fn run_worker(
+    inner: Arc<RuntimeInner>,
+    id: TaskId,
+    loaded: Option<LoadedTask>,
+    signals: mpsc::UnboundedReceiver<WorkerSignal>,
+    session: Option<Arc<str>>,
+) {
+    let loaded = match loaded {
+        Some(loaded) => Ok(loaded),
+        None => load_task(&*inner.deps.store, id).await,
+    };
+    let outcome = match loaded {
+        // In a task of its own, so that a panic becomes an outcome.
+        Ok(loaded) => {
+            let worker = Worker::new(Arc::clone(&inner), loaded, signals, session);
+            tokio::spawn(worker.run()).await.unwrap_or_else(|panic| {
+                Err(EngineError::Panicked { task: id, panic: panic.to_string() })
+            })
+        }
+        Err(error) => Err(error),
+    };
+    finish(&inner, id, outcome).await;
+}

@@ -1,0 +1,274 @@
+//! Sub-agents: tasks that an agent delegates, waits for, and gets a summary of.
+//!
+//! A sub-task has the id of the call that opened it, so a call that is repeated after a crash finds
+//! the existing task. It runs in the process of its parent and never outlives it.
+
+mod allowance;
+mod ending;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use polity_model::failure::ErrorCode;
+use polity_model::ids::{TaskId, ToolCallId};
+use polity_model::machine::task::TaskStatus;
+use polity_model::name::Name;
+use polity_model::session::{TASK_DESCRIPTION_ARGUMENT, task_of_call};
+use polity_model::task::Task;
+use polity_model::tool::ToolName;
+use polity_store::{CommitError, Store};
+use serde_json::{Map, Value, json};
+
+use super::lifecycle::{claim_task, create_task};
+use super::orphans::is_stalled;
+use super::scheduler::enqueue;
+use super::worker::elapsed_ms;
+use super::{EngineError, RuntimeInner};
+use crate::commands::{CreateTask, RecordSessionWait, RecordToolReply, ReopenSession, TaskOrigin};
+use crate::decide::{Command, CommandRejection};
+use crate::driver::{RunOverrides, Tool, ToolReply};
+use crate::pinned::Assignee;
+
+pub(super) use allowance::open_allowance;
+pub(super) use ending::{end_sub_task, end_sub_tasks};
+
+/// The interval at which a sub-task is checked that another process runs, or that waits for a
+/// review.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The work of a sub-agent, and its parent.
+pub(super) struct SubAgentOrder {
+    /// The call that opened it.
+    pub(super) call_id: ToolCallId,
+    /// The parent task.
+    pub(super) parent: TaskId,
+    /// The sub-agent or workflow, with its definitions.
+    pub(super) assignee: Assignee,
+    /// The name of its conversation.
+    pub(super) session: Arc<str>,
+    /// The input. The sub-agent sees nothing else of its parent.
+    pub(super) description: String,
+    /// The parent's class in the retention policy, which sub-tasks share.
+    pub(super) class: Option<String>,
+    /// The parent's retention time, which sub-tasks share.
+    pub(super) retention_days: Option<u32>,
+    /// The node whose `timeout_seconds` sets the deadline.
+    pub(super) limited_by: Option<Name>,
+}
+
+/// The outcome of a sub-task.
+enum SubAgentOutcome {
+    /// It has ended or was refused, with this reply to the parent.
+    Answered(ToolReply),
+    /// It waits for a review.
+    Waits,
+}
+
+/// The sub-agents of an agent, as tools of its model.
+pub(super) fn sub_agent_tools(assignee: &Assignee) -> Vec<Arc<Tool>> {
+    let Assignee::Agent(pinned) = assignee else { return Vec::new() };
+    // Most agents have none, and every task calls this.
+    if pinned.sub_agents().next().is_none() {
+        return Vec::new();
+    }
+    let Value::Object(schema) = json!({
+        "type": "object",
+        "properties": {
+            TASK_DESCRIPTION_ARGUMENT: {
+                "type": "string",
+                "minLength": 1,
+                "description": "What to do, with all that must be known for it: the agent sees \
+                                nothing of this conversation.",
+            },
+        },
+        "required": [TASK_DESCRIPTION_ARGUMENT],
+        "additionalProperties": false,
+    }) else {
+        return Vec::new();
+    };
+    pinned
+        .sub_agents()
+        .map(|sub_agent| {
+            let name = ToolName::of_sub_agent(&sub_agent.agent.name);
+            let role = sub_agent.agent.role().unwrap_or_default();
+            let text = format!("Hands work to the agent {}: {role}", sub_agent.agent.name);
+            let (schema, forever) = (schema.clone(), Duration::MAX);
+            Arc::new(Tool::new(name, text, schema, None, true, forever, Vec::new()))
+        })
+        .collect()
+}
+
+/// The input of a sub-agent call.
+pub(super) fn description(arguments: &Map<String, Value>) -> String {
+    arguments.get(TASK_DESCRIPTION_ARGUMENT).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// Runs a sub-agent, and returns the command that records its outcome.
+pub(super) async fn run_sub_agent(
+    inner: Arc<RuntimeInner>,
+    order: SubAgentOrder,
+    deadline: Option<Timestamp>,
+) -> Result<Command, EngineError> {
+    let began = inner.deps.clock.now();
+    let (call_id, limited_by) = (order.call_id, order.limited_by.clone());
+    let outcome = match deadline {
+        None => run_to_outcome(&inner, order).await?,
+        Some(deadline) => {
+            let left = deadline.duration_since(began).max(SignedDuration::ZERO).unsigned_abs();
+            if let Ok(outcome) = tokio::time::timeout(left, run_to_outcome(&inner, order)).await {
+                outcome?
+            } else {
+                end_sub_task(&inner, task_of_call(call_id)).await?;
+                SubAgentOutcome::Answered(timed_out(limited_by.as_ref()))
+            }
+        }
+    };
+    let reply = match outcome {
+        SubAgentOutcome::Waits => {
+            return Ok(Command::RecordSessionWait(RecordSessionWait { call_id }));
+        }
+        SubAgentOutcome::Answered(reply) => reply,
+    };
+    let duration_ms = elapsed_ms(began, inner.deps.clock.now());
+    Ok(Command::RecordToolReply(RecordToolReply { call_id, reply, duration_ms }))
+}
+
+/// Waits until a sub-task no longer waits for a review, and returns the command that continues it.
+pub(super) async fn watch_sub_agent(
+    inner: Arc<RuntimeInner>,
+    call_id: ToolCallId,
+) -> Result<Command, EngineError> {
+    let task = task_of_call(call_id);
+    loop {
+        tokio::time::sleep(CHECK_INTERVAL).await;
+        if !is_waiting(&*inner.deps.store, task, inner.deps.clock.now()).await? {
+            return Ok(Command::ReopenSession(ReopenSession { call_id }));
+        }
+    }
+}
+
+async fn is_waiting(store: &dyn Store, id: TaskId, now: Timestamp) -> Result<bool, EngineError> {
+    let Some(row) = store.task_row(id).await? else { return Ok(false) };
+    let is_late = row.review_deadline.is_some_and(|deadline| deadline <= now);
+    let is_waiting = row.status == TaskStatus::AwaitingHuman && !is_late;
+    Ok(is_waiting && !is_stalled(store, &row).await?)
+}
+
+/// Creates or claims the sub-task, and waits until it has ended or waits for a review.
+async fn run_to_outcome(
+    inner: &Arc<RuntimeInner>,
+    order: SubAgentOrder,
+) -> Result<SubAgentOutcome, EngineError> {
+    let id = task_of_call(order.call_id);
+    let store = &*inner.deps.store;
+    loop {
+        let loaded = match store.task_row(id).await? {
+            Some(row) if row.status.is_final() => {
+                return Ok(SubAgentOutcome::Answered(summary(store.task(&row).await?)));
+            }
+            Some(_) => claim_task(inner, id).await,
+            None => match too_many_sub_agents(inner, order.parent).await? {
+                Some(why) => return Ok(SubAgentOutcome::Answered(failed(why))),
+                None => create_task(inner, new_task(&order)).await,
+            },
+        };
+        let status = match loaded {
+            Ok(loaded) => {
+                let session = Some(Arc::clone(&order.session));
+                enqueue(inner, loaded, session).await.wait().await
+            }
+            Err(error) => Err(error),
+        };
+        match status {
+            Ok(TaskStatus::AwaitingHuman)
+            | Err(EngineError::Rejected(CommandRejection::AwaitingHuman { .. })) => {
+                return Ok(SubAgentOutcome::Waits);
+            }
+            Ok(TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled)
+            | Err(
+                EngineError::Rejected(CommandRejection::Finished { .. })
+                // Another process has opened it at the same moment.
+                | EngineError::Commit(CommitError::Conflict { .. }),
+            ) => {}
+            // Another process owns it; its result counts.
+            Ok(TaskStatus::Pending | TaskStatus::Running)
+            | Err(
+                EngineError::Rejected(CommandRejection::OwnerAlive { .. }) | EngineError::TakenOver(_),
+            ) => tokio::time::sleep(CHECK_INTERVAL).await,
+            Err(EngineError::Rejected(why)) => {
+                let why = format!("error: the sub-agent was not called: {why}");
+                return Ok(SubAgentOutcome::Answered(failed(why)));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The error if the whole tree of a task has as many sub-tasks as it may.
+async fn too_many_sub_agents(
+    inner: &RuntimeInner,
+    task: TaskId,
+) -> Result<Option<String>, EngineError> {
+    let (store, limit) = (&*inner.deps.store, inner.deps.limits.sub_agents);
+    let mut root = task;
+    while let Some(parent) = store.task_row(root).await?.and_then(|row| row.parent_task_id) {
+        root = parent;
+    }
+    let is_full = store.task_tree(root).await?.task_count > u64::from(limit.get());
+    Ok(is_full.then(|| {
+        format!(
+            "error: the sub-agent was not called: {limit} have worked for this task, the most \
+             that limits.sub_agents allows"
+        )
+    }))
+}
+
+/// The result of a sub-agent's task, as its parent sees it.
+fn summary(task: Task) -> ToolReply {
+    let Task { assigned_agent, status, result, error, error_code, .. } = task;
+    match status {
+        TaskStatus::Completed => {
+            ToolReply { content: result.unwrap_or_default(), ..ToolReply::default() }
+        }
+        TaskStatus::Cancelled => ToolReply {
+            code: Some(ErrorCode::PartCancelled),
+            ..failed(format!("error: {assigned_agent} was cancelled"))
+        },
+        TaskStatus::Failed
+        | TaskStatus::Pending
+        | TaskStatus::Running
+        | TaskStatus::AwaitingHuman => {
+            let named = error_code.map(|code| format!(" ({code})")).unwrap_or_default();
+            let error = error.unwrap_or_else(|| "it did not end".to_owned());
+            let so_far = result.map(|result| format!("; its last words: {result}"));
+            let so_far = so_far.unwrap_or_default();
+            let content = format!("error: {assigned_agent} failed{named}: {error}{so_far}");
+            ToolReply { code: error_code, ..failed(content) }
+        }
+    }
+}
+
+fn timed_out(limited_by: Option<&Name>) -> ToolReply {
+    let whose = limited_by.map_or("its node".to_owned(), |node| format!("node {node}"));
+    let content = format!("error: it did not end within the timeout_seconds of {whose}");
+    ToolReply { code: Some(ErrorCode::Timeout), ..failed(content) }
+}
+
+fn failed(content: String) -> ToolReply {
+    ToolReply { content, is_error: true, ..ToolReply::default() }
+}
+
+fn new_task(order: &SubAgentOrder) -> CreateTask {
+    CreateTask {
+        assignee: order.assignee.clone(),
+        origin: TaskOrigin::SubAgentCall { parent: order.parent, call: order.call_id },
+        description: order.description.clone(),
+        // The parameters of the parent are not passed on.
+        parameters: Map::new(),
+        class: order.class.clone(),
+        retention_days: order.retention_days,
+        budget: None,
+        overrides: RunOverrides::default(),
+    }
+}
