@@ -50,7 +50,7 @@ fn is_config(path: &str, stem: &str) -> bool {
 
 /// A file of the home folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SourceFile {
+pub struct HomeFile {
     /// Its path relative to the home, with `/` between the parts.
     pub path: String,
     /// The text, or the reason it could not be read.
@@ -128,7 +128,7 @@ struct FileEntry {
 
 impl Home {
     /// Reads all definitions and ignores other files.
-    pub fn parse(mut files: Vec<SourceFile>) -> Self {
+    pub fn parse(mut files: Vec<HomeFile>) -> Self {
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let mut entries: Vec<FileEntry> = files.iter().filter_map(FileEntry::read).collect();
         refuse_shared_names(&mut entries);
@@ -226,7 +226,7 @@ impl Home {
 
 impl FileEntry {
     /// Reads a file if its path is that of a definition.
-    fn read(file: &SourceFile) -> Option<Self> {
+    fn read(file: &HomeFile) -> Option<Self> {
         let (kind, stem) = classify(&file.path)?;
         let (path, text) = (&file.path, file.text.as_deref().map_err(String::as_str));
         let name = stem.parse::<Name>();

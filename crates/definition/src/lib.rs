@@ -47,7 +47,7 @@ pub use self::file::problem::DefinitionProblem;
 pub use self::file::schema::{DefinitionKind, UnknownDefinitionKind, schema};
 pub use self::file::source::DEFINITION_BYTES_MAX;
 pub use self::home::{
-    EXTENSIONS, Home, NameLookup, SourceFile, is_retention_policy, is_servers, is_settings,
+    EXTENSIONS, Home, HomeFile, NameLookup, is_retention_policy, is_servers, is_settings,
 };
 pub use self::json_schema::{InvalidSchema, SchemaError, SchemaValidator};
 pub use self::schedule::{
@@ -56,7 +56,7 @@ pub use self::schedule::{
 pub use self::script::{
     ScriptAnswer, ScriptDefinition, ScriptOutcome, ScriptRole, ScriptRule, ScriptToolCall,
 };
-pub use self::value::command_line::CommandLine;
+pub use self::value::command_line::ProgramCommand;
 pub(crate) use self::value::suggest::did_you_mean;
 pub use self::value::suggest::nearest;
 pub use self::value::{

@@ -14,11 +14,11 @@ mod valid;
 mod workflow;
 mod workflow_author;
 
-use super::{Home, SourceFile};
+use super::{Home, HomeFile};
 
 /// A home of files, each a path and a text.
 fn home<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Home {
-    let file = |(path, text): (&str, &str)| SourceFile { path: path.into(), text: Ok(text.into()) };
+    let file = |(path, text): (&str, &str)| HomeFile { path: path.into(), text: Ok(text.into()) };
     Home::parse(files.into_iter().map(file).collect())
 }
 

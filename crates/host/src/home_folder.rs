@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use polity_definition::{DEFINITION_BYTES_MAX, EXTENSIONS, Home, SourceFile};
+use polity_definition::{DEFINITION_BYTES_MAX, EXTENSIONS, Home, HomeFile};
 use polity_model::ids::ExecutionId;
 
 use crate::error::HostError;
@@ -94,18 +94,18 @@ impl HomeFolder {
     }
 
     /// Reads every definition and one more, which may not be written yet.
-    pub fn read_with(&self, another: SourceFile) -> Result<Home, HostError> {
+    pub fn read_with(&self, another: HomeFile) -> Result<Home, HostError> {
         let mut sources = self.definitions()?;
         sources.push(another);
         Ok(Home::parse(sources))
     }
 
-    fn definitions(&self) -> Result<Vec<SourceFile>, HostError> {
+    fn definitions(&self) -> Result<Vec<HomeFile>, HostError> {
         self.must_exist()?;
         let mut sources = self.sources(&FOLDERS)?;
         for settings in settings_of(&self.root) {
             let file = self.root.join(&settings);
-            sources.push(SourceFile { path: settings, text: text(&file) });
+            sources.push(HomeFile { path: settings, text: text(&file) });
         }
         Ok(sources)
     }
@@ -117,7 +117,7 @@ impl HomeFolder {
     }
 
     /// The possible definition files in these folders.
-    fn sources(&self, folders: &[&str]) -> Result<Vec<SourceFile>, HostError> {
+    fn sources(&self, folders: &[&str]) -> Result<Vec<HomeFile>, HostError> {
         let mut sources = Vec::new();
         for folder in folders {
             let path = self.root.join(folder);
@@ -129,7 +129,7 @@ impl HomeFolder {
                 let file = entry.map_err(|error| HostError::io("read", &path, error))?.path();
                 if let (true, Some(name)) = (is_definition(&file), file.file_name()) {
                     let path = format!("{folder}/{}", name.to_string_lossy());
-                    sources.push(SourceFile { path, text: text(&file) });
+                    sources.push(HomeFile { path, text: text(&file) });
                 }
             }
         }

@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use polity_definition::{
-    DefinitionProblem, DocumentProblem, ExternalDocument, SourceFile, nearest,
-};
+use polity_definition::{DefinitionProblem, DocumentProblem, ExternalDocument, HomeFile, nearest};
 use polity_model::name::Name;
 use polity_simulator::scenario::{Scenario, ScenarioError, ScenarioFile};
 use polity_statechart::{Chart, ChartErrors};
@@ -57,7 +55,7 @@ pub struct LoadedScenario {
 
 impl SimulationDefinitions {
     /// Reads charts and scenarios.
-    pub fn read(files: &[SourceFile]) -> Self {
+    pub fn read(files: &[HomeFile]) -> Self {
         let mut read = Self::default();
         for document in ExternalDocument::read_all(CHARTS, files) {
             read.add_chart(document);

@@ -67,14 +67,14 @@ pub enum InvalidUpdate {
 /// A message as given from outside.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct MessageInput {
-    role: MessageInputRole,
+struct StateMessage {
+    role: StateMessageRole,
     content: String,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum MessageInputRole {
+enum StateMessageRole {
     User,
     System,
 }
@@ -179,12 +179,12 @@ fn messages(value: &Value, at: Timestamp) -> Result<Vec<Message>, InvalidUpdate>
     let one = |value: &Value| match value {
         Value::String(text) => Ok(Message::User { content: text.clone(), timestamp: at }),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            let given = MessageInput::deserialize(value);
+            let given = StateMessage::deserialize(value);
             let given = given.map_err(|error| InvalidUpdate::Message(error.to_string()))?;
             let (content, timestamp) = (given.content, at);
             Ok(match given.role {
-                MessageInputRole::User => Message::User { content, timestamp },
-                MessageInputRole::System => Message::System { content, timestamp },
+                StateMessageRole::User => Message::User { content, timestamp },
+                StateMessageRole::System => Message::System { content, timestamp },
             })
         }
     };

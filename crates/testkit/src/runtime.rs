@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use polity_definition::{
-    AgentDefinition, Home, HomeSettings, Limits, ScriptDefinition, SourceFile, TokenPrice,
+    AgentDefinition, Home, HomeFile, HomeSettings, Limits, ScriptDefinition, TokenPrice,
 };
 use polity_engine::clock::{Clock, whole_microseconds};
 use polity_engine::commands::CreateTask;
@@ -306,8 +306,8 @@ fn agent(name: &str, sub_agents: &str) -> String {
     )
 }
 
-fn file(path: &str, text: &str) -> SourceFile {
-    SourceFile { path: path.to_owned(), text: Ok(text.to_owned()) }
+fn file(path: &str, text: &str) -> HomeFile {
+    HomeFile { path: path.to_owned(), text: Ok(text.to_owned()) }
 }
 
 /// A task for that agent.

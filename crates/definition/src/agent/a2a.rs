@@ -15,7 +15,8 @@ const CONTENT_TYPE_DEFAULT: &str = "text/plain";
 /// An agent's A2A endpoint.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct A2aFile {
+#[schemars(rename = "A2aFile")]
+pub(crate) struct A2aEndpointFile {
     /// The path of the endpoint; default `/agents/NAME/v1`.
     #[schemars(regex(pattern = "^/"))]
     base_path: Option<Text>,
@@ -150,7 +151,7 @@ pub struct A2aCapabilities {
     pub supported_content_types: Vec<Text>,
 }
 
-impl A2aFile {
+impl A2aEndpointFile {
     pub(super) fn check(
         self,
         path: &FieldPath,
@@ -245,8 +246,8 @@ fn is_header(name: &str) -> bool {
 }
 
 impl A2aDefinition {
-    pub(super) fn to_file(&self) -> A2aFile {
-        A2aFile {
+    pub(super) fn to_file(&self) -> A2aEndpointFile {
+        A2aEndpointFile {
             base_path: self.base_path.clone(),
             transport_protocols: Some(self.transport_protocols.clone()),
             authentication: self.authentication.as_ref().map(AuthenticationDefinition::to_file),

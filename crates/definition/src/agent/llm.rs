@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::AgentIdentity;
-use super::a2a::A2aFile;
+use super::a2a::A2aEndpointFile;
 use super::output_schema::OutputSchema;
 use crate::file::checker::{FileChecker, NameReference};
 use crate::file::path::FieldPath;
@@ -64,7 +64,7 @@ pub(crate) struct LlmAgentFile {
     #[schemars(extend("default" = MAX_RETRIES_DEFAULT))]
     max_retries: Option<u32>,
     /// The agent's A2A endpoint.
-    pub(crate) a2a: Option<A2aFile>,
+    pub(crate) a2a: Option<A2aEndpointFile>,
 }
 
 /// The model and its provider.
@@ -336,7 +336,7 @@ impl LlmAgent {
         }
     }
 
-    pub(super) fn to_file(&self, name: Option<Name>, a2a: Option<A2aFile>) -> LlmAgentFile {
+    pub(super) fn to_file(&self, name: Option<Name>, a2a: Option<A2aEndpointFile>) -> LlmAgentFile {
         LlmAgentFile {
             name,
             role: Some(self.identity.role.clone()),

@@ -4,7 +4,7 @@ use polity_model::name::Name;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::a2a::{A2aFile, AuthenticationDefinition, AuthenticationFile};
+use super::a2a::{A2aEndpointFile, AuthenticationDefinition, AuthenticationFile};
 use crate::file::checker::FileChecker;
 use crate::file::path::FieldPath;
 use crate::file::problem::FindingText;
@@ -25,7 +25,7 @@ pub(crate) struct RemoteAgentFile {
     /// The credentials for the remote server.
     auth: Option<AuthenticationFile>,
     /// The agent's A2A endpoint on this server.
-    pub(crate) a2a: Option<A2aFile>,
+    pub(crate) a2a: Option<A2aEndpointFile>,
 }
 
 /// An agent on another server, valid and frozen.
@@ -70,7 +70,11 @@ fn shown(url: &str) -> String {
 }
 
 impl RemoteAgent {
-    pub(super) fn to_file(&self, name: Option<Name>, a2a: Option<A2aFile>) -> RemoteAgentFile {
+    pub(super) fn to_file(
+        &self,
+        name: Option<Name>,
+        a2a: Option<A2aEndpointFile>,
+    ) -> RemoteAgentFile {
         RemoteAgentFile {
             name,
             role: self.role.clone(),

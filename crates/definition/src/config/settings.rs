@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::file::checker::{FileChecker, NameReference};
 use crate::file::path::FieldPath;
 use crate::file::problem::FindingText;
-use crate::value::command_line::CommandLine;
+use crate::value::command_line::ProgramCommand;
 use crate::value::{HttpUrl, Text, UrlTemplate, regex_reason};
 use crate::{nonzero_u32, nonzero_u64};
 
@@ -184,7 +184,7 @@ struct NotifyFile {
 pub struct OnReview {
     /// A program to run, with its arguments; it reads the review as JSON from stdin. No shell is
     /// involved. `${NAME}` in an argument is replaced by an environment variable.
-    pub command: Option<CommandLine>,
+    pub command: Option<ProgramCommand>,
     /// The address to post the review to as JSON. `${NAME}` is replaced by an environment variable.
     pub webhook: Option<UrlTemplate>,
 }

@@ -25,9 +25,9 @@ use crate::value::{TEMPLATE_BYTES_MAX, check_template, compiled_text};
 /// A condition over the State of a workflow: a well-formed CEL expression.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct ConditionExpression(Arc<CompiledExpression>);
+pub struct ConditionExpression(Arc<CompiledCondition>);
 
-struct CompiledExpression {
+struct CompiledCondition {
     text: Box<str>,
     program: IdedExpr,
     reading: ScopeReads,
@@ -68,12 +68,12 @@ fn text_of<'a>(arguments: &'a [CowVal<'_, '_>]) -> Result<&'a str, ExecutionErro
     text.map(CelString::inner).ok_or_else(ExecutionError::missing_argument_or_target)
 }
 
-fn compile(text: &str) -> Result<CompiledExpression, String> {
+fn compile(text: &str) -> Result<CompiledCondition, String> {
     check_template(text)?;
     guard::check(text)?;
     let program = Parser::new().parse(text).map_err(|errors| reader::syntax(text, &errors))?;
     let reading = reader::read(&program, &ENVIRONMENT)?;
-    Ok(CompiledExpression { text: text.into(), program, reading })
+    Ok(CompiledCondition { text: text.into(), program, reading })
 }
 
 impl ConditionExpression {

@@ -12,7 +12,7 @@ use crate::file::checker::FileChecker;
 use crate::file::path::{FieldPath, PathSegment};
 use crate::file::problem::{DefinitionProblem, FindingText};
 use crate::file::{EmptyFile, read};
-use crate::home::{SourceFile, definition_in, refuse_other_name};
+use crate::home::{HomeFile, definition_in, refuse_other_name};
 
 /// One file, decoded as far as it could be.
 #[derive(Debug)]
@@ -43,8 +43,8 @@ pub struct DocumentProblem {
 impl<F: DeserializeOwned> ExternalDocument<F> {
     /// Reads the files of one folder of the home and ignores others. The `name` field must match
     /// the file name, and names must be unique.
-    pub fn read_all(folder: &str, files: &[SourceFile]) -> Vec<Self> {
-        let mut files: Vec<&SourceFile> = files.iter().collect();
+    pub fn read_all(folder: &str, files: &[HomeFile]) -> Vec<Self> {
+        let mut files: Vec<&HomeFile> = files.iter().collect();
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let mut documents: Vec<Self> = files
             .into_iter()
@@ -54,7 +54,7 @@ impl<F: DeserializeOwned> ExternalDocument<F> {
         documents
     }
 
-    fn read(file: &SourceFile, stem: &str) -> Self {
+    fn read(file: &HomeFile, stem: &str) -> Self {
         let text = file.text.as_deref().map_err(String::as_str);
         let mut document = Self::decode(&file.path, text);
         document.name = stem.parse().ok();
@@ -159,8 +159,8 @@ mod tests {
         to: String,
     }
 
-    fn files(files: &[(&str, &str)]) -> Vec<SourceFile> {
-        let file = |&(path, text): &(&str, &str)| SourceFile {
+    fn files(files: &[(&str, &str)]) -> Vec<HomeFile> {
+        let file = |&(path, text): &(&str, &str)| HomeFile {
             path: path.to_owned(),
             text: Ok(text.to_owned()),
         };

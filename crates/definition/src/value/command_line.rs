@@ -11,14 +11,14 @@ use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 /// A program with its arguments. One text is split at white space; quotes group words, and a
 /// backslash escapes the next character.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CommandLine {
+pub struct ProgramCommand {
     /// The program, by a path relative to the home or by a name on the PATH.
     pub program: String,
     /// Its arguments.
     pub args: Vec<String>,
 }
 
-impl TryFrom<Vec<String>> for CommandLine {
+impl TryFrom<Vec<String>> for ProgramCommand {
     type Error = InvalidValue;
 
     fn try_from(words: Vec<String>) -> Result<Self, InvalidValue> {
@@ -34,32 +34,32 @@ impl TryFrom<Vec<String>> for CommandLine {
     }
 }
 
-impl<'de> Deserialize<'de> for CommandLine {
+impl<'de> Deserialize<'de> for ProgramCommand {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(CommandLineVisitor)
+        deserializer.deserialize_any(ProgramCommandVisitor)
     }
 }
 
-struct CommandLineVisitor;
+struct ProgramCommandVisitor;
 
-impl<'de> Visitor<'de> for CommandLineVisitor {
-    type Value = CommandLine;
+impl<'de> Visitor<'de> for ProgramCommandVisitor {
+    type Value = ProgramCommand;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a text, or a list of texts: a program and its arguments")
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<CommandLine, E> {
-        words(text).and_then(CommandLine::try_from).map_err(E::custom)
+    fn visit_str<E: Error>(self, text: &str) -> Result<ProgramCommand, E> {
+        words(text).and_then(ProgramCommand::try_from).map_err(E::custom)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<CommandLine, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<ProgramCommand, A::Error> {
         let words: Vec<String> = Vec::deserialize(SeqAccessDeserializer::new(items))?;
-        CommandLine::try_from(words).map_err(A::Error::custom)
+        ProgramCommand::try_from(words).map_err(A::Error::custom)
     }
 }
 
-impl JsonSchema for CommandLine {
+impl JsonSchema for ProgramCommand {
     fn inline_schema() -> bool {
         true
     }

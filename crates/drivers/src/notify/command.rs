@@ -1,6 +1,6 @@
 //! The notification command.
 
-use polity_definition::CommandLine;
+use polity_definition::ProgramCommand;
 use tokio::io::AsyncWriteExt;
 
 use super::{NotificationPayload, NotifyError, NotifyOptions, append_text};
@@ -17,7 +17,7 @@ const VARIABLE_BYTES_MAX: usize = 16 * 1024;
 
 /// Runs the command and waits for its exit.
 pub(super) async fn run(
-    command: &CommandLine,
+    command: &ProgramCommand,
     payload: &NotificationPayload,
     options: &NotifyOptions,
 ) -> Result<(), NotifyError> {
@@ -55,7 +55,7 @@ pub(super) async fn run(
 
 /// Builds the command's program and collects its secrets.
 fn program(
-    command: &CommandLine,
+    command: &ProgramCommand,
     payload: &NotificationPayload,
     options: &NotifyOptions,
 ) -> Result<(ProcessCommand, SecretSet), NotifyError> {

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
-use polity_definition::{CommandLine, OnReview};
+use polity_definition::{OnReview, ProgramCommand};
 use polity_drivers::EnvSource;
 use polity_drivers::notify::{NotificationPayload, NotifyError, NotifyOptions, send_notification};
 use polity_drivers::process::ProcessLauncher;
@@ -25,7 +25,7 @@ fn payload(question: &str) -> NotificationPayload {
 
 fn command(text: &str) -> OnReview {
     let words = ["sh", "-c", text].map(str::to_owned).to_vec();
-    OnReview { command: Some(CommandLine::try_from(words).unwrap()), webhook: None }
+    OnReview { command: Some(ProgramCommand::try_from(words).unwrap()), webhook: None }
 }
 
 #[tokio::test]

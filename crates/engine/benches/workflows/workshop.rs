@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 
-use polity_definition::{Home, HomeSettings, Limits, SourceFile};
+use polity_definition::{Home, HomeFile, HomeSettings, Limits};
 use polity_engine::clock::SystemClock;
 use polity_engine::driver::{Models, Tools};
 use polity_engine::entropy::SystemEntropy;
@@ -63,7 +63,7 @@ pub(crate) fn runtime_with(
 
 /// A workflow from its file.
 pub(crate) fn workflow(name: &str, text: &str) -> PinnedWorkflow {
-    let file = |path: String, text: &str| SourceFile { path, text: Ok(text.to_owned()) };
+    let file = |path: String, text: &str| HomeFile { path, text: Ok(text.to_owned()) };
     let home = Home::parse(vec![
         file("polity.yaml".to_owned(), "{}"),
         file(format!("workflows/{name}.yaml"), text),

@@ -1,4 +1,4 @@
-use polity_definition::{Home, SourceFile};
+use polity_definition::{Home, HomeFile};
 use polity_model::event::{JournalPosition, OwnerEpoch};
 use polity_model::usage::Usage;
 
@@ -62,7 +62,7 @@ fn kept_for(days: u32, row: TaskRow) -> TaskRow {
 fn policy() -> RetentionPolicy {
     let text = "by_task: {critical: 30, fleeting: 0}\nby_status: {failed: 14, cancelled: 1}\n";
     let (path, text) = ("config/retention_policy.yaml".to_owned(), Ok(text.to_owned()));
-    Home::parse(vec![SourceFile { path, text }]).retention_policy
+    Home::parse(vec![HomeFile { path, text }]).retention_policy
 }
 
 /// The plan for these tasks, oldest first, and the decision about each.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use polity_definition::{Home, Limits, SourceFile, TokenPrice};
+use polity_definition::{Home, HomeFile, Limits, TokenPrice};
 use polity_engine::commands::{AnswerReview, CreateTask};
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, CallSite, ModelFailure, ModelReply, ModelRequest, Models,
@@ -439,6 +439,6 @@ fn agent(name: &str) -> String {
     )
 }
 
-fn file(path: &str, text: &str) -> SourceFile {
-    SourceFile { path: path.to_owned(), text: Ok(text.to_owned()) }
+fn file(path: &str, text: &str) -> HomeFile {
+    HomeFile { path: path.to_owned(), text: Ok(text.to_owned()) }
 }

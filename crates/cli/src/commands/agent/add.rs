@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 
-use polity_definition::{NameLookup, SourceFile};
+use polity_definition::{HomeFile, NameLookup};
 use polity_model::name::Name;
 use serde_json::{Map, Value, json};
 
@@ -124,7 +124,7 @@ pub(super) fn add(app: &AppContext, args: &AgentAddArgs) -> CliResult {
     }
     let text = yaml::file(&fields(args, &name)?.0);
     let path = format!("agents/{name}.yaml");
-    let home = app.folder().read_with(SourceFile { path: path.clone(), text: Ok(text.clone()) })?;
+    let home = app.folder().read_with(HomeFile { path: path.clone(), text: Ok(text.clone()) })?;
     let wrong: Vec<_> = home.problems.into_iter().filter(|found| found.file == path).collect();
     if !wrong.is_empty() {
         let message = format!("the agent \"{name}\" would not be valid");

@@ -17,7 +17,7 @@ use super::{
     AccessType, AgentMode, AgentType, CliAgent, ErrorRule, InputPattern, OutputPattern,
     PermissionPolicy, ResourceLimits, StopSignal, WorkspaceMode,
 };
-use crate::agent::a2a::A2aFile;
+use crate::agent::a2a::A2aEndpointFile;
 use crate::file::checker::FileChecker;
 use crate::file::ordered::OrderedMap;
 use crate::file::path::FieldPath;
@@ -150,7 +150,7 @@ pub(crate) struct CliAgentFile {
     #[schemars(extend("default" = []))]
     artifacts: Option<Vec<PathGlob>>,
     /// The agent's A2A endpoint.
-    pub(crate) a2a: Option<A2aFile>,
+    pub(crate) a2a: Option<A2aEndpointFile>,
 }
 
 impl CliAgentFile {
@@ -324,7 +324,7 @@ fn conflict<T: Serialize>(field: &str, written: &T, meant: &T) -> FindingText {
 }
 
 impl CliAgent {
-    pub(crate) fn to_file(&self, name: Option<Name>, a2a: Option<A2aFile>) -> CliAgentFile {
+    pub(crate) fn to_file(&self, name: Option<Name>, a2a: Option<A2aEndpointFile>) -> CliAgentFile {
         CliAgentFile {
             name,
             role: self.role.clone(),
