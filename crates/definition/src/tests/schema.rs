@@ -128,7 +128,11 @@ fn schemas_help_editors() {
     let agent = schema(DefinitionKind::Agent);
     assert_eq!(agent["$schema"], "https://json-schema.org/draft/2020-12/schema");
     let text = agent.to_string();
-    for part in ["\"default\":10", "\"default\":\"read-write\"", "The iteration limit: model calls with tools"] {
+    for part in [
+        "\"default\":10",
+        "\"default\":\"read-write\"",
+        "The iteration limit: model calls with tools",
+    ] {
         assert!(text.contains(part), "{part}");
     }
     for kind in DefinitionKind::ALL {

@@ -1,6 +1,13 @@
+use polity_model::machine::agent_loop::LoopState;
+use polity_model::machine::execution::ExecutionState;
+use polity_model::machine::node::NodeState;
+use polity_model::machine::task::TaskStatus;
+use polity_model::machine::tool_call::CallState;
 use polity_statechart::Chart;
 
-use super::chart_to_mermaid;
+use super::{chart_to_mermaid, machine_to_mermaid};
+
+const REFERENCE: &str = include_str!("../../../../docs/reference/state-machines.md");
 
 const NESTED: &str = "
 name: nested
@@ -42,5 +49,18 @@ fn mermaid_ids_avoid_reserved_words() {
         "note_ --> class_ : go",
     ] {
         assert!(text.contains(&format!("    {line}\n")), "{line} in {text}");
+    }
+}
+
+#[test]
+fn the_reference_has_every_state_machine() {
+    for diagram in [
+        machine_to_mermaid::<TaskStatus>(),
+        machine_to_mermaid::<ExecutionState>(),
+        machine_to_mermaid::<LoopState>(),
+        machine_to_mermaid::<CallState>(),
+        machine_to_mermaid::<NodeState>(),
+    ] {
+        assert!(REFERENCE.contains(&format!("```mermaid\n{diagram}```")), "{diagram}");
     }
 }
