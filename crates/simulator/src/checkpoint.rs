@@ -1,13 +1,14 @@
-//! The whole state of a simulation at the end of a turn, as a file.
+//! Checkpoints: the complete state of a simulation at the end of a turn, as a file.
 //!
-//! There are two forms with the same content. `json` is for people and other programs; `compact`
-//! is for large populations, is written and read agent by agent, and ends with a checksum. The
-//! digest of a simulation is the SHA-256 of its compact form, without the checksum, whichever form
-//! is on disk.
+//! There are two formats with the same content. `json` is readable; `compact` is for large
+//! populations, is written and read agent by agent, and ends with a checksum. The digest of a
+//! simulation is the SHA-256 of its compact form without the checksum, whichever format is on disk.
 
 mod codec;
 mod compact;
 mod json;
+pub(crate) mod retention;
+pub(crate) mod writer;
 
 use std::io;
 use std::num::NonZeroU32;
@@ -16,28 +17,28 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::checkpoint::writer::{CheckpointWriter, WriteJob};
 use crate::error::SimError;
-use crate::files;
-use crate::folder::{Form, RunFolder};
-use crate::keeper::{Job, Keeper};
-use crate::kernel::AgentImage;
+use crate::folder::durable_files as files;
+use crate::folder::{CheckpointFormat, RunFolder};
+use crate::kernel::AgentSnapshot;
 use crate::population::SERIALS_MAX;
-use crate::run::States;
+use crate::run::StateCounts;
 use crate::scenario::Scenario;
 use crate::simulation::Simulation;
-use crate::warning::Warnings;
+use crate::warning::WarningLog;
 
-/// Populations above this are written in the compact form.
+/// The maximum population size of the JSON format.
 const JSON_AGENTS_MAX: u64 = 10_000;
 
-/// A SHA-256.
-pub(crate) type Digest = [u8; 32];
+/// A SHA-256 digest of a simulation's state.
+pub(crate) type StateDigest = [u8; 32];
 
-/// All of a simulation but its agents.
+/// The state of a simulation without its agents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "the state of a simulation")]
-pub(crate) struct Head {
-    /// The version of the form.
+pub(crate) struct CheckpointHead {
+    /// The format version.
     pub(crate) format: u32,
     pub(crate) scenario: String,
     pub(crate) chart: String,
@@ -46,42 +47,42 @@ pub(crate) struct Head {
     pub(crate) tick_seconds: f64,
     /// The names of the behaviours, in order.
     pub(crate) behaviours: Vec<String>,
-    /// How many ticks of the kernel are over.
+    /// The number of kernel ticks so far.
     pub(crate) tick: u64,
     /// The serial of the next agent.
     pub(crate) next_serial: u64,
-    /// How often each state was entered.
-    pub(crate) visits: States,
-    /// The values of the world by name; null for one that was never set.
+    /// The number of visits of each state.
+    pub(crate) visits: StateCounts,
+    /// The world values by name; null for one that was never set.
     pub(crate) world: serde_json::Map<String, serde_json::Value>,
     #[serde(flatten)]
-    pub(crate) warnings: Warnings,
+    pub(crate) warnings: WarningLog,
 }
 
-/// The version that is written. Where draws come to be other ones, that is another version too: the rest
-/// of a run would not be what it was going to be.
+/// The format version that is written. It also changes if draws change, because a resumed run would
+/// diverge.
 const FORMAT: u32 = 3;
 
 /// One agent.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AgentRow {
     pub(crate) name: String,
-    /// The turn that it was added in; 0 if it was there from the start.
+    /// The turn in which it was added; 0 for an initial agent.
     pub(crate) turn_added: u64,
-    /// How many turns a paused agent still skips, if it goes on by itself.
+    /// The number of turns that a paused agent still skips, if its pause ends by itself.
     pub(crate) auto_resume: Option<NonZeroU32>,
-    pub(crate) image: AgentImage,
+    pub(crate) snapshot: AgentSnapshot,
 }
 
-/// Takes in a simulation as it is read.
-pub(crate) trait Restore {
-    /// Comes first.
-    fn head(&mut self, turn: u64, head: &Head) -> Result<(), String>;
-    /// Comes once for each agent, in the order of serials.
+/// Receives a simulation while a checkpoint is read.
+pub(crate) trait CheckpointTarget {
+    /// Called first.
+    fn head(&mut self, turn: u64, head: &CheckpointHead) -> Result<(), String>;
+    /// Called once per agent, in order of serials.
     fn agent(&mut self, row: AgentRow) -> Result<(), String>;
 }
 
-impl Head {
+impl CheckpointHead {
     pub(crate) fn new(simulation: &Simulation) -> Self {
         let scenario = simulation.scenario();
         Self {
@@ -91,19 +92,19 @@ impl Head {
             seed: scenario.seed,
             start_time: scenario.start_time,
             tick_seconds: scenario.tick_seconds,
-            behaviours: scenario.behaviours_named(),
+            behaviours: scenario.behaviour_names(),
             tick: simulation.tick(),
             next_serial: simulation.next_serial().0,
-            visits: States::new(simulation.visits()),
+            visits: StateCounts::new(simulation.visits()),
             world: simulation.world(),
             warnings: simulation.warnings().clone(),
         }
     }
 
-    /// Whether it says what the scenario says that it was written in, where that never changes.
-    fn check_written(&self, scenario: &Scenario) -> Result<(), String> {
+    /// Checks the values that never change against the scenario of the run.
+    fn check_origin(&self, scenario: &Scenario) -> Result<(), String> {
         let Scenario { seed, start_time, tick_seconds, .. } = scenario;
-        // Numbers and times that are written alike are the same.
+        // Equal texts mean equal numbers and times.
         for (what, found, expected) in [
             ("seed", self.seed.to_string(), seed.to_string()),
             ("start_time", self.start_time.to_string(), start_time.to_string()),
@@ -116,7 +117,7 @@ impl Head {
         Ok(())
     }
 
-    /// Whether a simulation of this scenario can go on from here.
+    /// Checks that a simulation of this scenario can continue from here.
     fn check(&self, scenario: &Scenario) -> Result<(), String> {
         if self.format != FORMAT {
             return Err(format!(
@@ -145,7 +146,7 @@ impl Head {
                 self.next_serial
             ));
         }
-        if self.behaviours != scenario.behaviours_named() {
+        if self.behaviours != scenario.behaviour_names() {
             return Err("its behaviours have other names than those of the scenario".to_owned());
         }
         Ok(())
@@ -153,13 +154,13 @@ impl Head {
 }
 
 impl AgentRow {
-    /// The rules that every agent of a checkpoint keeps. Those about its state, its fields and the
-    /// way that it came are the kernel's.
-    fn check(&self, scenario: &Scenario, head: &Head) -> Result<(), String> {
-        if let Some(fault) = crate::names::fault_of(&self.name) {
+    /// Checks an agent of a checkpoint. The kernel checks its state, fields and history.
+    fn check(&self, scenario: &Scenario, head: &CheckpointHead) -> Result<(), String> {
+        if let Some(fault) = crate::population::names::name_error(&self.name) {
             return Err(fault);
         }
-        let AgentImage { serial, history, fields, memories, ticks_in_state, .. } = &self.image;
+        let AgentSnapshot { serial, history, fields, last_active, ticks_in_state, .. } =
+            &self.snapshot;
         if serial.0 >= head.next_serial {
             return Err(format!("its serial {} was never given", serial.0));
         }
@@ -188,10 +189,10 @@ impl AgentRow {
         {
             return Err(format!("its field \"{}\" is missing", field.name));
         }
-        // Each state with a history remembers one of those inside it.
+        // Each history state must refer to one of its children.
         let histories = chart.tree().iter().filter(|node| node.history);
-        let mut remembered = histories.zip(memories);
-        if remembered.any(|(node, memory)| usize::from(*memory) >= node.children.len()) {
+        let mut remembered = histories.zip(last_active);
+        if remembered.any(|(node, child)| usize::from(*child) >= node.children.len()) {
             return Err("it remembers a state that the chart does not have".to_owned());
         }
         let depth = chart.max_history_depth();
@@ -211,21 +212,21 @@ impl AgentRow {
     }
 }
 
-/// Writes the checkpoint of the turn that is over, and gives its digest if that is known. What is to
-/// be removed is removed when the checkpoint is durable. A small one is left to the keeper, and the
-/// simulation goes on meanwhile; a large one would take its memory twice.
+/// Writes a checkpoint of the current turn. Returns its digest if known. The files in `remove` are
+/// removed once it is durable. The background writer takes small checkpoints; a large one would
+/// double its memory.
 pub(crate) fn write(
     folder: &RunFolder,
     simulation: &Simulation,
-    keeper: &mut Keeper,
+    writer: &mut CheckpointWriter,
     remove: Vec<PathBuf>,
-) -> Result<Option<Digest>, SimError> {
+) -> Result<Option<StateDigest>, SimError> {
     let turn = simulation.turn();
     if simulation.len() > JSON_AGENTS_MAX {
-        keeper.settle()?;
-        let path = folder.checkpoint_path(turn, Form::Compact);
+        writer.flush()?;
+        let path = folder.checkpoint_path(turn, CheckpointFormat::Compact);
         let mut digest = None;
-        files::write_whole(&path, |file| {
+        files::write_atomic(&path, |file| {
             let written = compact::write(simulation, file);
             digest = Some(written.map_err(SimError::io("write", &path))?);
             Ok(())
@@ -233,55 +234,58 @@ pub(crate) fn write(
         files::remove_all(&remove)?;
         return Ok(digest);
     }
-    let path = folder.checkpoint_path(turn, Form::Json);
+    let path = folder.checkpoint_path(turn, CheckpointFormat::Json);
     let mut text = Vec::new();
     json::write(simulation, &mut text).map_err(SimError::io("write", &path))?;
-    keeper.keep(Job { path, text, remove })?;
+    writer.enqueue(WriteJob { path, text, remove })?;
     Ok(None)
 }
 
-/// Reads the checkpoint of a turn or the newest before it, or the newest one. It was written in one
-/// scenario, and what is read is to go on in another, or in the same.
+/// Reads the checkpoint of a turn, or the newest before it, or the newest of all. It was written
+/// with one scenario and continues with another, which may be the same.
 pub(crate) fn read(
     folder: &RunFolder,
     turn: Option<u64>,
     scenarios: [&Scenario; 2],
-    restore: &mut impl Restore,
+    restore: &mut impl CheckpointTarget,
 ) -> Result<(), SimError> {
     let (turn, path, form) = folder.checkpoint(turn)?;
-    let unusable = |reason: String| SimError::damaged(&path, unusable(&reason));
+    let unusable_checkpoint =
+        |reason: String| SimError::damaged(&path, unusable_checkpoint(&reason));
     let read = match form {
-        Form::Json => json::read(&files::read_text(&path)?, scenarios, restore),
-        Form::Compact => {
+        CheckpointFormat::Json => json::read(&files::read_text(&path)?, scenarios, restore),
+        CheckpointFormat::Compact => {
             let file = std::fs::File::open(&path).map_err(SimError::io("read", &path))?;
             compact::read(file, scenarios, restore)
         }
     };
-    match read.map_err(unusable)? {
+    match read.map_err(unusable_checkpoint)? {
         written if written == turn => Ok(()),
-        written => Err(unusable(format!("it is of turn {written}, and not of turn {turn}"))),
+        written => {
+            Err(unusable_checkpoint(format!("it is of turn {written}, and not of turn {turn}")))
+        }
     }
 }
 
-/// That a checkpoint cannot be used.
-pub(crate) fn unusable(reason: &str) -> String {
+/// Returns the message for a checkpoint that cannot be used.
+pub(crate) fn unusable_checkpoint(reason: &str) -> String {
     format!("the checkpoint cannot be used: {reason}")
 }
 
-/// Hands a simulation over to another one.
-pub(crate) fn hand_over(
+/// Copies the state of a simulation to another one.
+pub(crate) fn copy_state(
     from: &Simulation,
     scenario: &Scenario,
-    to: &mut impl Restore,
+    to: &mut impl CheckpointTarget,
 ) -> Result<(), String> {
-    let head = Head::new(from);
+    let head = CheckpointHead::new(from);
     head.check(scenario)?;
     to.head(from.turn(), &head)?;
     from.rows().try_for_each(|row| to.agent(row))
 }
 
-/// The digest of a simulation's whole state.
-pub(crate) fn digest(simulation: &Simulation) -> Result<Digest, SimError> {
+/// Returns the digest of a simulation's state.
+pub(crate) fn digest(simulation: &Simulation) -> Result<StateDigest, SimError> {
     let nowhere = Path::new("nowhere");
     compact::write(simulation, &mut io::sink()).map_err(SimError::io("write", nowhere))
 }

@@ -1,79 +1,79 @@
-//! What can keep a simulation from going on.
+//! Errors of simulations.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::kernel::{KernelError, RatesError};
 
-/// Why a run cannot go on, or be read.
+/// The reason why a run cannot start, continue or be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {
     /// A file or folder could not be read or written.
     #[error("cannot {doing} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The attempted operation.
         doing: &'static str,
-        /// With what.
+        /// The file or folder.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         source: io::Error,
     },
-    /// The folder of a new run is there already.
+    /// The folder of a new run already exists.
     #[error("{} is there already", .0.display())]
     Exists(PathBuf),
-    /// A file is not what it should be.
+    /// A file has invalid content.
     #[error("{}: {reason}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// There is no checkpoint of that turn.
+    /// The run has no checkpoint of that turn.
     #[error("the run has no checkpoint of turn {turn}{}", why_none(*.turn, .known))]
     NoCheckpoint {
-        /// The turn that was asked for.
+        /// The requested turn.
         turn: u64,
-        /// The turns there are.
+        /// The turns with checkpoints.
         known: Vec<u64>,
     },
-    /// Another process runs it.
+    /// Another process runs the simulation.
     #[error("another process runs this simulation")]
     InUse,
     /// The run has ended.
     #[error("the run in {} has ended, nothing can be asked of it", .0.display())]
     Ended(PathBuf),
-    /// The population is larger than it may be.
+    /// The population is too large.
     #[error("{agents} agents are more than max_agents allows, which is {max_agents}")]
     TooManyAgents {
-        /// How many there would be.
+        /// The number of agents.
         agents: u64,
-        /// How many there may be.
+        /// The maximum number of agents.
         max_agents: u64,
     },
-    /// The run has more turns than its ticks can be counted for.
-    #[error("{turns} turns are more than a run of this scenario can have, which is {most}")]
+    /// The run has too many turns for its tick counter.
+    #[error("{turns} turns are more than a run of this scenario can have, which is {max_turns}")]
     TooManyTurns {
-        /// How many there would be.
+        /// The number of turns.
         turns: u64,
-        /// How many there may be.
-        most: u64,
+        /// The maximum number of turns.
+        max_turns: u64,
     },
-    /// The run has come farther than it is to go.
+    /// The run is already past its last turn.
     #[error("the run is to have {turns} turns, and it goes on from the end of turn {turn}")]
     TooFewTurns {
-        /// How many turns it is to have.
+        /// The requested number of turns.
         turns: u64,
-        /// The turn that it goes on from.
+        /// The turn from which it continues.
         turn: u64,
     },
     /// The agents of a run do not fit a scenario.
     #[error("the agents do not fit the scenario: {0}")]
     Scenario(String),
-    /// The rates of the scenario cannot be.
+    /// The rates of the scenario are invalid.
     #[error(transparent)]
     Rates(#[from] RatesError),
-    /// An agent cannot be let in.
+    /// An agent cannot be added.
     #[error("an agent cannot be added: {0}")]
     Agent(#[from] KernelError),
     /// The threads could not be started.
@@ -92,7 +92,7 @@ impl SimError {
     }
 }
 
-/// Why there is no checkpoint: those of some turns are not kept, and others are yet to come.
+/// Explains a missing checkpoint: it was not kept, or the run has not reached the turn.
 fn why_none(turn: u64, known: &[u64]) -> String {
     match known.last() {
         Some(newest) if *newest < turn => {
@@ -102,7 +102,7 @@ fn why_none(turn: u64, known: &[u64]) -> String {
     }
 }
 
-/// The turns of checkpoints, shortened where there are many.
+/// Lists the turns of checkpoints, shortened if there are many.
 fn list(turns: &[u64]) -> String {
     match turns {
         [] => "none".to_owned(),

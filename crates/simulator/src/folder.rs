@@ -1,14 +1,17 @@
-//! The folder of a run: what it was begun with, how far it has come, what was asked of it.
+//! The folder of a run.
 //!
 //! ```text
-//! run.json          what the run is, and how it stands
-//! scenario.json     the scenario as the run began with it
-//! chart.json        the chart as the run began with it
+//! run.json          the record of the run
+//! scenario.json     the scenario at the start of the run
+//! chart.json        the chart at the start of the run
 //! checkpoints/      turn_000042.json, or turn_000042.sim for a large population
-//! later/            checkpoints of turns that are being done again, until they are
-//! requests.jsonl    requests from outside, and what became of them
-//! owner.lock        held by the process that runs it
+//! later/            superseded checkpoints, while their turns are computed again
+//! requests.jsonl    requests from outside, with their answers
+//! owner.lock        locked by the process that runs the simulation
 //! ```
+
+pub(crate) mod durable_files;
+pub mod requests;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
@@ -19,23 +22,23 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use self::durable_files as files;
+use self::requests::{AnswerWatch, RequestAnswer, RequestLog};
 use crate::error::SimError;
-use crate::files;
 use crate::lifecycle::LifecycleAction;
-use crate::requests::{self, Answer, AnswerWatch, RequestLog};
-use crate::run::Summary;
+use crate::run::RunSummary;
 
 const RECORD: &str = "run.json";
 const SCENARIO: &str = "scenario.json";
 const CHART: &str = "chart.json";
 const CHECKPOINTS: &str = "checkpoints";
-const LATER: &str = "later";
+const SUPERSEDED: &str = "later";
 const REQUESTS: &str = "requests.jsonl";
 const LOCK: &str = "owner.lock";
 
-/// How often, and how long apart, the lock is tried before someone else counts as its owner.
-const OWN_TRIES: u32 = 10;
-const OWN_WAIT: Duration = Duration::from_millis(20);
+/// The number of attempts to take the lock, and the time between them.
+const LOCK_TRIES: u32 = 10;
+const LOCK_WAIT: Duration = Duration::from_millis(20);
 
 /// The folder of one run.
 #[derive(Debug, Clone)]
@@ -43,20 +46,20 @@ pub struct RunFolder {
     path: PathBuf,
 }
 
-/// How a run stands.
+/// The status of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
-    /// A process runs it, or did until it died.
+    /// A process runs it, or has crashed.
     Running,
-    /// It was stopped on request, and can be resumed.
+    /// It was stopped and can be resumed.
     Stopped,
-    /// All its turns are over.
+    /// All turns are done.
     Ended,
 }
 
 impl RunStatus {
-    /// The status as files name it.
+    /// Returns the serialized name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -66,46 +69,46 @@ impl RunStatus {
     }
 }
 
-/// What a run is, and how it stands.
+/// The record of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RunRecord {
+pub struct SimulationRecord {
     /// The run's id.
     pub run_id: String,
     /// The name of its scenario.
     pub scenario: String,
-    /// When it was begun, by the clock of the machine.
+    /// The time of its creation.
     pub created_at: Timestamp,
-    /// The run and the turn that it was forked from.
-    pub forked_from: Option<Fork>,
-    /// Whether one request that cannot be done takes all others of its turn with it.
+    /// The origin of a fork.
+    pub forked_from: Option<ForkOrigin>,
+    /// True if one invalid request rejects all requests of its turn.
     pub strict: bool,
-    /// How many turns it is to have.
+    /// The total number of turns.
     pub turns: u64,
-    /// How it stands.
+    /// The status.
     pub status: RunStatus,
-    /// What came of it so far, when it was last stopped or ended.
-    pub summary: Option<Summary>,
+    /// The summary at the last stop or end.
+    pub summary: Option<RunSummary>,
 }
 
-/// Where a run was forked from.
+/// The origin of a fork.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fork {
+pub struct ForkOrigin {
     /// The other run.
     pub run_id: String,
-    /// The turn after which they part.
+    /// The last shared turn.
     pub turn: u64,
 }
 
-/// How a checkpoint is written.
+/// The format of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// For people and programs.
+pub(crate) enum CheckpointFormat {
+    /// Readable JSON.
     Json,
-    /// For large populations.
+    /// Binary, for large populations.
     Compact,
 }
 
-impl Form {
+impl CheckpointFormat {
     const ALL: [Self; 2] = [Self::Json, Self::Compact];
 
     fn extension(self) -> &'static str {
@@ -116,69 +119,69 @@ impl Form {
     }
 }
 
-/// The right to run a simulation, for as long as this is held.
+/// The exclusive right to run a simulation, while held.
 #[derive(Debug)]
-pub struct Owner {
+pub struct RunLock {
     _lock: File,
 }
 
 impl RunFolder {
-    /// Makes the folder of a new run, and takes it. What marks it as a run comes last, so that one
-    /// that could not be finished is not taken for a run.
+    /// Creates the folder of a new run and locks it. The record is written last, so that an
+    /// unfinished folder does not count as a run.
     pub fn create(
         path: &Path,
-        record: &RunRecord,
+        record: &SimulationRecord,
         scenario: &str,
         chart: &str,
-    ) -> Result<(Self, Owner), SimError> {
+    ) -> Result<(Self, RunLock), SimError> {
         let folder = Self { path: path.to_owned() };
-        if path.exists() && !folder.was_never_run() {
+        if path.exists() && !folder.is_unstarted() {
             return Err(SimError::Exists(path.to_owned()));
         }
-        files::make_folder(&path.join(CHECKPOINTS))?;
-        let owner = folder.own()?;
-        // Someone else may have been faster.
-        if !folder.was_never_run() {
+        files::create_folder(&path.join(CHECKPOINTS))?;
+        let lock = folder.acquire_lock()?;
+        // Another process may have been faster.
+        if !folder.is_unstarted() {
             return Err(SimError::Exists(path.to_owned()));
         }
         files::write_text(&path.join(SCENARIO), scenario)?;
         files::write_text(&path.join(CHART), chart)?;
         folder.write_record(record)?;
-        Ok((folder, owner))
+        Ok((folder, lock))
     }
 
-    /// Whether it is empty, or what a process left that died before there was a run.
-    fn was_never_run(&self) -> bool {
+    /// True if the folder is empty, or the leftover of a process that crashed before the run began.
+    fn is_unstarted(&self) -> bool {
         let is_begun = self.path.join(LOCK).exists();
         let is_empty = |path: &Path| fs::read_dir(path).is_ok_and(|mut all| all.next().is_none());
         let is_ours = |entry: std::io::Result<fs::DirEntry>| {
             let Ok(path) = entry.map(|entry| entry.path()) else { return false };
             let written = [LOCK, SCENARIO, CHART].iter().any(|name| path.ends_with(name));
-            (is_begun && (written || files::is_aside(&path)))
+            (is_begun && (written || files::is_temporary(&path)))
                 || (path.ends_with(CHECKPOINTS) && is_empty(&path))
         };
         fs::read_dir(&self.path).is_ok_and(|mut all| all.all(is_ours))
     }
 
-    /// The folder of a run that is there; none if it is not one.
+    /// Opens the folder of a run; returns `None` if it holds no run.
     pub fn open(path: &Path) -> Option<Self> {
         path.join(RECORD).is_file().then(|| Self { path: path.to_owned() })
     }
 
-    /// Where it is.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Takes the right to run it, unless another process has it.
-    pub fn own(&self) -> Result<Owner, SimError> {
+    /// Takes the lock, unless another process holds it.
+    pub fn acquire_lock(&self) -> Result<RunLock, SimError> {
         let path = self.path.join(LOCK);
         let lock = File::create(&path).map_err(SimError::io("write", &path))?;
-        for try_again in (0..OWN_TRIES).rev() {
+        for try_again in (0..LOCK_TRIES).rev() {
             match lock.try_lock() {
-                Ok(()) => return Ok(Owner { _lock: lock }),
-                // Someone may only be asking whether there is an owner.
-                Err(TryLockError::WouldBlock) if try_again > 0 => std::thread::sleep(OWN_WAIT),
+                Ok(()) => return Ok(RunLock { _lock: lock }),
+                // The holder may be a short check with `is_locked`.
+                Err(TryLockError::WouldBlock) if try_again > 0 => std::thread::sleep(LOCK_WAIT),
                 Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(error)) => return Err(SimError::io("lock", &path)(error)),
             }
@@ -186,9 +189,9 @@ impl RunFolder {
         Err(SimError::InUse)
     }
 
-    /// Whether a process runs it. A shared lock is tried, so that two who ask at the same moment
-    /// do not take each other for the owner.
-    pub fn is_owned(&self) -> Result<bool, SimError> {
+    /// True if a process runs the simulation. Tries a shared lock, so that concurrent checks do not
+    /// see each other.
+    pub fn is_locked(&self) -> Result<bool, SimError> {
         let path = self.path.join(LOCK);
         let lock = match File::open(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
@@ -201,40 +204,40 @@ impl RunFolder {
         }
     }
 
-    /// What the run is, and how it stands.
-    pub fn record(&self) -> Result<RunRecord, SimError> {
+    /// Reads the record.
+    pub fn record(&self) -> Result<SimulationRecord, SimError> {
         let path = self.path.join(RECORD);
         let text = files::read_text(&path)?;
         serde_json::from_str(&text).map_err(|error| SimError::damaged(&path, error.to_string()))
     }
 
-    pub(crate) fn write_record(&self, record: &RunRecord) -> Result<(), SimError> {
+    pub(crate) fn write_record(&self, record: &SimulationRecord) -> Result<(), SimError> {
         let path = self.path.join(RECORD);
         let text = serde_json::to_string_pretty(record)
             .map_err(|error| SimError::damaged(&path, error.to_string()))?;
         files::write_text(&path, &text)
     }
 
-    /// The scenario as the run began with it: the file's path and its text.
+    /// Returns the path and text of the scenario at the start of the run.
     pub fn scenario(&self) -> Result<(PathBuf, String), SimError> {
         let path = self.path.join(SCENARIO);
         files::read_text(&path).map(|text| (path, text))
     }
 
-    /// The chart as the run began with it: the file's path and its text.
+    /// Returns the path and text of the chart at the start of the run.
     pub fn chart(&self) -> Result<(PathBuf, String), SimError> {
         let path = self.path.join(CHART);
         files::read_text(&path).map(|text| (path, text))
     }
 
-    /// The turns of which there are checkpoints, in order.
+    /// Returns the turns with checkpoints, in order.
     pub fn checkpoints(&self) -> Result<Vec<u64>, SimError> {
         self.turns_in(CHECKPOINTS)
     }
 
-    /// The turns that are being done again, and of which there are checkpoints from before.
-    pub(crate) fn later(&self) -> Result<Vec<u64>, SimError> {
-        self.turns_in(LATER)
+    /// Returns the turns with superseded checkpoints.
+    pub(crate) fn superseded_turns(&self) -> Result<Vec<u64>, SimError> {
+        self.turns_in(SUPERSEDED)
     }
 
     fn turns_in(&self, folder: &str) -> Result<Vec<u64>, SimError> {
@@ -248,7 +251,7 @@ impl RunFolder {
     fn files_in(&self, folder: &str) -> Result<Vec<PathBuf>, SimError> {
         let folder = self.path.join(folder);
         let entries = match fs::read_dir(&folder) {
-            Err(error) if error.kind() == ErrorKind::NotFound && folder.ends_with(LATER) => {
+            Err(error) if error.kind() == ErrorKind::NotFound && folder.ends_with(SUPERSEDED) => {
                 return Ok(Vec::new());
             }
             entries => entries.map_err(SimError::io("read", &folder))?,
@@ -257,24 +260,24 @@ impl RunFolder {
         entries.map(path).collect::<std::io::Result<_>>().map_err(SimError::io("read", &folder))
     }
 
-    /// Puts the checkpoints of later turns aside, which are done again, and removes what a process
-    /// that died did not finish. They stay until there are new ones in their place.
+    /// Sets aside the checkpoints of later turns, which will be computed again, and removes
+    /// temporary files of a crashed process. They stay until new ones replace them.
     pub(crate) fn set_aside_after(&self, turn: u64) -> Result<(), SimError> {
         for path in self.files_in(CHECKPOINTS)? {
-            if files::is_aside(&path) {
+            if files::is_temporary(&path) {
                 fs::remove_file(&path).map_err(SimError::io("remove", &path))?;
             } else if turn_of(&path).is_some_and(|its| its > turn) {
-                files::make_folder(&self.path.join(LATER))?;
-                self.move_to(LATER, &path)?;
+                files::create_folder(&self.path.join(SUPERSEDED))?;
+                self.move_to(SUPERSEDED, &path)?;
             }
         }
         Ok(())
     }
 
-    /// Brings back the checkpoints that were put aside. Unless something was asked from outside
-    /// since, they are what would come of doing the turns again.
-    pub(crate) fn bring_back(&self) -> Result<(), SimError> {
-        self.files_in(LATER)?.iter().try_for_each(|path| self.move_to(CHECKPOINTS, path))
+    /// Restores superseded checkpoints. They are still valid unless requests from outside came in
+    /// since.
+    pub(crate) fn restore_superseded(&self) -> Result<(), SimError> {
+        self.files_in(SUPERSEDED)?.iter().try_for_each(|path| self.move_to(CHECKPOINTS, path))
     }
 
     fn move_to(&self, folder: &str, path: &Path) -> Result<(), SimError> {
@@ -282,9 +285,9 @@ impl RunFolder {
         fs::rename(path, self.path.join(folder).join(name)).map_err(SimError::io("move", path))
     }
 
-    /// Removes what was put aside.
-    pub(crate) fn forget_later(&self) -> Result<(), SimError> {
-        let path = self.path.join(LATER);
+    /// Removes superseded checkpoints.
+    pub(crate) fn remove_superseded(&self) -> Result<(), SimError> {
+        let path = self.path.join(SUPERSEDED);
         match fs::remove_dir_all(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 Err(SimError::io("remove", &path)(error))
@@ -293,13 +296,16 @@ impl RunFolder {
         }
     }
 
-    /// The checkpoint of a turn, or of the newest before it, or the newest of all, and its turn. A
-    /// turn that the run has not come to has none.
-    pub(crate) fn checkpoint(&self, turn: Option<u64>) -> Result<(u64, PathBuf, Form), SimError> {
+    /// Finds the checkpoint of a turn, or the newest before it, or the newest of all. Fails for a
+    /// turn that the run has not reached.
+    pub(crate) fn checkpoint(
+        &self,
+        turn: Option<u64>,
+    ) -> Result<(u64, PathBuf, CheckpointFormat), SimError> {
         let mut known = self.checkpoints()?;
         if known.last().is_none_or(|newest| turn.is_some_and(|turn| turn > *newest)) {
-            // Turns that are done again have checkpoints from before, as long as these are right.
-            known.extend(self.later()?);
+            // Superseded checkpoints are valid until they are removed.
+            known.extend(self.superseded_turns()?);
             known.sort_unstable();
             known.dedup();
         }
@@ -310,32 +316,34 @@ impl RunFolder {
         let Some(found) = found.copied() else {
             return Err(SimError::NoCheckpoint { turn: wanted, known });
         };
-        let path = [CHECKPOINTS, LATER]
+        let path = [CHECKPOINTS, SUPERSEDED]
             .into_iter()
-            .flat_map(|folder| Form::ALL.map(|form| (found, self.file(folder, found, form), form)))
+            .flat_map(|folder| {
+                CheckpointFormat::ALL.map(|form| (found, self.file(folder, found, form), form))
+            })
             .find(|(_, path, _)| path.exists());
         path.ok_or(SimError::NoCheckpoint { turn: found, known })
     }
 
-    pub(crate) fn checkpoint_path(&self, turn: u64, form: Form) -> PathBuf {
+    pub(crate) fn checkpoint_path(&self, turn: u64, form: CheckpointFormat) -> PathBuf {
         self.file(CHECKPOINTS, turn, form)
     }
 
-    /// The files that the checkpoint of a turn may be in.
+    /// Returns the possible files of a checkpoint.
     pub(crate) fn checkpoint_paths(&self, turn: u64) -> [PathBuf; 2] {
-        Form::ALL.map(|form| self.file(CHECKPOINTS, turn, form))
+        CheckpointFormat::ALL.map(|form| self.file(CHECKPOINTS, turn, form))
     }
 
-    /// The files that the checkpoint of a turn may be in that was put aside.
-    pub(crate) fn later_paths(&self, turn: u64) -> [PathBuf; 2] {
-        Form::ALL.map(|form| self.file(LATER, turn, form))
+    /// Returns the possible files of a superseded checkpoint.
+    pub(crate) fn superseded_paths(&self, turn: u64) -> [PathBuf; 2] {
+        CheckpointFormat::ALL.map(|form| self.file(SUPERSEDED, turn, form))
     }
 
-    fn file(&self, folder: &str, turn: u64, form: Form) -> PathBuf {
+    fn file(&self, folder: &str, turn: u64, form: CheckpointFormat) -> PathBuf {
         self.path.join(folder).join(format!("turn_{turn:06}.{}", form.extension()))
     }
 
-    /// Whether a file is a checkpoint, by its name.
+    /// True if the file name is that of a checkpoint.
     pub fn is_checkpoint(path: &Path) -> bool {
         turn_of(path).is_some()
     }
@@ -344,28 +352,32 @@ impl RunFolder {
         self.path.join(REQUESTS)
     }
 
-    /// Asks the process that runs it, or will, for a change of the population. One that has ended is
-    /// asked for nothing. Where it ends before it has looked at the request, there is never an answer:
-    /// whoever waits for one looks at the [record](Self::record) too, and [withdraws](Self::withdraw) it.
-    pub fn ask(&self, request_id: &str, action: LifecycleAction) -> Result<AnswerWatch, SimError> {
+    /// Submits a request to the process that runs the simulation, now or later. Fails if the run
+    /// has ended. A run that ends first never answers: also check the [record](Self::record), and
+    /// [withdraw](Self::withdraw) the request.
+    pub fn submit_request(
+        &self,
+        request_id: &str,
+        action: LifecycleAction,
+    ) -> Result<AnswerWatch, SimError> {
         if self.record()?.status == RunStatus::Ended {
             return Err(SimError::Ended(self.path.clone()));
         }
-        requests::ask(&self.requests(), request_id, action)
+        requests::submit(&self.requests(), request_id, action)
     }
 
-    /// What became of such a request, if it was looked at.
-    pub fn answer(&self, request_id: &str) -> Result<Option<Answer>, SimError> {
-        AnswerWatch::from_start(&self.requests(), request_id).look()
+    /// Returns the answer to a request, if there is one.
+    pub fn find_answer(&self, request_id: &str) -> Result<Option<RequestAnswer>, SimError> {
+        AnswerWatch::from_start(&self.requests(), request_id).poll()
     }
 
-    /// The requests that wait to be looked at after a turn.
-    pub(crate) fn waiting(&self, turn: u64) -> Result<Vec<LifecycleAction>, SimError> {
+    /// Returns the requests that are pending after a turn.
+    pub(crate) fn pending_requests(&self, turn: u64) -> Result<Vec<LifecycleAction>, SimError> {
         let waiting = RequestLog::peek(&self.requests(), turn)?.take(turn + 1)?;
         Ok(waiting.into_iter().filter_map(|request| request.action.ok()).collect())
     }
 
-    /// What was asked after a turn and looked at, by the turn in which it was.
+    /// Returns the requests answered after a turn, by turn.
     pub(crate) fn answered(
         &self,
         turn: u64,
@@ -373,16 +385,16 @@ impl RunFolder {
         Ok(RequestLog::open(&self.requests(), turn)?.answered())
     }
 
-    /// Takes back a request that no one looks at any more.
+    /// Withdraws a request that will not be answered.
     pub fn withdraw(&self, request_id: &str, reason: &str) -> Result<(), SimError> {
         requests::withdraw(&self.requests(), request_id, reason)
     }
 }
 
-/// The turn that a file is the checkpoint of, if it is one.
+/// Returns the turn of a checkpoint file.
 fn turn_of(path: &Path) -> Option<u64> {
     let extension = path.extension()?;
-    let is_one = Form::ALL.iter().any(|form| extension == form.extension());
+    let is_one = CheckpointFormat::ALL.iter().any(|form| extension == form.extension());
     is_one.then_some(())?;
     path.file_stem()?.to_str()?.strip_prefix("turn_")?.parse().ok()
 }

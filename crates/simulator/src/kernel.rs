@@ -1,65 +1,52 @@
-//! The population in columns, and its ticks.
+//! The simulation kernel: agents in columns, and their ticks.
 //!
-//! A [`Kernel`] holds the agents of one simulation: for each its state, the ticks in that state,
-//! its fields and its last transitions. It knows agents by [`Slot`], which is their order, and by
-//! [`AgentSerial`], which is theirs for ever; names, turns and rules about who may be added are not
-//! its business.
+//! A [`Kernel`] holds the agents of one simulation: state, ticks in the state, fields and last
+//! transitions. It knows an agent by its [`AgentSlot`], the position in the order of agents, and
+//! its [`AgentSerial`], which never changes. Names, turns and lifecycle rules live outside.
 //!
 //! ```text
-//! let mut kernel = Kernel::new(chart, rates, Seed(42));
+//! let mut kernel = Kernel::new(chart, rates, SimulationSeed(42));
 //! let slot = kernel.add(AgentSerial(0), DrawKey(7), BehaviourId(0), chart.initial(), &[(field, value)])?;
-//! kernel.tick(1, &pool);                  // one tick
-//! kernel.ticks(2, 10, &pool);             // ten ticks, the same as ten times one
-//! kernel.fire_all(round_ends, 11, &pool); // one trigger for everyone, guards and actions as ever
-//! kernel.pause(slot); kernel.resume(slot); kernel.remove(slot);
-//! kernel.state(slot); kernel.ticks_in_state(slot); kernel.field(slot, field); kernel.history(slot);
-//! kernel.count_visits(); kernel.take_visits();
-//! kernel.counts(); kernel.take_warnings(); kernel.take_requests();
-//! kernel.world(id); kernel.set_world(id, value);
-//! let image = kernel.image(slot);         // one agent, whole, for a checkpoint
-//! other.resume_at(tick); other.restore(image)?;
-//! let moved = kernel.compact();           // closes the gaps that removed agents left
+//! kernel.ticks(1, 10, &pool);             // ten ticks
+//! kernel.fire_all(round_ends, 11, &pool); // one trigger for every active agent
+//! let snapshot = kernel.snapshot(slot);   // one agent, for a checkpoint
+//! let moved = kernel.compact();           // closes the gaps of removed agents
 //! ```
 //!
-//! In a tick every agent that acts takes its timeout if that is due, or else draws a trigger by the
-//! [`Rates`] of its behaviour and fires it. That is at most one transition. Agents see the world as
-//! it was when the tick began; what they do to it takes effect in their order.
+//! # A tick
 //!
-//! Random numbers are a pure function of seed, [`DrawKey`], tick and purpose. So the same agents have the
-//! same fate with one thread or many, whoever else is there, and in whatever pieces ticks are run.
+//! Every active agent takes its timeout if it is due; otherwise it draws a trigger by the
+//! [`RateTable`] of its behaviour and fires it. That is at most one transition. Agents read the
+//! world as of the start of the tick; their changes apply in agent order. Random draws are a pure
+//! function of seed, [`DrawKey`], tick and purpose. So results do not depend on the number of
+//! threads, on other agents, or on how many ticks run at once.
 //!
-//! There are two paths through a tick with the same result: all agents of a group at once (`many`), by
-//! a `plan` that is made of a chart with simple guards, and lists of agents to whom the same happens
-//! (`lists`), for all other charts.
+//! # Which path a chart takes
+//!
+//! | path | charts | how it works |
+//! |---|---|---|
+//! | `tick::simd` | guards are conjunctions of comparisons between fields, draws and constants; no oracle, no history, at most 254 transitions and 62 tests | branch-free vector loops over 256 agents, by a [`SimdPlan`] |
+//! | `tick::batched` | all others | sorts the agents of a block by event, then evaluates guards and actions for lists of agents |
+//! | `tick::scalar` | Rust guards; agents whose evaluation failed for different reasons | one agent at a time, within the other paths |
+//!
+//! All paths give the same result. [`TickBatching`] decides how many ticks run before world changes
+//! apply: one, if agents read world values that actions change.
+//!
+//! # Modules
+//!
+//! - `columns`: agent storage, history, snapshots, lists and masks of lanes.
+//! - `draws`: the Philox generator, the draw cache, trigger rates.
+//! - `effects`: world changes, requests and errors, collected per block.
+//! - `expressions`: evaluation for many agents at once.
+//! - `tables`: the event table and the SIMD plan, compiled before the first tick.
+//! - `tick`: the execution paths.
 
-mod acts;
-mod block;
-mod candidates;
-mod cases;
-mod doubts;
-mod drawn;
-mod fields;
-mod happenings;
-mod history;
-mod image;
-mod lists;
-mod many;
-mod masks;
-mod moves;
-mod outbox;
-mod pace;
-mod philox;
-mod plan;
-mod pool;
-mod population;
-mod rates;
-mod sight;
-mod single;
-mod sorter;
-mod sums;
-mod tree;
-mod visits;
-mod world;
+mod columns;
+mod draws;
+mod effects;
+mod expressions;
+mod tables;
+mod tick;
 
 #[cfg(test)]
 mod tests;
@@ -73,44 +60,46 @@ use polity_statechart::{
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
-use self::block::Block;
-use self::happenings::Happenings;
-use self::history::Calendar;
-use self::lists::Desk;
-use self::outbox::{Asked, Failed};
-use self::pace::Pace;
-use self::philox::{Philox, Purpose};
-use self::plan::Plan;
-use self::visits::Visits;
-use self::world::LeftOut;
+use self::columns::block::AgentBlock;
+use self::columns::history::HistoryCalendar;
+use self::columns::visits::VisitCounter;
+use self::draws::philox::{DrawPurpose, PhiloxRng};
+use self::effects::block_effects::{ErrorTally, PendingRequest};
+use self::effects::world::RejectedAdditions;
+use self::tables::event_table::EventTable;
+use self::tables::simd_plan::SimdPlan;
+use self::tick::batched::TickScratch;
+use self::tick::batching::TickBatching;
 
-pub use self::image::AgentImage;
-pub use self::philox::{DrawKey, Seed};
-pub use self::population::{AgentSerial, KernelError, Slot};
-pub use self::rates::{BEHAVIOURS_MAX, Behaviour, BehaviourId, Rate, Rates, RatesError};
+pub use self::columns::agents::{AgentSerial, AgentSlot, KernelError};
+pub use self::columns::snapshot::AgentSnapshot;
+pub use self::draws::philox::{DrawKey, SimulationSeed};
+pub use self::draws::rates::{
+    BEHAVIOURS_MAX, BehaviourId, BehaviourRates, RateTable, RatesError, TriggerRate,
+};
 
-/// How many agents stand together. Threads share work by the block; in larger ones, more agents are in
-/// each list of those to whom the same happens.
+/// The number of agents in a block. Threads share work by block, and larger blocks give longer
+/// lists.
 #[cfg(not(test))]
 const BLOCK: usize = 8192;
 
-/// Tests have several blocks, and some that are partly filled, with few agents.
+/// Small in tests, so that a few agents fill several blocks and one in part.
 #[cfg(test)]
 const BLOCK: usize = 512;
 
-/// How many agents are looked at together.
+/// The number of agents in a vector loop.
 const LANES: usize = 256;
 
-/// A guard or action that could not be evaluated, for however many agents.
+/// A guard or action that could not be evaluated, for any number of agents.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Warning {
-    /// The guard or action, as written.
+pub struct KernelWarning {
+    /// The guard or action as written.
     pub text: String,
-    /// The transition that it belongs to, such as `transitions[3]`, if it is one's.
-    pub place: Option<String>,
-    /// Why it has no value.
+    /// The location of its transition, such as `transitions[3]`, if it has one.
+    pub location: Option<String>,
+    /// The reason.
     pub reason: String,
-    /// How often.
+    /// The number of times.
     pub count: u64,
     /// The first agent.
     pub serial: AgentSerial,
@@ -118,69 +107,69 @@ pub struct Warning {
     pub tick: u32,
 }
 
-/// What the agents of a simulation are and do.
+/// The agents of a simulation and their ticks.
 #[derive(Debug)]
 pub struct Kernel {
     chart: Arc<Chart>,
-    rates: Rates,
-    philox: Philox,
-    ticking: Course,
-    /// The same for triggers that were fired for everyone.
-    fired: BTreeMap<TriggerId, Course>,
-    /// The state of each number.
+    rates: RateTable,
+    philox: PhiloxRng,
+    ticking: TickProgram,
+    /// The programs of triggers fired for every agent.
+    fired: BTreeMap<TriggerId, TickProgram>,
+    /// The state ids by index.
     states: Vec<StateId>,
-    desks: Desks,
+    scratch_pool: ScratchPool,
     world: Vec<Option<ScalarValue>>,
-    blocks: Vec<Block>,
+    blocks: Vec<AgentBlock>,
     live: usize,
-    calendar: Calendar,
-    pace: Pace,
-    requests: Vec<Asked>,
-    failures: BTreeMap<(ErrorSite, EvalError), Failed>,
-    /// How visits are counted, if they are.
-    counting: Option<Visits>,
+    calendar: HistoryCalendar,
+    batching: TickBatching,
+    requests: Vec<PendingRequest>,
+    failures: BTreeMap<(ErrorSite, EvalError), ErrorTally>,
+    /// The visit counter, if visits are counted.
+    counting: Option<VisitCounter>,
     visits: Vec<u64>,
 }
 
-/// How agents are taken through ticks.
+/// The compiled form of a tick.
 #[derive(Debug)]
-struct Course {
-    /// All at once, if that is possible.
-    plan: Option<Plan>,
-    /// In lists.
-    happenings: Happenings,
-    purpose: Purpose,
+struct TickProgram {
+    /// The plan of the SIMD path, if the chart allows one.
+    plan: Option<SimdPlan>,
+    /// The table of the batched path.
+    event_table: EventTable,
+    purpose: DrawPurpose,
 }
 
-/// Room to work in, for each thread.
+/// Scratch buffers, one per thread.
 #[derive(Debug, Default)]
-struct Desks(Vec<Mutex<Desk>>);
+struct ScratchPool(Vec<Mutex<TickScratch>>);
 
-/// What is the same for all agents in a tick.
-struct Setting<'a> {
-    philox: Philox,
+/// The inputs of a tick that all agents share.
+struct TickInput<'a> {
+    philox: PhiloxRng,
     world: &'a [Option<ScalarValue>],
-    purpose: Purpose,
+    purpose: DrawPurpose,
 }
 
 impl Kernel {
-    /// A population without agents.
-    pub fn new(chart: Arc<Chart>, rates: Rates, seed: Seed) -> Self {
+    /// Creates a population without agents.
+    pub fn new(chart: Arc<Chart>, rates: RateTable, seed: SimulationSeed) -> Self {
         Self {
-            ticking: Course {
-                plan: Plan::new(&chart, &rates),
-                happenings: Happenings::new(&chart, &rates),
-                purpose: Purpose::Guard,
+            ticking: TickProgram {
+                plan: SimdPlan::new(&chart, &rates),
+                event_table: EventTable::new(&chart, &rates),
+                purpose: DrawPurpose::Guard,
             },
             fired: BTreeMap::new(),
             states: chart.states().collect(),
-            desks: Desks::default(),
-            philox: Philox::new(seed),
+            scratch_pool: ScratchPool::default(),
+            philox: PhiloxRng::new(seed),
             world: chart.world_values().iter().map(|world| world.default.clone()).collect(),
             blocks: Vec::new(),
             live: 0,
-            calendar: Calendar::new(chart.max_history_depth(), chart.max_arrival_code()),
-            pace: Pace::new(&chart),
+            calendar: HistoryCalendar::new(chart.max_history_depth(), chart.max_arrival_code()),
+            batching: TickBatching::new(&chart),
             requests: Vec::new(),
             failures: BTreeMap::new(),
             counting: None,
@@ -190,68 +179,77 @@ impl Kernel {
         }
     }
 
-    /// The chart.
+    /// Returns the chart.
     pub fn chart(&self) -> &Arc<Chart> {
         &self.chart
     }
 
-    /// Counts from now on how often each state is entered.
+    /// Starts counting the visits of each state.
     pub fn count_visits(&mut self) {
-        self.counting = Some(Visits::new(&self.chart));
+        self.counting = Some(VisitCounter::new(&self.chart));
     }
 
-    /// How often each state was entered since this was last asked, in the order of the chart.
+    /// Takes the visits of each state since the last call, in chart order.
     pub fn take_visits(&mut self) -> Vec<u64> {
         let none = vec![0; self.visits.len()];
         std::mem::replace(&mut self.visits, none)
     }
 
-    /// One tick. Ticks must grow from call to call.
+    /// Runs one tick. Tick numbers must increase from call to call.
     pub fn tick(&mut self, tick: u32, pool: &ThreadPool) {
         self.ticks(tick, 1, pool);
     }
 
-    /// Several ticks, from `first` on. The same as one at a time, but faster.
+    /// Runs several ticks from `first` on: the same as one at a time, but faster.
     pub fn ticks(&mut self, first: u32, count: u32, pool: &ThreadPool) {
         let mut open = first..first.saturating_add(count);
         while !open.is_empty() {
-            self.make_room(pool);
-            let most = self.calendar.room().min(self.pace.ticks());
+            self.fold_history_if_full(pool);
+            let most = self.calendar.free_columns().min(self.batching.ticks());
             let ticks: Vec<u32> = open.by_ref().take(most).collect();
             let changes = self.run(None, &ticks, pool);
-            self.pace.went(ticks.len(), changes, self.live);
+            self.batching.adapt(ticks.len(), changes, self.live);
         }
     }
 
-    /// Fires a trigger for every agent that acts. It counts as a tick of its own for the draws of
-    /// guards and actions, and no ticks in a state are counted.
+    /// Fires a trigger for every active agent. It has its own draws and does not count as a tick in
+    /// a state.
     pub fn fire_all(&mut self, trigger: TriggerId, tick: u32, pool: &ThreadPool) {
-        self.make_room(pool);
+        self.fold_history_if_full(pool);
         self.run(Some(trigger), &[tick], pool);
     }
 
-    /// Runs some ticks, or what firing a trigger for everyone comes to. Says how many changes of the
-    /// world agents made in them.
+    /// Runs ticks, or fires a trigger for every agent. Returns the number of world changes.
     fn run(&mut self, fired: Option<TriggerId>, ticks: &[u32], pool: &ThreadPool) -> usize {
         let chart = &self.chart;
         let course = match fired {
             None => &self.ticking,
-            Some(trigger) => self.fired.entry(trigger).or_insert_with(|| Course {
-                plan: Plan::of_trigger(chart, trigger),
-                happenings: Happenings::of_trigger(chart, trigger),
-                purpose: Purpose::Round,
+            Some(trigger) => self.fired.entry(trigger).or_insert_with(|| TickProgram {
+                plan: SimdPlan::of_trigger(chart, trigger),
+                event_table: EventTable::of_trigger(chart, trigger),
+                purpose: DrawPurpose::Round,
             }),
         };
-        let Course { plan, happenings, purpose } = course;
-        let setting = Setting { philox: self.philox, world: &self.world, purpose: *purpose };
+        let TickProgram { plan, event_table, purpose } = course;
+        let input = TickInput { philox: self.philox, world: &self.world, purpose: *purpose };
         let counting = self.counting.as_ref();
-        self.desks.prepare(pool);
-        let desks = &self.desks;
+        self.scratch_pool.prepare(pool);
+        let scratch_pool = &self.scratch_pool;
         each_block(&mut self.blocks, pool, |first_slot, block| {
-            let desk = &mut *desks.mine();
+            let scratch = &mut *scratch_pool.mine();
             match plan {
-                Some(plan) => many::ticks(plan, chart, block, &setting, first_slot, ticks, desk),
-                None => lists::ticks(happenings, chart, block, &setting, first_slot, ticks, desk),
+                Some(plan) => {
+                    tick::simd::ticks(plan, chart, block, &input, first_slot, ticks, scratch)
+                }
+                None => tick::batched::ticks(
+                    event_table,
+                    chart,
+                    block,
+                    &input,
+                    first_slot,
+                    ticks,
+                    scratch,
+                ),
             }
             if let Some(counting) = counting {
                 counting.count(block, ticks.len());
@@ -261,9 +259,9 @@ impl Kernel {
         self.collect(ticks.len())
     }
 
-    /// Folds the history where there is no room for another column.
-    fn make_room(&mut self, pool: &ThreadPool) {
-        if self.calendar.room() > 0 {
+    /// Folds the history if there is no room for another column.
+    fn fold_history_if_full(&mut self, pool: &ThreadPool) {
+        if self.calendar.free_columns() > 0 {
             return;
         }
         let calendar = &self.calendar;
@@ -275,99 +273,107 @@ impl Kernel {
         self.blocks.iter_mut().for_each(|block| block.history.fit(&self.calendar));
     }
 
-    /// Puts what agents did to others in the newest columns in order, and the world in its new state.
-    /// Says how many changes that took.
+    /// Collects the effects of the newest columns in order and applies world changes. Returns the
+    /// number of changes.
     fn collect(&mut self, columns: usize) -> usize {
         let all = self.calendar.ticks.len();
-        let applied = world::apply(&mut self.blocks, all - columns..all, &mut self.world);
-        for left_out in applied.left_out {
-            self.leave_out(&left_out);
+        let applied = effects::world::apply(&mut self.blocks, all - columns..all, &mut self.world);
+        for rejected in applied.rejected {
+            self.report_rejected(&rejected);
         }
         let first_request = self.requests.len();
         for block in &mut self.blocks {
-            self.requests.append(&mut block.outbox.requests);
-            for (all, some) in self.visits.iter_mut().zip(&mut block.outbox.visits) {
+            self.requests.append(&mut block.effects.requests);
+            for (all, some) in self.visits.iter_mut().zip(&mut block.effects.visits) {
                 *all += std::mem::take(some);
             }
-            for (what, failed) in std::mem::take(&mut block.outbox.failures) {
-                self.failures.entry(what).and_modify(|known| known.merge(failed)).or_insert(failed);
+            for (what, report_errors) in std::mem::take(&mut block.effects.failures) {
+                self.failures
+                    .entry(what)
+                    .and_modify(|known| known.merge(report_errors))
+                    .or_insert(report_errors);
             }
         }
-        self.requests[first_request..].sort_by_key(|asked| (asked.tick, asked.slot));
+        self.requests[first_request..].sort_by_key(|requested| (requested.tick, requested.slot));
         applied.count
     }
 
-    /// Takes note of additions to the world that are left out.
-    fn leave_out(&mut self, left_out: &LeftOut) {
-        let LeftOut { value, block, lane, column, count } = *left_out;
+    /// Records rejected additions to a world value as errors.
+    fn report_rejected(&mut self, rejected: &RejectedAdditions) {
+        let RejectedAdditions { value, block, lane, column, count } = *rejected;
         let Some(world) = self.chart.world(&self.chart.world_values()[value].name) else { return };
         let block = &mut self.blocks[block];
-        let failed = Failed {
+        let report_errors = ErrorTally {
             count,
             tick: self.calendar.ticks[column],
-            slot: first_slot(left_out.block) + u32::from(lane),
+            slot: first_slot(rejected.block) + u32::from(lane),
             serial: block.serials[usize::from(lane)],
         };
-        block.outbox.fail(ErrorSite::Addition(world), EvalError::Overflow, failed);
+        block.effects.add_error(ErrorSite::Addition(world), EvalError::Overflow, report_errors);
     }
 
-    /// The guards and actions that could not be evaluated since this was last asked.
-    pub fn take_warnings(&mut self) -> Vec<Warning> {
+    /// Takes the guards and actions that could not be evaluated since the last call.
+    pub fn take_warnings(&mut self) -> Vec<KernelWarning> {
         let failures = std::mem::take(&mut self.failures).into_iter();
-        let warnings = failures.map(|((site, fault), failed)| {
-            let (text, place) = self.chart.describe_site(site);
-            Warning {
+        let warnings = failures.map(|((site, fault), report_errors)| {
+            let (text, location) = self.chart.describe_site(site);
+            KernelWarning {
                 text,
-                place: place.map(str::to_owned),
+                location: location.map(str::to_owned),
                 reason: self.chart.describe_error(&fault),
-                count: failed.count,
-                serial: AgentSerial(failed.serial),
-                tick: failed.tick,
+                count: report_errors.count,
+                serial: AgentSerial(report_errors.serial),
+                tick: report_errors.tick,
             }
         });
         warnings.collect()
     }
 
-    /// What agents have asked for since this was last asked, by tick and in the order of agents.
-    pub fn take_requests(&mut self) -> Vec<(Slot, AgentRequest)> {
+    /// Takes the requests of agents since the last call, by tick and agent.
+    pub fn take_requests(&mut self) -> Vec<(AgentSlot, AgentRequest)> {
         let requests = std::mem::take(&mut self.requests).into_iter();
-        requests.map(|asked| (Slot(asked.slot), asked.request)).collect()
+        requests.map(|requested| (AgentSlot(requested.slot), requested.request)).collect()
     }
 
-    /// A value of the world.
+    /// Returns a world value.
     pub fn world(&self, world: WorldId) -> Option<&ScalarValue> {
         self.world[world.index()].as_ref()
     }
 
-    /// Changes a value of the world.
+    /// Sets a world value.
     pub fn set_world(&mut self, world: WorldId, value: ScalarValue) {
         self.world[world.index()] = Some(value);
     }
 }
 
-impl Desks {
-    /// There is one for each thread of the pool.
+impl ScratchPool {
+    /// Ensures one scratch buffer per thread of the pool.
     fn prepare(&mut self, pool: &ThreadPool) {
         let threads = pool.current_num_threads().max(self.0.len());
         self.0.resize_with(threads, Mutex::default);
     }
 
-    /// That of the thread that asks. No other one uses it, so it never waits.
-    fn mine(&self) -> MutexGuard<'_, Desk> {
+    /// Returns the scratch buffer of the current thread. No other thread uses it, so this never
+    /// waits.
+    fn mine(&self) -> MutexGuard<'_, TickScratch> {
         let thread = rayon::current_thread_index().unwrap_or(0);
-        // Whatever was left on it by someone who panicked is not looked at.
+        // A panicked thread may have left any content; it is never read.
         self.0[thread % self.0.len()].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The slot of the first agent of a block.
+/// Returns the slot of the first agent of a block.
 #[expect(clippy::cast_possible_truncation, reason = "slots have 32 bits")]
 fn first_slot(block: usize) -> u32 {
     (block * BLOCK) as u32
 }
 
-/// Does something with every block, on the threads of the pool if there are several.
-fn each_block(blocks: &mut [Block], pool: &ThreadPool, work: impl Fn(u32, &mut Block) + Sync) {
+/// Calls `work` for every block, on the threads of the pool if there are several.
+fn each_block(
+    blocks: &mut [AgentBlock],
+    pool: &ThreadPool,
+    work: impl Fn(u32, &mut AgentBlock) + Sync,
+) {
     if blocks.len() <= 1 || pool.current_num_threads() == 1 {
         let blocks = blocks.iter_mut().enumerate();
         blocks.for_each(|(number, block)| work(first_slot(number), block));

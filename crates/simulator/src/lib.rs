@@ -1,17 +1,19 @@
-//! Populations of agents whose behaviour is a statechart.
+//! Simulations of populations whose agents behave by a statechart.
 //!
-//! A [`Scenario`](scenario::Scenario) says who there is and what happens to them, with a
-//! [`Chart`](polity_statechart::Chart) for what they do. A [`Run`](run::Run) takes it turn by turn to its
-//! end, in a [folder](folder::RunFolder) of its own from which it can be resumed and forked at any turn,
-//! and where others ask it for changes while it goes on. A [`Simulation`](simulation::Simulation) is what
-//! there is at the end of a turn, to be looked at.
+//! - A [`Scenario`](scenario::Scenario) defines the population, its world and its duration, with a
+//!   [`Chart`](polity_statechart::Chart) for the behaviour of agents.
+//! - A [`SimulationRun`](run::SimulationRun) runs it turn by turn in a
+//!   [folder](folder::RunFolder), from which it can be resumed and forked at any turn. Other
+//!   processes submit lifecycle requests through the folder.
+//! - A [`Simulation`](simulation::Simulation) is the state at the end of a turn.
+//! - The [`kernel`] holds the agents and runs their ticks.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::sync::Arc;
 //!
-//! use polity_simulator::folder::{RunFolder, RunRecord, RunStatus};
-//! use polity_simulator::run::{Beginning, GoOn, Run};
+//! use polity_simulator::folder::{RunFolder, SimulationRecord, RunStatus};
+//! use polity_simulator::run::{RunSetup, RunControl, SimulationRun};
 //! use polity_simulator::scenario::{Scenario, ScenarioFile};
 //! use polity_simulator::simulation::Simulation;
 //! use polity_statechart::Chart;
@@ -24,7 +26,7 @@
 //! let scenario = Scenario::new(&file, Arc::new(Chart::from_text(chart)?));
 //! let scenario = Arc::new(scenario.map_err(|errors| format!("{errors:?}"))?);
 //!
-//! let record = RunRecord {
+//! let record = SimulationRecord {
 //!     run_id: "first".to_owned(),
 //!     scenario: scenario.name.clone(),
 //!     created_at: jiff::Timestamp::now(),
@@ -34,7 +36,7 @@
 //!     status: RunStatus::Running,
 //!     summary: None,
 //! };
-//! let beginning = Beginning {
+//! let setup = RunSetup {
 //!     scenario: Arc::clone(&scenario),
 //!     scenario_text: text,
 //!     chart_text: chart,
@@ -42,14 +44,14 @@
 //! };
 //! # let home = tempfile::tempdir()?;
 //! let path = home.path().join("first");
-//! let summary = Run::begin(&path, record, &beginning)?.go(|_| GoOn::Yes)?;
+//! let summary = SimulationRun::start(&path, record, &setup)?.run(|_| RunControl::Continue)?;
 //! assert_eq!((summary.turns, summary.agents), (5, 1));
 //!
-//! // As it was at the end of turn 3, and once more from there to the same end.
-//! let folder = RunFolder::open(&path).ok_or("a run leaves its folder")?;
-//! let past = Simulation::restore(&folder, Some(3), &scenario, None)?;
-//! assert_eq!(past.agents_in_state("on"), Some(vec!["hall".to_owned()]));
-//! let again = Run::resume(folder, Some(3), None, &scenario, None)?.go(|_| GoOn::Yes)?;
+//! // Restore the end of turn 3, and run from there to the same result.
+//! let folder = RunFolder::open(&path).ok_or("there is no run")?;
+//! let restored = Simulation::restore(&folder, Some(3), &scenario, None)?;
+//! assert_eq!(restored.agents_in_state("on"), Some(vec!["hall".to_owned()]));
+//! let again = SimulationRun::resume(folder, Some(3), None, &scenario, None)?.run(|_| RunControl::Continue)?;
 //! assert_eq!(again.digest, summary.digest);
 //! # Ok(())
 //! # }
@@ -59,16 +61,10 @@ pub mod error;
 pub mod folder;
 pub mod kernel;
 pub mod lifecycle;
-pub mod requests;
 pub mod run;
 pub mod scenario;
 pub mod simulation;
 pub mod warning;
 
 mod checkpoint;
-mod draw_key;
-mod files;
-mod keeper;
-mod names;
 mod population;
-mod retention;

@@ -1,7 +1,6 @@
-//! Requests to change the population, and what is said about them.
+//! Lifecycle requests: changes of the population, and their verdicts.
 //!
-//! A request is never an error to whoever makes it: it is looked at, and there is an answer. What
-//! is wrong with it is the reason in that answer.
+//! An invalid request is not an error. It gets an answer with the reason.
 
 mod rules;
 
@@ -9,24 +8,24 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub(crate) use self::rules::{Change, Ruling, Stage, number_of_turns};
+pub(crate) use self::rules::{PopulationChange, PopulationDraft, RequestRuling, number_of_turns};
 
-/// What can be done to a population.
+/// An operation on the population.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Operation {
-    /// A new agent comes in.
+pub enum LifecycleOperation {
+    /// Adds an agent.
     AddAgent,
-    /// An agent goes for good.
+    /// Removes an agent for good.
     RemoveAgent,
-    /// An agent does nothing for a while and keeps all that it has.
+    /// Pauses an agent, which keeps its state.
     PauseAgent,
-    /// An agent that was paused goes on.
+    /// Resumes a paused agent.
     ResumeAgent,
 }
 
-impl Operation {
-    /// The operation as files name it.
+impl LifecycleOperation {
+    /// Returns the serialized name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::AddAgent => "add_agent",
@@ -41,24 +40,24 @@ impl Operation {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LifecycleAction {
-    /// What is to be done.
-    pub operation: Operation,
-    /// Whom it is done to; for a new agent, the name that is wanted for it.
+    /// The operation.
+    pub operation: LifecycleOperation,
+    /// The target; for a new agent, the requested name.
     pub target_agent_name: String,
-    /// The agent that asks for it; none when it comes from outside.
+    /// The requesting agent; none for requests from outside.
     #[serde(default)]
     pub initiating_agent: Option<String>,
-    /// How a new agent begins: values of its fields, and `state`.
+    /// The initial state of a new agent: values of its fields, and `state`.
     #[serde(default)]
     pub initial_state: Option<Map<String, Value>>,
-    /// For how many turns an agent is paused; until it is resumed, if none.
+    /// The number of turns of a pause; by default until resumed.
     #[serde(default)]
     pub auto_resume_turns: Option<i64>,
 }
 
 impl LifecycleAction {
-    /// A request from outside, with nothing but its target.
-    pub fn new(operation: Operation, target_agent_name: impl Into<String>) -> Self {
+    /// Creates a request from outside.
+    pub fn new(operation: LifecycleOperation, target_agent_name: impl Into<String>) -> Self {
         Self {
             operation,
             target_agent_name: target_agent_name.into(),
@@ -69,40 +68,40 @@ impl LifecycleAction {
     }
 }
 
-/// Something that was done to the population.
+/// A change of the population.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Done {
-    /// What.
-    pub operation: Operation,
-    /// To whom, by the name that it has.
+pub struct LifecycleEvent {
+    /// The operation.
+    pub operation: LifecycleOperation,
+    /// The name of the agent.
     pub name: String,
-    /// The name that was wanted for a new agent, where that was taken.
+    /// The requested name of a new agent, if that was taken.
     pub instead_of: Option<String>,
-    /// Who asked for it.
-    pub asked_by: AskedBy,
+    /// The source of the request.
+    pub asked_by: RequestSource,
 }
 
-/// Who asks for something to be done to the population.
+/// The source of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AskedBy {
-    /// An agent, by its action.
+pub enum RequestSource {
+    /// An action of this agent.
     Agent(String),
     /// The scenario.
     Scenario,
-    /// Someone from outside.
+    /// A request from outside.
     Outside,
-    /// No one: a pause is over.
-    Time,
+    /// The end of a pause.
+    PauseEnded,
 }
 
-/// What is said about a request.
+/// The validation of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ValidationResult {
-    /// Whether it can be done.
+    /// True if the request is valid.
     pub valid: bool,
-    /// Why it cannot.
+    /// The reason if it is not.
     pub reason: Option<String>,
-    /// What is worth knowing even though it can.
+    /// Warnings about a valid request.
     pub warnings: Vec<String>,
 }
 
@@ -112,18 +111,18 @@ impl ValidationResult {
     }
 }
 
-/// What is said about a request, and the agent that it is about.
+/// The verdict on a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Opinion {
-    /// Whether it can be done.
+pub struct RequestVerdict {
+    /// The validation.
     #[serde(flatten)]
     pub result: ValidationResult,
-    /// The agent, by the name that it has or gets.
+    /// The name of the agent.
     pub name: Option<String>,
 }
 
-impl Opinion {
-    /// That it cannot be done.
+impl RequestVerdict {
+    /// Creates a refusal.
     pub(crate) fn refused(reason: impl Into<String>) -> Self {
         Self { result: ValidationResult::refused(reason), name: None }
     }

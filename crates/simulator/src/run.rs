@@ -1,4 +1,4 @@
-//! A run: a simulation that goes on in its folder.
+//! A run: a simulation with its folder.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
@@ -10,187 +10,187 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::checkpoint::{self, Digest};
+use crate::checkpoint::retention::dispensable;
+use crate::checkpoint::writer::CheckpointWriter;
+use crate::checkpoint::{self, StateDigest};
 use crate::error::SimError;
-use crate::files;
-use crate::folder::{Fork, Owner, RunFolder, RunRecord, RunStatus};
-use crate::keeper::Keeper;
-use crate::lifecycle::{Done, Opinion, Ruling};
-use crate::requests::{self, Answer, Request, RequestLog};
-use crate::retention::dispensable;
+use crate::folder::durable_files as files;
+use crate::folder::requests::{self, OutsideRequest, RequestAnswer, RequestLog};
+use crate::folder::{ForkOrigin, RunFolder, RunLock, RunStatus, SimulationRecord};
+use crate::lifecycle::{LifecycleEvent, RequestRuling, RequestVerdict};
 use crate::scenario::Scenario;
 use crate::simulation::Simulation;
-use crate::warning::Warning;
+use crate::warning::RunWarning;
 
-/// A simulation at work in its folder.
+/// A simulation that runs in its folder.
 #[derive(Debug)]
-pub struct Run {
+pub struct SimulationRun {
     folder: RunFolder,
-    _owner: Owner,
-    record: RunRecord,
+    _owner: RunLock,
+    record: SimulationRecord,
     simulation: Simulation,
     requests: RequestLog,
-    keeper: Keeper,
-    /// The newest checkpoint, by its turn, and its digest if that is known.
-    written: Option<(u64, Option<Digest>)>,
-    /// The turns of which there are checkpoints.
+    writer: CheckpointWriter,
+    /// The turn of the newest checkpoint, and its digest if known.
+    written: Option<(u64, Option<StateDigest>)>,
+    /// The turns with checkpoints.
     kept: BTreeSet<u64>,
-    /// The turns that are done again, and of which there are checkpoints from before.
-    later: BTreeSet<u64>,
+    /// The turns with superseded checkpoints.
+    superseded: BTreeSet<u64>,
 }
 
-/// What a run was begun with.
+/// The setup of a new run.
 #[derive(Debug, Clone)]
-pub struct Beginning<'a> {
+pub struct RunSetup<'a> {
     /// The scenario.
     pub scenario: Arc<Scenario>,
-    /// The scenario as it is to be kept.
+    /// The text of the scenario, for the folder.
     pub scenario_text: &'a str,
-    /// The chart as it is to be kept.
+    /// The text of the chart, for the folder.
     pub chart_text: &'a str,
-    /// How many threads do the work; as many as the machine has, if none.
+    /// The number of threads; by default one per core.
     pub threads: Option<NonZeroUsize>,
 }
 
-/// The end of a turn of another run, with which a fork begins.
+/// The end of a turn of another run, from which a fork starts.
 #[derive(Debug, Clone, Copy)]
-pub struct Past<'a> {
+pub struct ForkBase<'a> {
     /// The other run.
     pub folder: &'a RunFolder,
     /// Its scenario.
     pub scenario: &'a Arc<Scenario>,
     /// The turn.
     pub turn: u64,
-    /// The values of the world, by name, that are to be what the fork's scenario says.
+    /// The names of world values to reset to those of the fork's scenario.
     pub values: &'a [String],
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Summary {
+pub struct RunSummary {
     /// The run's id.
     pub run_id: String,
     /// The name of its scenario.
     pub scenario: String,
-    /// What all chance follows from.
+    /// The seed of all random draws.
     pub seed: u64,
-    /// The turns that are over.
+    /// The number of turns so far.
     pub turns: u64,
-    /// How many agents there are.
+    /// The number of agents.
     pub agents: u64,
-    /// The names of the paused.
+    /// The names of paused agents.
     pub paused: Vec<String>,
-    /// How many agents are in each state.
-    pub states: States,
-    /// What went wrong without ending the run.
-    pub warnings: Vec<Warning>,
-    /// The SHA-256 over the whole state.
+    /// The number of agents in each state.
+    pub states: StateCounts,
+    /// The warnings.
+    pub warnings: Vec<RunWarning>,
+    /// The SHA-256 digest of the state.
     pub digest: String,
-    /// How often agents have entered each state.
+    /// The number of visits of each state.
     #[serde(default)]
-    pub visits: States,
-    /// The values of the world.
+    pub visits: StateCounts,
+    /// The world values.
     #[serde(default)]
     pub world: Map<String, Value>,
 }
 
-/// A number for each state, in the order of the chart.
+/// A number per state, in chart order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct States(pub Vec<(String, u64)>);
+pub struct StateCounts(pub Vec<(String, u64)>);
 
-impl States {
+impl StateCounts {
     pub(crate) fn new(states: Vec<(&str, u64)>) -> Self {
         Self(states.into_iter().map(|(name, number)| (name.to_owned(), number)).collect())
     }
 
-    /// The number of a state.
+    /// Returns the number of a state.
     pub fn get(&self, state: &str) -> Option<u64> {
         self.0.iter().find(|(name, _)| name == state).map(|(_, number)| *number)
     }
 }
 
-impl Serialize for States {
+impl Serialize for StateCounts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(name, count)| (name, count)))
     }
 }
 
-impl<'de> Deserialize<'de> for States {
+impl<'de> Deserialize<'de> for StateCounts {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(StatesVisitor)
+        deserializer.deserialize_map(StateCountsVisitor)
     }
 }
 
-struct StatesVisitor;
+struct StateCountsVisitor;
 
-impl<'de> Visitor<'de> for StatesVisitor {
-    type Value = States;
+impl<'de> Visitor<'de> for StateCountsVisitor {
+    type Value = StateCounts;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("numbers by state")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<States, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<StateCounts, A::Error> {
         let mut states = Vec::new();
         while let Some(entry) = entries.next_entry()? {
             states.push(entry);
         }
-        Ok(States(states))
+        Ok(StateCounts(states))
     }
 }
 
-/// How far a run has come.
+/// The progress of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress<'a> {
-    /// The turns that are over.
+pub struct SimulationProgress<'a> {
+    /// The number of turns so far.
     pub turn: u64,
-    /// The turns there are to be.
+    /// The total number of turns.
     pub turns: u64,
-    /// How many agents there are.
+    /// The number of agents.
     pub agents: u64,
-    /// What was done to the population in the turn that is over, if the run
-    /// [takes note](Run::note_done) of that.
-    pub done: &'a [Done],
+    /// The changes of the population in the last turn, if the run
+    /// [records](SimulationRun::record_events) them.
+    pub events: &'a [LifecycleEvent],
 }
 
-/// Whether a run goes on after a turn.
+/// The decision after a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GoOn {
-    /// It does.
-    Yes,
-    /// It does, with a checkpoint of the turn that is over.
-    Keep,
-    /// It stops here, and can be resumed.
+pub enum RunControl {
+    /// Continue.
+    Continue,
+    /// Write a checkpoint and continue.
+    Checkpoint,
+    /// Stop. The run can be resumed.
     Stop,
 }
 
-impl Run {
-    /// Begins a new run in a folder that is not there yet, or in which no run ever began.
-    pub fn begin(
+impl SimulationRun {
+    /// Starts a new run in a folder that does not exist or holds no run.
+    pub fn start(
         path: &Path,
-        record: RunRecord,
-        beginning: &Beginning<'_>,
+        record: SimulationRecord,
+        setup: &RunSetup<'_>,
     ) -> Result<Self, SimError> {
-        let simulation = Simulation::new(Arc::clone(&beginning.scenario), beginning.threads)?;
-        Self::create(path, record, beginning, simulation, None)
+        let simulation = Simulation::new(Arc::clone(&setup.scenario), setup.threads)?;
+        Self::create(path, record, setup, simulation, None)
     }
 
-    /// Begins a new run with the agents of another one, as they were at the end of a turn. What was
-    /// asked of that from outside in later turns is asked of this in the same turns.
+    /// Starts a new run with the agents of another one at the end of a turn. Requests from outside
+    /// that the other run handled later are handled in the same turns.
     pub fn fork(
         path: &Path,
-        mut record: RunRecord,
-        beginning: &Beginning<'_>,
-        other: &Past<'_>,
+        mut record: SimulationRecord,
+        setup: &RunSetup<'_>,
+        other: &ForkBase<'_>,
     ) -> Result<Self, SimError> {
-        let Beginning { scenario, threads, .. } = beginning;
-        let Past { folder: other, scenario: before, turn, values } = *other;
-        record.forked_from = Some(Fork { run_id: other.record()?.run_id, turn });
+        let RunSetup { scenario, threads, .. } = setup;
+        let ForkBase { folder: other, scenario: before, turn, values } = *other;
+        record.forked_from = Some(ForkOrigin { run_id: other.record()?.run_id, turn });
         let (found, ..) = other.checkpoint(Some(turn))?;
         if record.turns < turn {
             return Err(SimError::TooFewTurns { turns: record.turns, turn });
         }
-        let (was, is) = (before.behaviours_named(), scenario.behaviours_named());
+        let (was, is) = (before.behaviour_names(), scenario.behaviour_names());
         if was != is {
             let [was, is] = [was, is].map(|names| names.join(", "));
             return Err(SimError::Scenario(format!(
@@ -200,29 +200,29 @@ impl Run {
         let mut simulation = if found == turn {
             Simulation::restore_in(other, turn, before, scenario, *threads)?
         } else {
-            // What is done again is done as it was.
+            // Replayed turns use the other run's scenario.
             let past = Simulation::restore(other, Some(turn), before, *threads)?;
             past.in_scenario(scenario, *threads)?
         };
         simulation.change_world(values);
-        Self::create(path, record, beginning, simulation, Some(other))
+        Self::create(path, record, setup, simulation, Some(other))
     }
 
     fn create(
         path: &Path,
-        record: RunRecord,
-        beginning: &Beginning<'_>,
+        record: SimulationRecord,
+        setup: &RunSetup<'_>,
         simulation: Simulation,
         other: Option<&RunFolder>,
     ) -> Result<Self, SimError> {
-        check_turns(&record, &beginning.scenario)?;
+        check_turns(&record, &setup.scenario)?;
         let asked = match other {
-            Some(other) => requests::asked_after(&other.requests(), simulation.turn())?,
+            Some(other) => requests::requests_after(&other.requests(), simulation.turn())?,
             None => Vec::new(),
         };
         let (folder, owner) =
-            RunFolder::create(path, &record, beginning.scenario_text, beginning.chart_text)?;
-        requests::repeat(&folder.requests(), &asked)?;
+            RunFolder::create(path, &record, setup.scenario_text, setup.chart_text)?;
+        requests::append_all(&folder.requests(), &asked)?;
         let requests = RequestLog::open(&folder.requests(), simulation.turn())?;
         let mut run = Self {
             folder,
@@ -230,19 +230,18 @@ impl Run {
             record,
             simulation,
             requests,
-            keeper: Keeper::default(),
+            writer: CheckpointWriter::default(),
             written: None,
             kept: BTreeSet::new(),
-            later: BTreeSet::new(),
+            superseded: BTreeSet::new(),
         };
-        run.keep()?;
-        run.keeper.settle()?;
+        run.write_checkpoint()?;
+        run.writer.flush()?;
         Ok(run)
     }
 
-    /// Goes on with a run from the end of a turn that it has come to, or of the newest that has a
-    /// checkpoint. What came after that turn is done again; the checkpoints of it stay until there
-    /// are new ones in their place.
+    /// Resumes a run from the end of a turn, by default from its newest checkpoint. Later turns are
+    /// computed again; their checkpoints stay until new ones replace them.
     pub fn resume(
         folder: RunFolder,
         turn: Option<u64>,
@@ -250,15 +249,15 @@ impl Run {
         scenario: &Arc<Scenario>,
         threads: Option<NonZeroUsize>,
     ) -> Result<Self, SimError> {
-        let owner = folder.own()?;
+        let owner = folder.acquire_lock()?;
         let mut record = folder.record()?;
         record.turns = turns.unwrap_or(record.turns);
         check_turns(&record, scenario)?;
         let newest = folder.checkpoints()?.last().copied();
         if turn.is_some_and(|turn| newest.is_none_or(|newest| newest < turn)) {
-            folder.bring_back()?;
+            folder.restore_superseded()?;
         }
-        // One that died before its first checkpoint has not done anything yet.
+        // A run that crashed before its first checkpoint starts from the beginning.
         let is_new =
             turn.is_none() && record.forked_from.is_none() && folder.checkpoints()?.is_empty();
         let simulation = if is_new {
@@ -275,34 +274,33 @@ impl Run {
         record.status = RunStatus::Running;
         folder.write_record(&record)?;
         let kept: BTreeSet<u64> = folder.checkpoints()?.into_iter().collect();
-        let later = folder.later()?.into_iter().collect();
+        let superseded = folder.superseded_turns()?.into_iter().collect();
         let written = kept.contains(&simulation.turn()).then(|| (simulation.turn(), None));
-        let keeper = Keeper::default();
+        let writer = CheckpointWriter::default();
         let mut run = Self {
             folder,
             _owner: owner,
             record,
             simulation,
             requests,
-            keeper,
+            writer,
             written,
             kept,
-            later,
+            superseded,
         };
         run.remove_dispensable()?;
-        run.keep()?;
+        run.write_checkpoint()?;
         Ok(run)
     }
 
-    /// Removes the checkpoints that are not needed any more. Turns that were to be done again may have
-    /// left more of them than a run keeps.
+    /// Removes checkpoints that retention does not keep.
     fn remove_dispensable(&mut self) -> Result<(), SimError> {
         let gone = self.take_dispensable();
         let paths = gone.into_iter().flat_map(|turn| self.folder.checkpoint_paths(turn));
         files::remove_all(&paths.collect::<Vec<_>>())
     }
 
-    /// The checkpoints that are not needed any more, which count as removed from here on.
+    /// Takes the turns whose checkpoints retention does not keep.
     fn take_dispensable(&mut self) -> Vec<u64> {
         let turns: Vec<u64> = self.kept.iter().copied().collect();
         let gone = dispensable(&turns, self.simulation.scenario().keep_checkpoints);
@@ -310,54 +308,57 @@ impl Run {
         gone
     }
 
-    /// The run's folder.
+    /// Returns the run's folder.
     pub fn folder(&self) -> &RunFolder {
         &self.folder
     }
 
-    /// The scenario that is run.
+    /// Returns the scenario.
     pub fn scenario(&self) -> &Scenario {
         self.simulation.scenario()
     }
 
-    /// What the run is.
-    pub fn record(&self) -> &RunRecord {
+    /// Returns the record.
+    pub fn record(&self) -> &SimulationRecord {
         &self.record
     }
 
-    /// Takes note of what is done to the population, for whoever watches it go.
-    pub fn note_done(&mut self) {
-        self.simulation.note_done();
+    /// Records changes of the population, for [`SimulationProgress::events`].
+    pub fn record_events(&mut self) {
+        self.simulation.record_events();
     }
 
-    /// Runs to the last turn, or until `watch` says to stop, and tells what came of it.
-    pub fn go(&mut self, mut watch: impl FnMut(Progress<'_>) -> GoOn) -> Result<Summary, SimError> {
+    /// Runs to the last turn, or until `watch` stops it, and returns the summary.
+    pub fn run(
+        &mut self,
+        mut watch: impl FnMut(SimulationProgress<'_>) -> RunControl,
+    ) -> Result<RunSummary, SimError> {
         if self.record.status != RunStatus::Running {
             self.record.status = RunStatus::Running;
             self.folder.write_record(&self.record)?;
         }
         let mut status = RunStatus::Ended;
         while self.simulation.turn() < self.record.turns {
-            let was_asked = self.turn()?;
-            // Whoever was answered finds it done, whatever becomes of this process.
-            if was_asked || self.is_due() {
-                self.keep()?;
+            let was_asked = self.run_turn()?;
+            // A checkpoint makes answered requests durable.
+            if was_asked || self.is_checkpoint_due() {
+                self.write_checkpoint()?;
             }
             let (turn, turns) = (self.simulation.turn(), self.record.turns);
-            let (agents, done) = (self.simulation.len(), self.simulation.done());
-            let progress = Progress { turn, turns, agents, done };
+            let (agents, events) = (self.simulation.len(), self.simulation.events());
+            let progress = SimulationProgress { turn, turns, agents, events };
             match watch(progress) {
-                GoOn::Yes => {}
-                GoOn::Keep => self.keep()?,
-                GoOn::Stop if turn < turns => {
+                RunControl::Continue => {}
+                RunControl::Checkpoint => self.write_checkpoint()?,
+                RunControl::Stop if turn < turns => {
                     status = RunStatus::Stopped;
                     break;
                 }
-                GoOn::Stop => {}
+                RunControl::Stop => {}
             }
         }
-        self.keep()?;
-        self.keeper.settle()?;
+        self.write_checkpoint()?;
+        self.writer.flush()?;
         let summary = self.summary()?;
         self.record.status = status;
         self.record.summary = Some(summary.clone());
@@ -365,84 +366,85 @@ impl Run {
         Ok(summary)
     }
 
-    /// One turn: actions, then changes of the population. Answers are durable before the
-    /// checkpoint that follows. Says whether there were any.
-    fn turn(&mut self) -> Result<bool, SimError> {
-        self.simulation.act();
+    /// Runs one turn: ticks, then changes of the population. Answers are durable before the next
+    /// checkpoint. Returns true if there were any.
+    fn run_turn(&mut self) -> Result<bool, SimError> {
+        self.simulation.run_ticks();
         let turn = self.simulation.turn();
         let requests = self.requests.take(turn)?;
         let actions: Vec<_> =
             requests.iter().filter_map(|request| request.action.clone().ok()).collect();
-        let mut rulings = self.simulation.change(&actions, self.record.strict)?.into_iter();
+        let mut rulings =
+            self.simulation.change_population(&actions, self.record.strict)?.into_iter();
         let mut answers = Vec::new();
-        for Request { id, action, answered_in, .. } in requests {
-            let opinion = match action {
-                Ok(_) => rulings.next().map(Ruling::into_opinion).unwrap_or_default(),
-                Err(reason) => Opinion::refused(reason),
+        for OutsideRequest { id, action, answered_in, .. } in requests {
+            let verdict = match action {
+                Ok(_) => rulings.next().map(RequestRuling::into_verdict).unwrap_or_default(),
+                Err(reason) => RequestVerdict::refused(reason),
             };
             if answered_in.is_none() {
-                answers.push(Answer { request_id: id, turn, opinion });
+                answers.push(RequestAnswer { request_id: id, turn, verdict });
             }
         }
         if answers.is_empty() {
             return Ok(false);
         }
-        // What was not asked before leads elsewhere.
-        if !std::mem::take(&mut self.later).is_empty() {
-            self.folder.forget_later()?;
+        // New requests invalidate superseded checkpoints.
+        if !std::mem::take(&mut self.superseded).is_empty() {
+            self.folder.remove_superseded()?;
         }
-        self.requests.answer(answers)?;
+        self.requests.record_answers(answers)?;
         Ok(true)
     }
 
-    /// Whether it is time for a checkpoint.
-    fn is_due(&self) -> bool {
+    /// True if a checkpoint is due.
+    fn is_checkpoint_due(&self) -> bool {
         let (scenario, agents) = (self.simulation.scenario(), self.simulation.len());
-        let after = scenario.checkpoint_after(agents, self.record.turns);
+        let after = scenario.checkpoint_interval(agents, self.record.turns);
         let since = self.written.map_or(0, |(written, _)| written);
         self.simulation.turn() >= since.saturating_add(after)
     }
 
-    /// Writes a checkpoint of the turn that is over, unless there is one.
-    fn keep(&mut self) -> Result<(), SimError> {
+    /// Writes a checkpoint of the current turn, unless it exists.
+    fn write_checkpoint(&mut self) -> Result<(), SimError> {
         let turn = self.simulation.turn();
         if self.written.is_none_or(|(written, _)| written != turn) {
             self.kept.insert(turn);
             let gone = self.take_dispensable();
-            let still_later = self.later.split_off(&(turn + 1));
-            let replaced = std::mem::replace(&mut self.later, still_later).into_iter();
+            let still_superseded = self.superseded.split_off(&(turn + 1));
+            let replaced = std::mem::replace(&mut self.superseded, still_superseded).into_iter();
             let gone = gone.into_iter().flat_map(|turn| self.folder.checkpoint_paths(turn));
-            let replaced = replaced.flat_map(|turn| self.folder.later_paths(turn));
+            let replaced = replaced.flat_map(|turn| self.folder.superseded_paths(turn));
             let remove = gone.chain(replaced).collect();
             let digest =
-                checkpoint::write(&self.folder, &self.simulation, &mut self.keeper, remove)?;
+                checkpoint::write(&self.folder, &self.simulation, &mut self.writer, remove)?;
             self.written = Some((turn, digest));
         }
         Ok(())
     }
 
-    fn summary(&self) -> Result<Summary, SimError> {
+    fn summary(&self) -> Result<RunSummary, SimError> {
         let digest = match self.written {
             Some((_, Some(digest))) => digest,
             Some((_, None)) | None => checkpoint::digest(&self.simulation)?,
         };
-        Ok(Summary {
+        Ok(RunSummary {
             run_id: self.record.run_id.clone(),
             scenario: self.record.scenario.clone(),
             seed: self.simulation.scenario().seed,
             turns: self.simulation.turn(),
             agents: self.simulation.len(),
             paused: self.simulation.paused(),
-            states: States::new(self.simulation.states()),
-            warnings: self.simulation.warnings().told(self.simulation.turn()),
+            states: StateCounts::new(self.simulation.states()),
+            warnings: self.simulation.warnings().list(self.simulation.turn()),
             digest: hexadecimal(digest),
-            visits: States::new(self.simulation.visits()),
+            visits: StateCounts::new(self.simulation.visits()),
             world: self.simulation.world(),
         })
     }
 }
 
-fn hexadecimal(digest: Digest) -> String {
+fn hexadecimal(digest: StateDigest) -> String {
     let mut digits = String::with_capacity(2 * digest.len());
     for byte in digest {
         // Writing to a String cannot fail.
@@ -451,8 +453,8 @@ fn hexadecimal(digest: Digest) -> String {
     digits
 }
 
-/// No run has more turns than can be counted.
-fn check_turns(record: &RunRecord, scenario: &Scenario) -> Result<(), SimError> {
-    let (turns, most) = (record.turns, scenario.turns_max());
-    if turns > most { Err(SimError::TooManyTurns { turns, most }) } else { Ok(()) }
+/// Checks that the tick counter can hold all turns.
+fn check_turns(record: &SimulationRecord, scenario: &Scenario) -> Result<(), SimError> {
+    let (turns, max_turns) = (record.turns, scenario.turns_max());
+    if turns > max_turns { Err(SimError::TooManyTurns { turns, max_turns }) } else { Ok(()) }
 }

@@ -1,7 +1,7 @@
-//! `scenarios/NAME.yaml`: who is simulated, in which world, for how long.
+//! Scenarios: `scenarios/NAME.yaml`.
 //!
-//! [`ScenarioFile`] is the file as it is written, and any tool that reads YAML or JSON can fill it.
-//! [`Scenario::new`] holds it against its chart and tells everything that is wrong with it.
+//! [`ScenarioFile`] is the file as written; any YAML or JSON reader can fill it. [`Scenario::new`]
+//! checks it against its chart and reports every error.
 
 mod check;
 mod scaling;
@@ -17,257 +17,256 @@ use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use self::check::{Limit, ScenarioError};
-pub use self::scaling::ScalingError;
-use crate::kernel::{self, BehaviourId, Rates, RatesError};
-use crate::lifecycle::{LifecycleAction, Operation};
+pub use self::check::{ScenarioError, ScenarioLimit};
+use crate::kernel::{self, BehaviourId, RateTable, RatesError};
+use crate::lifecycle::{LifecycleAction, LifecycleOperation};
 
-/// The number of agents that a scenario may have unless it says otherwise.
+/// The default of `max_agents`.
 pub const MAX_AGENTS_DEFAULT: u64 = 25;
 
-/// The number of agents that any scenario may have.
+/// The maximum of `max_agents`.
 pub const MAX_AGENTS_MAX: u64 = 100_000_000;
 
-/// The turns of a scenario that does not say.
+/// The default number of turns.
 pub const TURNS_DEFAULT: u64 = 100;
 
-/// The ticks of a turn unless the scenario says otherwise.
+/// The default number of ticks per turn.
 pub const TICKS_PER_TURN_DEFAULT: u32 = 10;
-/// The most ticks of a turn. A run can be stopped, and asked for something, between turns only.
+/// The maximum number of ticks per turn. A run can be stopped and handle requests only between
+/// turns.
 pub const TICKS_PER_TURN_MAX: u32 = 100_000;
 
-/// How many of the newest checkpoints are kept unless the scenario says otherwise.
+/// The default number of newest checkpoints to keep.
 pub const KEEP_CHECKPOINTS_DEFAULT: NonZeroU64 = NonZeroU64::new(20).unwrap();
 
-/// Populations up to this size have a checkpoint of every turn; a larger one has one for each
-/// thousand agents' number of turns, but at least every hundred turns.
+/// Populations up to this size have a checkpoint of every turn. Larger ones have one every N turns
+/// for N thousand agents, at most every 100 turns.
 const AGENTS_PER_CHECKPOINT_TURN: u64 = 1000;
 const CHECKPOINT_EVERY_DEFAULT_MAX: u64 = 100;
-/// A run writes about so many checkpoints, unless someone has more written.
+/// The approximate number of checkpoints that a long run writes.
 const CHECKPOINTS_DEFAULT: u64 = 100;
 
-/// When simulated time begins unless the scenario says otherwise.
+/// The default start of simulated time.
 const START_TIME_DEFAULT: &str = "2026-01-01T00:00:00Z";
 
-/// A simulation: who takes part, in which world, for how long.
+/// A simulation: its population, world and duration.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "scenario")]
 pub struct ScenarioFile {
-    /// The scenario's name; the same as the name of its file.
+    /// The scenario's name; must match the file name.
     #[schemars(required)]
     pub name: Option<String>,
-    /// The chart that says how agents behave.
+    /// The chart that defines the behaviour of agents.
     #[schemars(required)]
     pub chart: Option<String>,
-    /// Who is there at the start, in groups.
+    /// The initial population, in groups.
     pub population: Option<Vec<GroupFile>>,
-    /// What happens to agents.
+    /// Trigger rates and initial world values.
     pub world: Option<WorldFile>,
-    /// For how many turns it runs.
+    /// The number of turns.
     #[schemars(extend("default" = TURNS_DEFAULT))]
     pub turns: Option<u64>,
-    /// How many ticks a turn has. In a tick, an agent changes its state once at most.
+    /// The number of ticks per turn. An agent changes its state at most once per tick.
     #[schemars(extend("default" = TICKS_PER_TURN_DEFAULT, "maximum" = TICKS_PER_TURN_MAX))]
     pub ticks_per_turn: Option<NonZeroU64>,
-    /// All chance follows from this number.
+    /// The seed of all random draws.
     #[schemars(extend("default" = 0))]
     pub seed: Option<u64>,
-    /// When simulated time begins.
+    /// The start of simulated time.
     #[schemars(extend("default" = START_TIME_DEFAULT, "format" = "date-time"))]
     pub start_time: Option<String>,
-    /// How many simulated seconds a tick takes.
+    /// The simulated seconds per tick.
     #[schemars(extend("default" = 1, "exclusiveMinimum" = 0))]
     pub tick_seconds: Option<f64>,
-    /// How many agents there may be at once.
+    /// The maximum number of agents at any time.
     #[schemars(extend("default" = MAX_AGENTS_DEFAULT, "maximum" = MAX_AGENTS_MAX))]
     pub max_agents: Option<u64>,
-    /// After how many turns a checkpoint is written. Without it: after every turn for up to 1,000
-    /// agents, after as many turns as there are thousands of agents for more, 100 at most, where the
-    /// agents are those who are there then; and about 100 times in a run of more than 100 turns,
-    /// more often where turns take long or something was asked from outside.
+    /// The number of turns between checkpoints. By default 1 for up to 1,000 agents, and one more
+    /// per further 1,000 agents, up to 100. A run of more than 100 turns writes about 100
+    /// checkpoints, more if turns are slow or requests come from outside.
     pub checkpoint_every: Option<NonZeroU64>,
-    /// How many of the newest checkpoints are kept. Of those before as many at most, evenly spread.
+    /// The number of newest checkpoints to keep. At most as many older ones are kept, evenly
+    /// spread.
     #[schemars(extend("default" = KEEP_CHECKPOINTS_DEFAULT))]
     pub keep_checkpoints: Option<NonZeroU64>,
-    /// Changes of the population while it runs.
+    /// Scheduled changes of the population.
     pub lifecycle: Option<Vec<EventFile>>,
-    /// Who decides when the chart leaves it open. There is none yet, so it is refused.
+    /// Reserved for the oracle; rejected by this version.
     #[schemars(skip)]
     pub oracle: Option<Value>,
-    /// What is recorded of the run. Nothing is yet, so it is refused.
+    /// Reserved for recordings; rejected by this version.
     #[schemars(skip)]
     pub record: Option<Value>,
 }
 
-/// Agents that are alike. One has the name of the group, more are numbered: `name_1`, `name_2`.
+/// A group of identical agents. A single agent has the name of the group; several are numbered:
+/// `name_1`, `name_2`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GroupFile {
     /// The name of the group.
     #[schemars(required)]
     pub name: Option<String>,
-    /// How many there are.
+    /// The number of agents.
     #[schemars(extend("default" = 1))]
     pub count: Option<u64>,
-    /// Values of the agents' fields, where they are not those of the chart.
+    /// Values of fields that differ from the chart.
     pub fields: Option<Map<String, Value>>,
-    /// The behaviour of the world that they have; else that of `world.rates`.
+    /// A behaviour of `world.behaviours`; by default the rates of `world.rates`.
     pub behaviour: Option<String>,
-    /// The state that they begin in, without entering it; else the chart's initial state.
+    /// The initial state, without its entry actions; by default that of the chart.
     pub state: Option<String>,
 }
 
-/// What happens to agents. In each tick an agent may be met by one trigger: those that its state
-/// knows are tried in order, and each comes with its rate.
+/// Trigger rates and initial world values. In each tick an agent draws at most one trigger: those
+/// that are valid in its state are tried in order, each with its rate.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorldFile {
-    /// How often each trigger comes.
+    /// The default trigger rates.
     pub rates: Option<Vec<RateFile>>,
-    /// Rates for groups that name them as their `behaviour`.
+    /// Trigger rates of groups with this `behaviour`.
     pub behaviours: Option<BTreeMap<String, Vec<RateFile>>>,
-    /// What values of the world are at first, where that is not what the chart says. A fork for which
-    /// one is set begins with that.
+    /// Initial world values that differ from the chart. A fork that sets one starts with it.
     pub values: Option<BTreeMap<String, Value>>,
 }
 
-/// How often a trigger comes.
+/// The rate of a trigger.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RateFile {
     /// The trigger.
     #[schemars(required)]
     pub trigger: Option<String>,
-    /// How likely it is in a tick, from 0 to 1.
+    /// The probability per tick, from 0 to 1.
     #[schemars(required, extend("minimum" = 0, "maximum" = 1))]
     pub rate: Option<f64>,
-    /// Only in this state; in every state that knows the trigger, if none.
+    /// The only state with this rate; by default every state in which the trigger is valid.
     pub state: Option<String>,
 }
 
-/// A change of the population, after the actions of a turn.
+/// A change of the population at the end of a turn.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EventFile {
     /// The turn; the first is 1.
     #[schemars(required)]
     pub turn: Option<NonZeroU64>,
-    /// What is done.
+    /// The operation.
     #[schemars(required)]
-    pub operation: Option<Operation>,
-    /// Whom it is done to; for `add_agent` the name that is wanted.
+    pub operation: Option<LifecycleOperation>,
+    /// The target; for `add_agent` the requested name.
     #[schemars(required)]
     pub target_agent_name: Option<String>,
-    /// The agent that asks for it; none when it comes from outside.
+    /// The requesting agent; none for requests from outside.
     pub initiating_agent: Option<String>,
     /// For `add_agent`: values of the agent's fields, and `state`.
     pub initial_state: Option<Map<String, Value>>,
-    /// For `pause_agent`: how many turns it skips; until it is resumed, if none.
+    /// For `pause_agent`: the number of turns to skip; by default until resumed.
     #[schemars(extend("minimum" = 1))]
     pub auto_resume_turns: Option<i64>,
 }
 
-/// A scenario that fits its chart. It never changes.
+/// A checked scenario. It never changes.
 #[derive(Debug, Clone)]
 pub struct Scenario {
     /// Its name.
     pub name: String,
-    /// How agents behave.
+    /// The chart.
     pub chart: Arc<Chart>,
-    /// Who is there at the start.
-    pub groups: Vec<Group>,
-    /// How often triggers come; the first is for those who have no behaviour of their own.
+    /// The initial population.
+    pub groups: Vec<AgentGroup>,
+    /// The behaviours; the first is the default.
     pub behaviours: Vec<Behaviour>,
-    /// What values of the world are at first, where that is not what the chart says.
+    /// Initial world values that differ from the chart.
     pub values: Vec<(WorldId, ScalarValue)>,
-    /// For how many turns it runs.
+    /// The number of turns.
     pub turns: u64,
-    /// How many ticks a turn has.
+    /// The number of ticks per turn.
     pub ticks_per_turn: u32,
-    /// What all chance follows from.
+    /// The seed of all random draws.
     pub seed: u64,
-    /// When simulated time begins.
+    /// The start of simulated time.
     pub start_time: Timestamp,
-    /// How many simulated seconds a tick takes.
+    /// The simulated seconds per tick.
     pub tick_seconds: f64,
-    /// How many agents there may be at once.
+    /// The maximum number of agents at any time.
     pub max_agents: u64,
-    /// After how many turns a checkpoint is written, if it says.
+    /// The number of turns between checkpoints, if set.
     pub checkpoint_every: Option<NonZeroU64>,
-    /// How many of the newest checkpoints are kept.
+    /// The number of newest checkpoints to keep.
     pub keep_checkpoints: NonZeroU64,
-    /// Changes of the population by turn, in the order of the file.
+    /// Scheduled changes of the population by turn, in file order.
     pub events: BTreeMap<u64, Vec<LifecycleAction>>,
 }
 
-/// Agents that are alike.
+/// A group of identical agents.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Group {
+pub struct AgentGroup {
     /// The name of the group.
     pub name: String,
-    /// How many there are.
+    /// The number of agents.
     pub count: u64,
-    /// How they begin.
-    pub start: Start,
+    /// The start of each agent.
+    pub start: AgentStart,
 }
 
-/// How an agent begins.
+/// The start of an agent.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Start {
-    /// The state it is in.
+pub struct AgentStart {
+    /// The initial state.
     pub state: StateId,
-    /// Fields that are not as the chart has them.
+    /// The fields that differ from the chart.
     pub fields: Vec<(FieldId, ScalarValue)>,
-    /// Its behaviour, by its place in the scenario.
+    /// The index of its behaviour.
     pub behaviour: BehaviourId,
 }
 
-/// How often triggers come, in the order in which they are tried.
+/// Trigger rates, in the order in which they are tried.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Behaviour {
-    /// Its name; empty for the one of everybody else.
+    /// The name; empty for the default.
     pub name: String,
-    /// The triggers.
-    pub rates: Vec<Rate>,
+    /// The rates.
+    pub rates: Vec<ScenarioRate>,
 }
 
-/// How often a trigger comes.
+/// The rate of a trigger.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rate {
+pub struct ScenarioRate {
     /// The trigger.
     pub trigger: TriggerId,
-    /// Only in this state, if there is one.
+    /// The only state with this rate, if any.
     pub state: Option<StateId>,
-    /// How likely it is in a tick.
+    /// The probability per tick.
     pub rate: f64,
 }
 
 impl Scenario {
-    /// The names of the behaviours that have one, in order.
-    pub(crate) fn behaviours_named(&self) -> Vec<String> {
+    /// Returns the names of all behaviours but the default.
+    pub(crate) fn behaviour_names(&self) -> Vec<String> {
         self.behaviours.iter().skip(1).map(|behaviour| behaviour.name.clone()).collect()
     }
 
-    /// How many agents there are at the start.
+    /// Returns the initial number of agents.
     pub fn agents(&self) -> u64 {
         self.groups.iter().map(|group| group.count).sum()
     }
 
-    /// After how many turns the next checkpoint is written, when there are so many agents in a run
-    /// of so many turns.
-    pub(crate) fn checkpoint_after(&self, agents: u64, turns: u64) -> u64 {
+    /// Returns the number of turns between checkpoints for a population and a number of turns.
+    pub(crate) fn checkpoint_interval(&self, agents: u64, turns: u64) -> u64 {
         self.checkpoint_every.map_or_else(|| checkpoint_every_default(agents, turns), u64::from)
     }
 
-    /// How many ticks of the kernel a turn has: its own, and one for the end of the round.
+    /// Returns the number of kernel ticks per turn: its own and one for `round_ends`.
     pub(crate) fn kernel_ticks(&self) -> u64 {
         u64::from(self.ticks_per_turn) + 1
     }
 
-    /// When something happened in a tick of the kernel, which counts from 1. The end of a round is
-    /// at the end of its last tick.
-    pub(crate) fn time_of(&self, kernel_tick: u64) -> Timestamp {
+    /// Returns the simulated time of a kernel tick, which counts from 1. `round_ends` falls on the
+    /// end of the last tick.
+    pub(crate) fn time_of_tick(&self, kernel_tick: u64) -> Timestamp {
         let before = kernel_tick.saturating_sub(1);
         let (turn, tick) = (before / self.kernel_ticks(), before % self.kernel_ticks());
         #[expect(clippy::cast_precision_loss, reason = "there are far fewer ticks than that")]
@@ -277,55 +276,55 @@ impl Scenario {
         self.start_time.saturating_add(after).unwrap_or(Timestamp::MAX)
     }
 
-    /// The rates as the kernel takes them.
-    pub(crate) fn rates(&self) -> Result<Rates, RatesError> {
+    /// Returns the rates for the kernel.
+    pub(crate) fn rates(&self) -> Result<RateTable, RatesError> {
         let behaviours = self.behaviours.iter().map(|behaviour| {
             let by_state = self.chart.states().map(|state| (state, self.shares(behaviour, state)));
-            kernel::Behaviour { rates: Vec::new(), by_state: by_state.collect() }
+            kernel::BehaviourRates { rates: Vec::new(), by_state: by_state.collect() }
         });
-        Rates::new(&self.chart, &behaviours.collect::<Vec<_>>())
+        RateTable::new(&self.chart, &behaviours.collect::<Vec<_>>())
     }
 
-    /// The share of ticks that bring each trigger in a state. One that the state does not know is
-    /// not tried, and one that comes leaves no room for those behind it.
-    fn shares(&self, behaviour: &Behaviour, state: StateId) -> Vec<kernel::Rate> {
+    /// Returns the share of ticks of each trigger in a state. Triggers that are not valid in the
+    /// state are skipped; a drawn trigger excludes those after it.
+    fn shares(&self, behaviour: &Behaviour, state: StateId) -> Vec<kernel::TriggerRate> {
         let known = self.chart.valid_triggers(state);
         let mut room = 1.0;
         let tried = behaviour.rates.iter().filter(|rate| {
             known.contains(&rate.trigger) && rate.state.is_none_or(|only| only == state)
         });
         tried
-            .map(|Rate { trigger, rate, .. }| {
+            .map(|ScenarioRate { trigger, rate, .. }| {
                 let share = room * rate;
                 room -= share;
-                kernel::Rate { trigger: *trigger, rate: share }
+                kernel::TriggerRate { trigger: *trigger, rate: share }
             })
             .collect()
     }
 
-    /// The most turns that the ticks of a run can be counted for.
+    /// Returns the maximum number of turns for the tick counter.
     pub fn turns_max(&self) -> u64 {
         (u64::from(u32::MAX) - 1) / self.kernel_ticks()
     }
 
-    /// How an agent begins that is added with this initial state, or what is wrong with it.
-    pub fn start(&self, initial_state: &Map<String, Value>) -> Result<Start, String> {
-        check::start(&self.chart, &self.behaviours, initial_state).map_err(|faults| {
-            let told = faults.iter();
-            let told = told.map(|(key, fault)| fault.in_words(&format!("initial_state.{key}")));
-            told.collect::<Vec<_>>().join("; ")
+    /// Resolves the start of an agent with this initial state.
+    pub fn start(&self, initial_state: &Map<String, Value>) -> Result<AgentStart, String> {
+        check::start(&self.chart, &self.behaviours, initial_state).map_err(|problems| {
+            let messages = problems.iter();
+            let messages =
+                messages.map(|(key, problem)| problem.describe(&format!("initial_state.{key}")));
+            messages.collect::<Vec<_>>().join("; ")
         })
     }
 }
 
-/// To write a checkpoint takes about as long as a hundred ticks, so in a long run or a large one there
-/// is not one after every turn.
+/// Writing a checkpoint costs about 100 ticks, so long and large runs write fewer.
 fn checkpoint_every_default(agents: u64, turns: u64) -> u64 {
     let by_agents = agents.div_ceil(AGENTS_PER_CHECKPOINT_TURN).min(CHECKPOINT_EVERY_DEFAULT_MAX);
     by_agents.max(turns.div_ceil(CHECKPOINTS_DEFAULT)).max(1)
 }
 
-/// The JSON Schema (draft 2020-12) of a scenario file.
+/// Returns the JSON Schema (draft 2020-12) of a scenario file.
 pub fn schema() -> Value {
     let generator = SchemaSettings::draft2020_12().into_generator();
     generator.into_root_schema_for::<ScenarioFile>().to_value()

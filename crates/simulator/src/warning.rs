@@ -1,85 +1,85 @@
-//! What went wrong without ending the run.
+//! Warnings of a run.
 
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::lifecycle::{LifecycleAction, Operation, ValidationResult};
+use crate::lifecycle::{LifecycleAction, LifecycleOperation, ValidationResult};
 
-/// How many warnings of a run are kept; more are only counted.
+/// The maximum number of warnings kept; more are only counted.
 pub const WARNINGS_MAX: usize = 1000;
 
-/// Something that could not be done, or a guard or action that could not be evaluated.
+/// A refused request, or a guard or action that could not be evaluated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Warning {
+pub struct RunWarning {
     /// The turn.
     pub turn: u64,
-    /// What was asked for; none if it is about a guard or an action.
-    pub operation: Option<Operation>,
-    /// The agent that it is about.
+    /// The requested operation; none for a guard or action.
+    pub operation: Option<LifecycleOperation>,
+    /// The agent concerned.
     pub target_agent_name: Option<String>,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// What could not be done in a turn. What many ask for is told once.
+/// The refused requests of a turn. Equal ones are listed once.
 #[derive(Debug, Default)]
-pub(crate) struct Refused {
-    /// Each with how often it was asked for, in order.
-    told: Vec<(Warning, u64)>,
-    places: HashMap<(Operation, String, Option<String>), usize>,
+pub(crate) struct RefusedRequests {
+    /// The warnings in order, each with its count.
+    listed: Vec<(RunWarning, u64)>,
+    index_by_key: HashMap<(LifecycleOperation, String, Option<String>), usize>,
 }
 
-impl Refused {
+impl RefusedRequests {
     pub(crate) fn add(&mut self, request: &LifecycleAction, result: &ValidationResult) {
         let LifecycleAction { operation, target_agent_name, .. } = request;
         let key = (*operation, target_agent_name.clone(), result.reason.clone());
-        let place = *self.places.entry(key).or_insert(self.told.len());
-        if let Some((_, count)) = self.told.get_mut(place) {
+        let index = *self.index_by_key.entry(key).or_insert(self.listed.len());
+        if let Some((_, count)) = self.listed.get_mut(index) {
             *count += 1;
             return;
         }
-        let warning = Warning {
+        let warning = RunWarning {
             turn: 0,
             operation: Some(*operation),
             target_agent_name: Some(target_agent_name.clone()),
             reason: result.reason.clone().unwrap_or_default(),
         };
-        self.told.push((warning, 1));
+        self.listed.push((warning, 1));
     }
 
-    pub(crate) fn into_warnings(self, turn: u64) -> impl Iterator<Item = Warning> {
-        let warnings = self.told.into_iter();
-        warnings.map(move |(warning, count)| Warning {
+    pub(crate) fn into_warnings(self, turn: u64) -> impl Iterator<Item = RunWarning> {
+        let warnings = self.listed.into_iter();
+        warnings.map(move |(warning, count)| RunWarning {
             turn,
-            reason: often(&warning.reason, count),
+            reason: with_count(&warning.reason, count),
             ..warning
         })
     }
 }
 
-/// A reason, with how often it was one.
-fn often(reason: &str, count: u64) -> String {
+/// Adds a count to a reason.
+fn with_count(reason: &str, count: u64) -> String {
     if count == 1 { reason.to_owned() } else { format!("{reason} ({count} times)") }
 }
 
 /// The warnings of a run so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Warnings {
+pub(crate) struct WarningLog {
     #[serde(rename = "warnings")]
-    kept: Vec<Warning>,
-    /// How many more there were.
+    kept: Vec<RunWarning>,
+    /// The number of dropped warnings.
     #[serde(default, rename = "warnings_left_out")]
     left_out: u64,
-    /// Guards and actions that could not be evaluated: each once, however often that was. A chart
-    /// has few of them, so they do not grow with the run.
+    /// Guards and actions that could not be evaluated, each once. A chart has few of them, so the
+    /// list does not grow with the run.
     #[serde(default)]
-    failures: Vec<Failure>,
+    failures: Vec<EvalErrorCount>,
 }
 
 /// A guard or action that could not be evaluated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Failure {
+struct EvalErrorCount {
     /// The first turn.
     turn: u64,
     /// The first agent.
@@ -88,8 +88,8 @@ struct Failure {
     count: u64,
 }
 
-impl Warnings {
-    pub(crate) fn add(&mut self, warning: Warning) {
+impl WarningLog {
+    pub(crate) fn add(&mut self, warning: RunWarning) {
         if self.kept.len() < WARNINGS_MAX {
             self.kept.push(warning);
         } else {
@@ -97,33 +97,35 @@ impl Warnings {
         }
     }
 
-    /// Takes note of a guard or action that could not be evaluated so many times.
-    pub(crate) fn fail(&mut self, turn: u64, agent: String, what: String, count: u64) {
+    /// Counts an evaluation error.
+    pub(crate) fn add_eval_error(&mut self, turn: u64, agent: String, what: String, count: u64) {
         match self.failures.iter_mut().find(|known| known.what == what) {
             Some(known) => known.count += count,
-            None => self.failures.push(Failure { turn, agent, what, count }),
+            None => self.failures.push(EvalErrorCount { turn, agent, what, count }),
         }
     }
 
-    /// All that were kept, in the order of turns, and how many more there were.
-    pub(crate) fn told(&self, turn: u64) -> Vec<Warning> {
-        let mut told = self.kept.clone();
-        told.extend(self.failures.iter().map(|Failure { turn, agent, what, count }| Warning {
-            turn: *turn,
-            operation: None,
-            target_agent_name: Some(agent.clone()),
-            reason: often(what, *count),
+    /// Lists the warnings by turn, and the number of dropped ones.
+    pub(crate) fn list(&self, turn: u64) -> Vec<RunWarning> {
+        let mut listed = self.kept.clone();
+        listed.extend(self.failures.iter().map(|EvalErrorCount { turn, agent, what, count }| {
+            RunWarning {
+                turn: *turn,
+                operation: None,
+                target_agent_name: Some(agent.clone()),
+                reason: with_count(what, *count),
+            }
         }));
-        told.sort_by_key(|warning| warning.turn);
+        listed.sort_by_key(|warning| warning.turn);
         if self.left_out > 0 {
-            told.push(Warning {
+            listed.push(RunWarning {
                 turn,
                 operation: None,
                 target_agent_name: None,
                 reason: format!("{} more warnings were left out", self.left_out),
             });
         }
-        told
+        listed
     }
 }
 
@@ -132,30 +134,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guard_that_fails_again_and_again_is_one_warning() {
-        let mut warnings = Warnings::default();
+    fn repeated_guard_errors_are_one_warning() {
+        let mut warnings = WarningLog::default();
         for turn in 3..10 {
-            warnings.fail(turn, format!("agent_{turn}"), "guard".to_owned(), 2);
+            warnings.add_eval_error(turn, format!("agent_{turn}"), "guard".to_owned(), 2);
         }
-        warnings.fail(5, "other".to_owned(), "action".to_owned(), 1);
-        let told = warnings.told(10);
-        let told: Vec<_> = told.iter().map(|told| (told.turn, told.reason.as_str())).collect();
-        assert_eq!(told, [(3, "guard (14 times)"), (5, "action")]);
+        warnings.add_eval_error(5, "other".to_owned(), "action".to_owned(), 1);
+        let listed = warnings.list(10);
+        let listed: Vec<_> =
+            listed.iter().map(|listed| (listed.turn, listed.reason.as_str())).collect();
+        assert_eq!(listed, [(3, "guard (14 times)"), (5, "action")]);
     }
 
     #[test]
-    fn warnings_beyond_the_most_are_counted() {
-        let mut warnings = Warnings::default();
-        let warning =
-            Warning { turn: 1, operation: None, target_agent_name: None, reason: "why".to_owned() };
+    fn counts_warnings_beyond_the_limit() {
+        let mut warnings = WarningLog::default();
+        let warning = RunWarning {
+            turn: 1,
+            operation: None,
+            target_agent_name: None,
+            reason: "why".to_owned(),
+        };
         for _ in 0..WARNINGS_MAX {
             warnings.add(warning.clone());
         }
-        assert_eq!(warnings.told(1).len(), WARNINGS_MAX);
+        assert_eq!(warnings.list(1).len(), WARNINGS_MAX);
         warnings.add(warning.clone());
         warnings.add(warning);
-        let told = warnings.told(9);
-        assert_eq!(told.len(), WARNINGS_MAX + 1);
-        assert_eq!(told.last().unwrap().reason, "2 more warnings were left out");
+        let listed = warnings.list(9);
+        assert_eq!(listed.len(), WARNINGS_MAX + 1);
+        assert_eq!(listed.last().unwrap().reason, "2 more warnings were left out");
     }
 }

@@ -1,4 +1,4 @@
-//! What whole runs cost: turns, checkpoints, and the memory that they take.
+//! Benchmarks of whole runs: turns, checkpoints and memory.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench may panic")]
 
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::Timestamp;
-use polity_simulator::folder::{RunRecord, RunStatus};
-use polity_simulator::run::{Beginning, GoOn, Run};
+use polity_simulator::folder::{RunStatus, SimulationRecord};
+use polity_simulator::run::{RunControl, RunSetup, SimulationRun};
 use polity_simulator::scenario::{Scenario, ScenarioFile};
 use polity_statechart::Chart;
 use serde_json::{Value, json};
@@ -29,10 +29,10 @@ fn main() {
 /// The society of the example, with a checkpoint of every turn.
 fn society(turns: u64) {
     let file: ScenarioFile = serde_saphyr::from_str(SOCIETY).unwrap();
-    let stage = Stage::new(SOCIAL, &ScenarioFile { turns: Some(turns), ..file });
-    let mut run = stage.begin();
+    let fixture = BenchFixture::new(SOCIAL, &ScenarioFile { turns: Some(turns), ..file });
+    let mut run = fixture.begin();
     let began = Instant::now();
-    run.go(|_| GoOn::Yes).unwrap();
+    run.run(|_| RunControl::Continue).unwrap();
     let seconds = began.elapsed().as_secs_f64();
     #[expect(clippy::cast_precision_loss, reason = "a few turns")]
     let rate = turns as f64 / seconds;
@@ -46,12 +46,12 @@ fn society(turns: u64) {
 
 /// One turn of 500 agents with its checkpoint, on disk.
 fn small_checkpoint(rounds: u32) {
-    let stage = Stage::new(W1, &scenario(500, u64::from(rounds), 1));
-    let mut run = stage.begin();
+    let fixture = BenchFixture::new(W1, &scenario(500, u64::from(rounds), 1));
+    let mut run = fixture.begin();
     let mut best = f64::MAX;
     for _ in 0..rounds {
         let began = Instant::now();
-        run.go(|_| GoOn::Stop).unwrap();
+        run.run(|_| RunControl::Stop).unwrap();
         best = best.min(began.elapsed().as_secs_f64() * 1000.0);
     }
     report(
@@ -64,15 +64,15 @@ fn small_checkpoint(rounds: u32) {
 
 /// A large population for a hundred turns, and its checkpoint.
 fn large(agents: u64) {
-    let stage = Stage::new(W1, &scenario(agents, 101, 1000));
-    let mut run = stage.begin();
+    let fixture = BenchFixture::new(W1, &scenario(agents, 101, 1000));
+    let mut run = fixture.begin();
     let (began, mut after_turns) = (Instant::now(), (0.0, 0));
-    run.go(|progress| {
+    run.run(|progress| {
         if progress.turn < 100 {
-            return GoOn::Yes;
+            return RunControl::Continue;
         }
         after_turns = (began.elapsed().as_secs_f64(), peak_bytes());
-        GoOn::Stop
+        RunControl::Stop
     })
     .unwrap();
     let (seconds, before) = after_turns;
@@ -102,21 +102,21 @@ fn scenario(agents: u64, turns: u64, checkpoint_every: u64) -> ScenarioFile {
     serde_json::from_value(scenario).unwrap()
 }
 
-struct Stage {
+struct BenchFixture {
     folder: TempDir,
     scenario: Arc<Scenario>,
 }
 
-impl Stage {
+impl BenchFixture {
     fn new(chart: &str, file: &ScenarioFile) -> Self {
         let chart = Arc::new(Chart::from_text(chart).unwrap());
         let scenario = Arc::new(Scenario::new(file, chart).unwrap());
-        // In the working folder, which is on a disk where the others may not be.
+        // The working folder is on a disk, unlike some temporary folders.
         Self { folder: tempfile::tempdir_in(Path::new(".")).unwrap(), scenario }
     }
 
-    fn begin(&self) -> Run {
-        let record = RunRecord {
+    fn begin(&self) -> SimulationRun {
+        let record = SimulationRecord {
             run_id: "bench".to_owned(),
             scenario: self.scenario.name.clone(),
             created_at: Timestamp::UNIX_EPOCH,
@@ -126,17 +126,17 @@ impl Stage {
             status: RunStatus::Running,
             summary: None,
         };
-        let beginning = Beginning {
+        let beginning = RunSetup {
             scenario: Arc::clone(&self.scenario),
             scenario_text: "{}",
             chart_text: "{}",
             threads: None,
         };
-        Run::begin(&self.folder.path().join("run"), record, &beginning).unwrap()
+        SimulationRun::start(&self.folder.path().join("run"), record, &beginning).unwrap()
     }
 }
 
-/// The most memory that this process has had.
+/// Returns the peak memory of this process.
 fn peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

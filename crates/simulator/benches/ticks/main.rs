@@ -1,4 +1,4 @@
-//! How fast populations tick, and what an agent costs in memory.
+//! Benchmarks of ticks, and memory per agent.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench may panic")]
 #![allow(clippy::disallowed_methods, reason = "a bench starts what it measures")]
 
@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polity_simulator::kernel::{
-    AgentSerial, Behaviour, BehaviourId, DrawKey, Kernel, Rate, Rates, Seed,
+    AgentSerial, BehaviourId, BehaviourRates, DrawKey, Kernel, RateTable, SimulationSeed,
+    TriggerRate,
 };
 use polity_statechart::Chart;
 use rayon::ThreadPool;
@@ -17,13 +18,13 @@ use serde_json::json;
 /// Eight states, a guard that draws for each transition, a timeout after five ticks.
 const W1: &str = include_str!("w1.yaml");
 
-/// The same with guards that are expressions over fields.
+/// The same chart with guards that are expressions over fields.
 const EXPRESSIONS: &str = include_str!("w1_expressions.yaml");
 
-/// Many different sums, and a world that all change.
+/// Many different sums, and a world that all agents change.
 const MARKET: &str = include_str!("market.yaml");
 
-/// Charts that have much of what a chart can have.
+/// Charts that cover most features.
 const CHARTS: [(&str, &str); 5] = [
     (
         "the society of the example",
@@ -35,7 +36,7 @@ const CHARTS: [(&str, &str); 5] = [
     ("guards without a value, requests", include_str!("faulty.yaml")),
 ];
 
-/// How often agents get which trigger, where the chart has it. The first take what is left.
+/// The rates of triggers, where the chart has them. The first ones get the rest.
 const RATES: [(&str, f64); 9] = [
     ("tick", 1.0),
     ("scare", 0.1),
@@ -50,21 +51,21 @@ const RATES: [(&str, f64); 9] = [
 
 const TICKS: u32 = 100;
 
-/// The variable that names the Python with Mesa; `cargo xtask bench` installs it.
+/// The variable with the path of a Python that has Mesa; `cargo xtask bench` installs it.
 const PYTHON: &str = "POLITY_BENCH_PYTHON";
 
 const SCRIPT: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/peers/python-bench/ticks.py");
 
-/// What any chart is to reach: millions of agent-ticks per CPU-second, and how often what Mesa does with
-/// guards that draw, which is less work than most of them.
-const ANY: Target = Target { least: 50.0, times: Some(60.0) };
+/// The target of any chart: millions of agent-ticks per CPU-second, and a multiple of Mesa's rate
+/// with guards that draw, which is less work than most charts.
+const ANY: SpeedTarget = SpeedTarget { least: 50.0, times: Some(60.0) };
 
-/// The same for charts whose guards are comparisons and draws.
-const SIMPLE: Target = Target { least: 250.0, times: None };
+/// The target of charts with comparisons and draws.
+const SIMPLE: SpeedTarget = SpeedTarget { least: 250.0, times: None };
 
 #[derive(Clone, Copy)]
-struct Target {
+struct SpeedTarget {
     least: f64,
     times: Option<f64>,
 }
@@ -90,7 +91,7 @@ fn main() {
     for (what, chart, ticks, target) in charts.into_iter().filter(|(what, ..)| is_wanted(what)) {
         let best = (0..rounds).map(|_| time(&pool, chart, agents, ticks)).min().unwrap();
         let rate = f64::from(agents) * f64::from(ticks) / best.as_secs_f64() / 1e6;
-        let Target { least, times } = target;
+        let SpeedTarget { least, times } = target;
         let beside = |mesa: Option<f64>, chart: &str| {
             let times = mesa.map(|mesa| rate * 1e6 / mesa);
             times.map_or_else(String::new, |times| format!(", {times:.0} times Mesa {chart}"))
@@ -126,8 +127,7 @@ fn main() {
     );
 }
 
-/// What Mesa reaches with as many agents that do what a chart says, in agent-ticks per CPU-second, if it
-/// is at hand.
+/// Returns Mesa's rate in agent-ticks per CPU-second for a chart, if Mesa is installed.
 fn mesa(agents: u32, chart: &str) -> Option<f64> {
     let python = std::env::var_os(PYTHON)?;
     let output = Command::new(python)
@@ -144,14 +144,14 @@ fn report(what: &str, measured: &str, target: &str, kept: bool) {
     println!("{}", json!({"what": what, "measured": measured, "target": target, "kept": kept}));
 }
 
-/// The market, with agents who look at what the others do.
+/// The market with agents that read what others change.
 fn watched() -> String {
     let (before, after) = ("agent.goods >= 1 &&", "agent.goods >= world.volume / 1e9 &&");
     assert!(MARKET.contains(before));
     MARKET.replace(before, after)
 }
 
-/// A ring of two hundred states, each of which is left by two guards of its own.
+/// A ring of two hundred states, each with two guarded transitions.
 fn large() -> String {
     const STATES: usize = 200;
     let names: Vec<String> = (0..STATES).map(|state| format!("s{state}")).collect();
@@ -181,13 +181,13 @@ fn population(chart: &str, agents: u32) -> Kernel {
         let rates = rates.map(|(trigger, rate)| {
             let rate = f64::min(rate, left);
             left -= rate;
-            Rate { trigger, rate }
+            TriggerRate { trigger, rate }
         });
         (state, rates.collect())
     };
     let by_state = chart.states().map(of).collect();
-    let rates = Rates::new(&chart, &[Behaviour { rates: Vec::new(), by_state }]).unwrap();
-    let mut kernel = Kernel::new(Arc::clone(&chart), rates, Seed(42));
+    let rates = RateTable::new(&chart, &[BehaviourRates { rates: Vec::new(), by_state }]).unwrap();
+    let mut kernel = Kernel::new(Arc::clone(&chart), rates, SimulationSeed(42));
     for serial in 0..u64::from(agents) {
         kernel
             .add(AgentSerial(serial), DrawKey(serial), BehaviourId(0), chart.initial(), &[])

@@ -1,24 +1,24 @@
-//! Numbers, texts and values as bytes, the same on every machine.
+//! A portable binary encoding of numbers, texts and values.
 
 use std::io::{self, ErrorKind, Read, Write};
 
 use polity_statechart::ScalarValue;
 use sha2::{Digest as _, Sha256};
 
-/// The longest text in a checkpoint, in bytes: a damaged length must not ask for all memory.
+/// The maximum length of a text in bytes, so that a damaged length cannot exhaust memory.
 const TEXT_BYTES_MAX: u64 = 1 << 24;
 
-/// How many bytes are hashed at once.
+/// The number of bytes hashed at once.
 const HASH_BYTES: usize = 1 << 16;
 
-/// Writes, and remembers a digest of what was written.
-pub(super) struct Encoder<W> {
+/// An encoder that hashes its output.
+pub(super) struct CheckpointEncoder<W> {
     out: W,
     pending: Vec<u8>,
     hash: Sha256,
 }
 
-impl<W: Write> Encoder<W> {
+impl<W: Write> CheckpointEncoder<W> {
     pub(super) fn new(out: W) -> Self {
         Self { out, pending: Vec::with_capacity(HASH_BYTES), hash: Sha256::new() }
     }
@@ -39,7 +39,7 @@ impl<W: Write> Encoder<W> {
         self.bytes(&[byte])
     }
 
-    /// A number in as few bytes as it needs, seven bits in each.
+    /// Writes a variable-length number, seven bits per byte.
     pub(super) fn number(&mut self, mut number: u64) -> io::Result<()> {
         while number >= 0x80 {
             self.pending.push(number.to_le_bytes()[0] | 0x80);
@@ -57,7 +57,7 @@ impl<W: Write> Encoder<W> {
         match value {
             ScalarValue::Number(number) => {
                 self.byte(0)?;
-                // There is one zero, whatever its sign.
+                // Zero has one encoding, without a sign.
                 self.bytes(&(number + 0.0).to_le_bytes())
             }
             ScalarValue::Bool(value) => self.byte(if *value { 2 } else { 1 }),
@@ -68,23 +68,23 @@ impl<W: Write> Encoder<W> {
         }
     }
 
-    /// The digest of all that was written, and where it was written to.
+    /// Returns the digest of the output and the writer.
     pub(super) fn finish(mut self) -> io::Result<([u8; 32], W)> {
         self.pass_on()?;
         Ok((self.hash.finalize().into(), self.out))
     }
 }
 
-/// Reads what an [`Encoder`] wrote.
-pub(super) struct Decoder<R> {
+/// Decodes the output of a [`CheckpointEncoder`].
+pub(super) struct CheckpointDecoder<R> {
     input: R,
-    /// What was read last, and how much of it was looked at.
+    /// The bytes read last, and the number of them that were consumed.
     buffer: Vec<u8>,
     seen: usize,
     hash: Sha256,
 }
 
-impl<R: Read> Decoder<R> {
+impl<R: Read> CheckpointDecoder<R> {
     pub(super) fn new(input: R) -> Self {
         Self { input, buffer: Vec::with_capacity(HASH_BYTES), seen: 0, hash: Sha256::new() }
     }
@@ -104,7 +104,7 @@ impl<R: Read> Decoder<R> {
         Ok(())
     }
 
-    /// Reads more. There is nothing left that was not looked at.
+    /// Reads more. The buffer must be consumed.
     #[cold]
     fn read_on(&mut self) -> io::Result<()> {
         self.hash.update(&self.buffer);
@@ -160,7 +160,7 @@ impl<R: Read> Decoder<R> {
         }
     }
 
-    /// The digest of all that was looked at, and the rest of the input.
+    /// Returns the digest of the consumed input, and the rest of the input.
     pub(super) fn finish(mut self) -> ([u8; 32], impl Read) {
         let rest = self.buffer.split_off(self.seen);
         self.hash.update(&self.buffer);
@@ -168,7 +168,7 @@ impl<R: Read> Decoder<R> {
     }
 }
 
-/// The bytes do not say what they should.
+/// Returns an error for invalid data.
 pub(super) fn wrong(what: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, what)
 }
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_has_one_digest() {
+    fn encoding_round_trips_with_one_digest() {
         let numbers = [0, 1, 127, 128, 16_383, 16_384, u64::from(u32::MAX), u64::MAX];
         let values = [
             ScalarValue::Number(-0.1),
@@ -187,7 +187,7 @@ mod tests {
             ScalarValue::text("ü"),
             ScalarValue::text(&"long ".repeat(20_000)),
         ];
-        let mut encoder = Encoder::new(Vec::new());
+        let mut encoder = CheckpointEncoder::new(Vec::new());
         for number in numbers {
             encoder.number(number).unwrap();
         }
@@ -195,7 +195,7 @@ mod tests {
             encoder.value(value).unwrap();
         }
         let (written, bytes) = encoder.finish().unwrap();
-        let mut decoder = Decoder::new(bytes.as_slice());
+        let mut decoder = CheckpointDecoder::new(bytes.as_slice());
         for number in numbers {
             assert_eq!(decoder.number().unwrap(), number);
         }
@@ -208,24 +208,28 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_is_left_for_others() {
+    fn decoder_leaves_the_rest_of_the_input() {
         let long = "x".repeat(3 * HASH_BYTES);
-        let mut encoder = Encoder::new(Vec::new());
+        let mut encoder = CheckpointEncoder::new(Vec::new());
         encoder.text(&long).unwrap();
         let (written, mut bytes) = encoder.finish().unwrap();
         bytes.extend(b"and more");
-        let mut decoder = Decoder::new(bytes.as_slice());
+        let mut decoder = CheckpointDecoder::new(bytes.as_slice());
         assert_eq!(decoder.text().unwrap(), long);
         let (read, rest) = decoder.finish();
         assert_eq!((read, io::read_to_string(rest).unwrap().as_str()), (written, "and more"));
     }
 
     #[test]
-    fn nonsense_is_refused() {
-        assert!(Decoder::new([0xff; 12].as_slice()).number().is_err());
-        assert!(Decoder::new([9].as_slice()).value().is_err());
-        assert!(Decoder::new([3, 1, 0xff].as_slice()).value().is_err());
-        assert!(Decoder::new([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1].as_slice()).text().is_err());
-        assert!(Decoder::new([5, b'a'].as_slice()).text().is_err());
+    fn rejects_invalid_bytes() {
+        assert!(CheckpointDecoder::new([0xff; 12].as_slice()).number().is_err());
+        assert!(CheckpointDecoder::new([9].as_slice()).value().is_err());
+        assert!(CheckpointDecoder::new([3, 1, 0xff].as_slice()).value().is_err());
+        assert!(
+            CheckpointDecoder::new([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1].as_slice())
+                .text()
+                .is_err()
+        );
+        assert!(CheckpointDecoder::new([5, b'a'].as_slice()).text().is_err());
     }
 }

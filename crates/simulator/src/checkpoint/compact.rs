@@ -1,9 +1,9 @@
-//! The compact form: bytes, agent by agent, with a checksum at the end.
+//! The compact format: binary, agent by agent, with a checksum at the end.
 //!
 //! ```text
 //! "polity simulation\n"
 //! the turn, the head as JSON, the number of agents
-//! for each agent: serial, name, turn of its coming, pause, state, ticks, behaviour, fields, memories, history
+//! for each agent: serial, name, turn added, pause, state, ticks, behaviour, fields, last active children, history
 //! the SHA-256 of all that
 //! ```
 
@@ -12,30 +12,30 @@ use std::num::NonZeroU32;
 
 use polity_statechart::{AgentTransition, Chart};
 
-use super::codec::{Decoder, Encoder, wrong};
-use super::{AgentRow, Digest, Head, Restore, json};
-use crate::draw_key::draw_key;
-use crate::kernel::{AgentImage, AgentSerial, BehaviourId};
+use super::codec::{CheckpointDecoder, CheckpointEncoder, wrong};
+use super::{AgentRow, CheckpointHead, CheckpointTarget, StateDigest, json};
+use crate::kernel::{AgentSerial, AgentSnapshot, BehaviourId};
+use crate::population::draw_key::draw_key;
 use crate::scenario::Scenario;
 use crate::simulation::Simulation;
 
 const MAGIC: &[u8; 18] = b"polity simulation\n";
 
-/// Before a value: there is none.
+/// Precedes a missing value.
 const UNSET: u8 = 0;
-/// Before a value: there is one.
+/// Precedes a value.
 const SET: u8 = 1;
 
 const ACTIVE: u8 = 0;
 const PAUSED: u8 = 1;
 const PAUSED_FOR: u8 = 2;
 
-/// Writes a simulation and gives the digest of its state.
-pub(super) fn write(simulation: &Simulation, out: &mut impl Write) -> io::Result<Digest> {
-    let mut encoder = Encoder::new(&mut *out);
+/// Writes a simulation and returns its digest.
+pub(super) fn write(simulation: &Simulation, out: &mut impl Write) -> io::Result<StateDigest> {
+    let mut encoder = CheckpointEncoder::new(&mut *out);
     encoder.bytes(MAGIC)?;
     encoder.number(simulation.turn())?;
-    encoder.text(&serde_json::to_string(&Head::new(simulation))?)?;
+    encoder.text(&serde_json::to_string(&CheckpointHead::new(simulation))?)?;
     encoder.number(simulation.len())?;
     let chart = &*simulation.scenario().chart;
     for row in simulation.rows() {
@@ -46,12 +46,16 @@ pub(super) fn write(simulation: &Simulation, out: &mut impl Write) -> io::Result
     Ok(digest)
 }
 
-fn write_agent(chart: &Chart, row: &AgentRow, encoder: &mut Encoder<impl Write>) -> io::Result<()> {
-    let AgentRow { name, turn_added, auto_resume, image } = row;
-    encoder.number(image.serial.0)?;
+fn write_agent(
+    chart: &Chart,
+    row: &AgentRow,
+    encoder: &mut CheckpointEncoder<impl Write>,
+) -> io::Result<()> {
+    let AgentRow { name, turn_added, auto_resume, snapshot } = row;
+    encoder.number(snapshot.serial.0)?;
     encoder.text(name)?;
     encoder.number(*turn_added)?;
-    match (image.paused, auto_resume) {
+    match (snapshot.paused, auto_resume) {
         (false, _) => encoder.byte(ACTIVE)?,
         (true, None) => encoder.byte(PAUSED)?,
         (true, Some(turns)) => {
@@ -59,10 +63,10 @@ fn write_agent(chart: &Chart, row: &AgentRow, encoder: &mut Encoder<impl Write>)
             encoder.number(turns.get().into())?;
         }
     }
-    encoder.byte(image.state.get())?;
-    encoder.number(image.ticks_in_state.into())?;
-    encoder.byte(image.behaviour.0)?;
-    for field in &image.fields {
+    encoder.byte(snapshot.state.get())?;
+    encoder.number(snapshot.ticks_in_state.into())?;
+    encoder.byte(snapshot.behaviour.0)?;
+    for field in &snapshot.fields {
         match field {
             None => encoder.byte(UNSET)?,
             Some(value) => {
@@ -71,10 +75,10 @@ fn write_agent(chart: &Chart, row: &AgentRow, encoder: &mut Encoder<impl Write>)
             }
         }
     }
-    encoder.bytes(&image.memories)?;
-    encoder.number(image.history.len() as u64)?;
+    encoder.bytes(&snapshot.last_active)?;
+    encoder.number(snapshot.history.len() as u64)?;
     let mut before = 0;
-    for AgentTransition { from, to, trigger, tick, .. } in &image.history {
+    for AgentTransition { from, to, trigger, tick, .. } in &snapshot.history {
         encoder.number(tick - before)?;
         before = *tick;
         encoder.byte(to.get())?;
@@ -84,53 +88,56 @@ fn write_agent(chart: &Chart, row: &AgentRow, encoder: &mut Encoder<impl Write>)
     Ok(())
 }
 
-/// Reads a simulation and gives its turn.
+/// Reads a simulation and returns its turn.
 pub(super) fn read(
     input: impl Read,
     [written, scenario]: [&Scenario; 2],
-    restore: &mut impl Restore,
+    restore: &mut impl CheckpointTarget,
 ) -> Result<u64, String> {
-    let mut decoder = Decoder::new(input);
+    let mut decoder = CheckpointDecoder::new(input);
     let mut magic = [0; MAGIC.len()];
-    decoder.bytes(&mut magic).map_err(|error| in_words(&error, "its first bytes"))?;
+    decoder.bytes(&mut magic).map_err(|error| describe(&error, "its first bytes"))?;
     if &magic != MAGIC {
         return Err("it is not the checkpoint of a simulation".to_owned());
     }
-    let of_head = |error: io::Error| in_words(&error, "its head");
+    let of_head = |error: io::Error| describe(&error, "its head");
     let turn = decoder.number().map_err(of_head)?;
-    let head: Head = serde_json::from_str(&decoder.text().map_err(of_head)?)
-        .map_err(|error| format!("its head is damaged: {}", json::in_words(&error)))?;
-    head.check_written(written)?;
+    let head: CheckpointHead = serde_json::from_str(&decoder.text().map_err(of_head)?)
+        .map_err(|error| format!("its head is damaged: {}", json::describe(&error)))?;
+    head.check_origin(written)?;
     head.check(scenario)?;
     restore.head(turn, &head)?;
     let count = decoder.number().map_err(of_head)?;
     let mut last = None;
     for number in 1..=count {
         let row = read_agent(&mut decoder, scenario)
-            .map_err(|error| in_words(&error, &format!("agent {number} of {count}")))?;
+            .map_err(|error| describe(&error, &format!("agent {number} of {count}")))?;
         let broken = |reason: String| format!("agent \"{}\": {reason}", row.name);
-        if last.is_some_and(|last| row.image.serial <= last) {
+        if last.is_some_and(|last| row.snapshot.serial <= last) {
             return Err(broken("it stands in the wrong place".to_owned()));
         }
-        last = Some(row.image.serial);
+        last = Some(row.snapshot.serial);
         row.check(scenario, &head).map_err(broken)?;
         let name = row.name.clone();
         restore.agent(row).map_err(|reason| format!("agent \"{name}\": {reason}"))?;
     }
     let (digest, mut rest) = decoder.finish();
     let mut written = [0; 32];
-    rest.read_exact(&mut written).map_err(|error| in_words(&error, "its checksum"))?;
+    rest.read_exact(&mut written).map_err(|error| describe(&error, "its checksum"))?;
     if written != digest {
         return Err("it is damaged: its checksum is another one".to_owned());
     }
     match rest.read(&mut [0]) {
         Ok(0) => Ok(turn),
         Ok(_) => Err("it is damaged: something stands behind its end".to_owned()),
-        Err(error) => Err(in_words(&error, "its end")),
+        Err(error) => Err(describe(&error, "its end")),
     }
 }
 
-fn read_agent(decoder: &mut Decoder<impl Read>, scenario: &Scenario) -> io::Result<AgentRow> {
+fn read_agent(
+    decoder: &mut CheckpointDecoder<impl Read>,
+    scenario: &Scenario,
+) -> io::Result<AgentRow> {
     let chart = &*scenario.chart;
     let serial = AgentSerial(decoder.number()?);
     let name = decoder.text()?;
@@ -159,8 +166,8 @@ fn read_agent(decoder: &mut Decoder<impl Read>, scenario: &Scenario) -> io::Resu
             _ => return Err(wrong("a field is neither set nor not set")),
         });
     }
-    let mut memories = vec![0; chart.history_defaults().len()];
-    decoder.bytes(&mut memories)?;
+    let mut last_active = vec![0; chart.history_defaults().len()];
+    decoder.bytes(&mut last_active)?;
     let count = decoder.number()?;
     if count > chart.max_history_depth() as u64 {
         return Err(wrong("it remembers more than max_history_depth transitions"));
@@ -176,7 +183,7 @@ fn read_agent(decoder: &mut Decoder<impl Read>, scenario: &Scenario) -> io::Resu
         history.push(AgentTransition { from, to, trigger, tick, context: None });
     }
     let key = draw_key(&name, turn_added);
-    let image = AgentImage {
+    let snapshot = AgentSnapshot {
         serial,
         key,
         behaviour,
@@ -184,13 +191,13 @@ fn read_agent(decoder: &mut Decoder<impl Read>, scenario: &Scenario) -> io::Resu
         ticks_in_state,
         paused,
         fields,
-        memories,
+        last_active,
         history,
     };
-    Ok(AgentRow { name, turn_added, auto_resume, image })
+    Ok(AgentRow { name, turn_added, auto_resume, snapshot })
 }
 
-fn in_words(error: &io::Error, place: &str) -> String {
+fn describe(error: &io::Error, place: &str) -> String {
     match error.kind() {
         ErrorKind::UnexpectedEof => format!("it is truncated: it ends within {place}"),
         ErrorKind::InvalidData => format!("{place} is damaged: {error}"),

@@ -1,4 +1,4 @@
-//! The form for people and other programs.
+//! The JSON format.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,14 +10,13 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::{AgentRow, Head, Restore};
-use crate::draw_key::draw_key;
-use crate::kernel::{AgentImage, AgentSerial, BehaviourId};
+use super::{AgentRow, CheckpointHead, CheckpointTarget};
+use crate::kernel::{AgentSerial, AgentSnapshot, BehaviourId};
+use crate::population::draw_key::draw_key;
 use crate::scenario::Scenario;
 use crate::simulation::Simulation;
 
-/// An agent as it is written: straight from where it stands, because there may be many of them after
-/// every turn.
+/// An agent as written, without copies: there may be many of them after every turn.
 #[derive(Serialize)]
 struct AgentText<'a> {
     name: &'a str,
@@ -37,31 +36,31 @@ struct StateText<'a> {
     state_history: HistoryText<'a>,
 }
 
-struct FieldsText<'a>(&'a Chart, &'a AgentImage);
+struct FieldsText<'a>(&'a Chart, &'a AgentSnapshot);
 
 impl Serialize for FieldsText<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(chart, image) = self;
-        let fields = chart.fields().iter().zip(&image.fields);
+        let Self(chart, snapshot) = self;
+        let fields = chart.fields().iter().zip(&snapshot.fields);
         serializer.collect_map(
             fields.filter_map(|(field, value)| Some((&field.name, value.as_ref()?.to_json()))),
         )
     }
 }
 
-struct HistoryText<'a>(&'a Chart, &'a AgentImage);
+struct HistoryText<'a>(&'a Chart, &'a AgentSnapshot);
 
 impl Serialize for HistoryText<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(chart, image) = self;
-        serializer.collect_seq(image.history.iter().map(|past| {
+        let Self(chart, snapshot) = self;
+        serializer.collect_seq(snapshot.history.iter().map(|past| {
             let [from, to] = [past.from, past.to].map(|state| chart.state_name(state));
             (past.tick, from, to, chart.trigger_name(past.trigger))
         }))
     }
 }
 
-/// An agent's state as it is read.
+/// An agent's state as read.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "the state of an agent")]
 struct StateJson {
@@ -82,7 +81,7 @@ pub(super) fn write(simulation: &Simulation, out: &mut impl Write) -> io::Result
     let (mut paused_agents, mut auto_resume) = (Vec::new(), BTreeMap::new());
     writeln!(out, "{{\n\"turn\": {},\n\"agents\": {{", simulation.turn())?;
     for (place, row) in simulation.rows().enumerate() {
-        if row.image.paused {
+        if row.snapshot.paused {
             paused_agents.push(row.name.clone());
             auto_resume.extend(row.auto_resume.map(|turns| (row.name.clone(), turns)));
         }
@@ -99,26 +98,26 @@ pub(super) fn write(simulation: &Simulation, out: &mut impl Write) -> io::Result
     out.write_all(b",\n\"auto_resume\": ")?;
     serde_json::to_writer(&mut *out, &auto_resume)?;
     out.write_all(b",\n\"global_state\": ")?;
-    serde_json::to_writer(&mut *out, &Head::new(simulation))?;
+    serde_json::to_writer(&mut *out, &CheckpointHead::new(simulation))?;
     out.write_all(b"\n}\n")
 }
 
 fn state_text<'a>(scenario: &'a Scenario, row: &'a AgentRow) -> StateText<'a> {
-    let (chart, image) = (&*scenario.chart, &row.image);
-    let behaviour = scenario.behaviours[usize::from(image.behaviour.0)].name.as_str();
+    let (chart, snapshot) = (&*scenario.chart, &row.snapshot);
+    let behaviour = scenario.behaviours[usize::from(snapshot.behaviour.0)].name.as_str();
     StateText {
-        serial: image.serial.0,
+        serial: snapshot.serial.0,
         turn_added: row.turn_added,
-        current_state: chart.state_name(image.state),
-        ticks_in_state: image.ticks_in_state,
+        current_state: chart.state_name(snapshot.state),
+        ticks_in_state: snapshot.ticks_in_state,
         behaviour: Some(behaviour).filter(|name| !name.is_empty()),
-        fields: FieldsText(chart, image),
-        memories: &image.memories,
-        state_history: HistoryText(chart, image),
+        fields: FieldsText(chart, snapshot),
+        memories: &snapshot.last_active,
+        state_history: HistoryText(chart, snapshot),
     }
 }
 
-/// A checkpoint as it is read.
+/// A checkpoint as read.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a checkpoint")]
 struct CheckpointJson {
@@ -127,19 +126,19 @@ struct CheckpointJson {
     agents: Map<String, Value>,
     paused_agents: Vec<String>,
     auto_resume: Map<String, Value>,
-    global_state: Head,
+    global_state: CheckpointHead,
 }
 
-/// A mapping in which no name stands twice: the last of two would silently be taken.
+/// Deserializes a mapping and rejects duplicate keys, of which the last would win silently.
 fn without_repeats<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Map<String, Value>, D::Error> {
-    deserializer.deserialize_map(WithoutRepeats)
+    deserializer.deserialize_map(UniqueKeysVisitor)
 }
 
-struct WithoutRepeats;
+struct UniqueKeysVisitor;
 
-impl<'de> Visitor<'de> for WithoutRepeats {
+impl<'de> Visitor<'de> for UniqueKeysVisitor {
     type Value = Map<String, Value>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -167,14 +166,14 @@ struct AgentJson {
     state: StateJson,
 }
 
-/// Reads a simulation and gives its turn.
+/// Reads a simulation and returns its turn.
 pub(super) fn read(
     text: &str,
     [written, scenario]: [&Scenario; 2],
-    restore: &mut impl Restore,
+    restore: &mut impl CheckpointTarget,
 ) -> Result<u64, String> {
     let document: CheckpointJson = serde_json::from_str(text).map_err(|error| {
-        let reason = in_words(&error);
+        let reason = describe(&error);
         if error.is_eof() {
             format!("it is truncated: {reason}")
         } else {
@@ -182,7 +181,7 @@ pub(super) fn read(
         }
     })?;
     let CheckpointJson { turn, agents, paused_agents, auto_resume, global_state } = document;
-    global_state.check_written(written)?;
+    global_state.check_origin(written)?;
     global_state.check(scenario)?;
     let pauses = pauses(&agents, paused_agents, &auto_resume)?;
     let mut rows = Vec::with_capacity(agents.len());
@@ -192,8 +191,8 @@ pub(super) fn read(
             .map_err(|reason| format!("agent \"{key}\": {reason}"))?;
         rows.push(row);
     }
-    rows.sort_by_key(|row| row.image.serial);
-    let alike = |pair: &&[AgentRow]| pair[0].image.serial == pair[1].image.serial;
+    rows.sort_by_key(|row| row.snapshot.serial);
+    let alike = |pair: &&[AgentRow]| pair[0].snapshot.serial == pair[1].snapshot.serial;
     if let Some(pair) = rows.windows(2).find(alike) {
         return Err(format!(
             "agent \"{}\": \"{}\" has the same serial",
@@ -208,8 +207,8 @@ pub(super) fn read(
     Ok(turn)
 }
 
-/// What is wrong with a text, without the names that numbers have in a program.
-pub(super) fn in_words(error: &serde_json::Error) -> String {
+/// Describes a JSON error without the names of Rust types.
+pub(super) fn describe(error: &serde_json::Error) -> String {
     let words = [
         ("u64", "a whole number of 0 or more"),
         ("i64", "a whole number"),
@@ -222,15 +221,15 @@ pub(super) fn in_words(error: &serde_json::Error) -> String {
     })
 }
 
-/// The paused, and for how many turns if they go on by themselves.
-type Pauses = BTreeMap<String, Option<NonZeroU32>>;
+/// The paused agents, with the number of turns if the pause ends by itself.
+type AgentPauses = BTreeMap<String, Option<NonZeroU32>>;
 
 fn pauses(
     agents: &Map<String, Value>,
     paused_agents: Vec<String>,
     auto_resume: &Map<String, Value>,
-) -> Result<Pauses, String> {
-    let mut pauses = Pauses::new();
+) -> Result<AgentPauses, String> {
+    let mut pauses = AgentPauses::new();
     for name in paused_agents {
         if !agents.contains_key(&name) {
             return Err(format!("agent \"{name}\": it is paused, and there is no such agent"));
@@ -258,10 +257,10 @@ fn agent_row(
     key: &str,
     agent: Value,
     scenario: &Scenario,
-    pauses: &Pauses,
+    pauses: &AgentPauses,
 ) -> Result<AgentRow, String> {
     let AgentJson { name, state } =
-        serde_json::from_value(agent).map_err(|error| in_words(&error))?;
+        serde_json::from_value(agent).map_err(|error| describe(&error))?;
     if name != key {
         return Err(format!("its name inside is \"{name}\""));
     }
@@ -291,7 +290,7 @@ fn agent_row(
         let (from, to) = (known(from)?, known(to)?);
         history.push(AgentTransition { from, to, trigger, tick: *tick, context: None });
     }
-    let image = AgentImage {
+    let snapshot = AgentSnapshot {
         serial: AgentSerial(state.serial),
         key: draw_key(&name, state.turn_added),
         behaviour,
@@ -299,11 +298,11 @@ fn agent_row(
         ticks_in_state,
         paused: pauses.contains_key(key),
         fields: fields(chart, &state.fields)?,
-        memories: state.memories,
+        last_active: state.memories,
         history,
     };
     let auto_resume = pauses.get(key).copied().flatten();
-    Ok(AgentRow { name, turn_added: state.turn_added, auto_resume, image })
+    Ok(AgentRow { name, turn_added: state.turn_added, auto_resume, snapshot })
 }
 
 fn fields(chart: &Chart, written: &Map<String, Value>) -> Result<Vec<Option<ScalarValue>>, String> {

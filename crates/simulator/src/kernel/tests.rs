@@ -1,4 +1,4 @@
-//! A population is what its agents are one by one.
+//! Tests of all execution paths against a reference.
 
 mod charts;
 mod reference;
@@ -13,9 +13,9 @@ use proptest::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use self::charts::random_chart;
-use self::reference::{Failures, Reference, behaviour, note};
-use super::philox::TriggerDraw;
-use super::plan::Test;
+use self::reference::{ErrorCounts, ReferencePopulation, behaviour, note};
+use super::draws::philox::TriggerDraw;
+use super::tables::simd_plan::SimdTest;
 use super::*;
 
 fn pool(threads: usize) -> ThreadPool {
@@ -26,15 +26,15 @@ fn chart(text: &str) -> Arc<Chart> {
     Arc::new(Chart::from_text(text).unwrap_or_else(|errors| panic!("{errors}\n{text}")))
 }
 
-fn rates(chart: &Chart, rates: &[(&str, f64)]) -> Rates {
+fn rates(chart: &Chart, rates: &[(&str, f64)]) -> RateTable {
     let rates = rates
         .iter()
-        .map(|(name, rate)| Rate { trigger: chart.trigger(name).unwrap(), rate: *rate });
-    Rates::uniform(chart, &rates.collect::<Vec<_>>()).unwrap()
+        .map(|(name, rate)| TriggerRate { trigger: chart.trigger(name).unwrap(), rate: *rate });
+    RateTable::uniform(chart, &rates.collect::<Vec<_>>()).unwrap()
 }
 
-fn images(kernel: &Kernel) -> Vec<AgentImage> {
-    kernel.slots().map(|slot| kernel.image(slot)).collect()
+fn snapshots(kernel: &Kernel) -> Vec<AgentSnapshot> {
+    kernel.slots().map(|slot| kernel.snapshot(slot)).collect()
 }
 
 fn fill(kernel: &mut Kernel, agents: u64) {
@@ -45,56 +45,56 @@ fn fill(kernel: &mut Kernel, agents: u64) {
     }
 }
 
-/// How a population can be taken through ticks.
+/// The execution path of a test.
 #[derive(Debug, Clone, Copy)]
-enum By {
-    /// As is best for the chart.
+enum ExecutionPath {
+    /// The best path for the chart.
     Best,
-    /// In lists.
+    /// The batched path.
     Lists,
-    /// In lists, with tables of what happens.
-    Tables,
+    /// The batched path with look-up tables.
+    CaseTables,
 }
 
-fn kernel_by(by: By, chart: &Arc<Chart>, rates: Rates, seed: u64) -> Kernel {
-    let mut kernel = Kernel::new(Arc::clone(chart), rates, Seed(seed));
-    let happenings = match by {
-        By::Best => return kernel,
-        By::Lists => Happenings::new(chart, &kernel.rates),
-        By::Tables => Happenings::in_tables(chart, &kernel.rates),
+fn kernel_by(by: ExecutionPath, chart: &Arc<Chart>, rates: RateTable, seed: u64) -> Kernel {
+    let mut kernel = Kernel::new(Arc::clone(chart), rates, SimulationSeed(seed));
+    let event_table = match by {
+        ExecutionPath::Best => return kernel,
+        ExecutionPath::Lists => EventTable::new(chart, &kernel.rates),
+        ExecutionPath::CaseTables => EventTable::in_tables(chart, &kernel.rates),
     };
-    kernel.ticking = Course { plan: None, happenings, purpose: Purpose::Guard };
+    kernel.ticking = TickProgram { plan: None, event_table, purpose: DrawPurpose::Guard };
     for trigger in chart.triggers() {
-        let happenings = Happenings::of_trigger(chart, trigger);
-        let course = Course { plan: None, happenings, purpose: Purpose::Round };
+        let event_table = EventTable::of_trigger(chart, trigger);
+        let course = TickProgram { plan: None, event_table, purpose: DrawPurpose::Round };
         kernel.fired.insert(trigger, course);
     }
     kernel
 }
 
 #[test]
-fn charts_at_random_go_every_way() {
-    let plans: Vec<(Option<Plan>, TriggerDraw)> = (0..60)
+fn random_charts_cover_all_paths() {
+    let plans: Vec<(Option<SimdPlan>, TriggerDraw)> = (0..60)
         .map(|shape| {
             let (text, rates) = random_chart(shape * 7_919);
             let chart = chart(&text);
-            (Plan::new(&chart, &rates.table(&chart)), TriggerDraw::of(&chart))
+            (SimdPlan::new(&chart, &rates.table(&chart)), TriggerDraw::of(&chart))
         })
         .collect();
     let planned = || plans.iter().filter_map(|(plan, trigger)| Some((plan.as_ref()?, trigger)));
     assert!(planned().filter(|(plan, _)| plan.effects.is_empty()).count() > 10);
     assert!(planned().filter(|(plan, _)| !plan.effects.is_empty()).count() > 5);
     assert!(planned().filter(|(plan, _)| plan.draws_triggers).count() > 3);
-    let (left, last) = (TriggerDraw::Left, TriggerDraw::LAST);
-    let by_last = |test: &Test| matches!(test, Test::Draw { draw, .. } if *draw == last);
-    let is_left = |(plan, trigger): &(&Plan, &TriggerDraw)| {
+    let (left, last) = (TriggerDraw::Spare, TriggerDraw::LAST);
+    let by_last = |test: &SimdTest| matches!(test, SimdTest::Draw { draw, .. } if *draw == last);
+    let is_left = |(plan, trigger): &(&SimdPlan, &TriggerDraw)| {
         **trigger == left && plan.tests.iter().any(by_last)
     };
     assert!(planned().filter(is_left).count() > 10);
     assert!(plans.iter().filter(|(plan, _)| plan.is_none()).count() > 20);
 }
 
-/// Each case takes as long as many smaller ones, so there are fewer.
+/// Each case costs as much as many smaller ones.
 fn cases() -> u32 {
     (ProptestConfig::default().cases / 4).max(1)
 }
@@ -103,7 +103,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
     #[test]
-    fn a_population_is_what_its_agents_are_one_by_one(
+    fn all_paths_match_the_reference(
         shape in any::<u64>(),
         seed in any::<u64>(),
         agents in prop_oneof![1..150_u64, 150..1100_u64],
@@ -114,7 +114,7 @@ proptest! {
         let chart = chart(&text);
         let rounds = rounds.and_then(|name| chart.trigger(name));
         let ticks = if agents > 150 { ticks % 60 + 1 } else { ticks };
-        let mut reference = Reference::new(&chart, rates.table(&chart), Seed(seed), agents);
+        let mut reference = ReferencePopulation::new(&chart, rates.table(&chart), SimulationSeed(seed), agents);
         for tick in 1..=ticks {
             reference.tick(tick);
             if let Some(trigger) = rounds.filter(|_| tick % 3 == 0) {
@@ -122,7 +122,7 @@ proptest! {
             }
         }
         let pool = pool(2);
-        for by in [By::Best, By::Lists, By::Tables] {
+        for by in [ExecutionPath::Best, ExecutionPath::Lists, ExecutionPath::CaseTables] {
             let mut kernel = kernel_by(by, &chart, rates.table(&chart), seed);
             fill(&mut kernel, agents);
             for first in (1..=ticks).step_by(3) {
@@ -132,11 +132,11 @@ proptest! {
                     kernel.fire_all(trigger, first + 2, &pool);
                 }
             }
-            prop_assert_eq!(&images(&kernel), &reference.images(), "{:?} {}", by, text);
+            prop_assert_eq!(&snapshots(&kernel), &reference.snapshots(), "{:?} {}", by, text);
             prop_assert_eq!(&kernel.world, &reference.world);
             prop_assert_eq!(&kernel.take_requests(), &reference.requests);
-            let mut failures = Failures::new();
-            for Warning { text, reason, count, serial, tick, .. } in kernel.take_warnings() {
+            let mut failures = ErrorCounts::new();
+            for KernelWarning { text, reason, count, serial, tick, .. } in kernel.take_warnings() {
                 note(&mut failures, (text, reason), count, (tick, serial));
             }
             prop_assert_eq!(&failures, &reference.failures, "{:?} {}", by, text);
@@ -144,26 +144,26 @@ proptest! {
     }
 
     #[test]
-    fn threads_and_pieces_make_no_difference(shape in any::<u64>(), seed in any::<u64>()) {
+    fn threads_and_batches_do_not_change_results(shape in any::<u64>(), seed in any::<u64>()) {
         let (text, rates) = random_chart(shape);
         let chart = chart(&text);
         let mut ends = Vec::new();
         for (threads, piece) in [(1, 60), (2, 7), (4, 1)] {
             let pool = pool(threads);
-            let mut kernel = Kernel::new(Arc::clone(&chart), rates.table(&chart), Seed(seed));
+            let mut kernel = Kernel::new(Arc::clone(&chart), rates.table(&chart), SimulationSeed(seed));
             fill(&mut kernel, 2500);
             for first in (1..=60).step_by(piece) {
                 let count = (61 - first).min(u32::try_from(piece).unwrap());
                 kernel.ticks(first, count, &pool);
             }
             let requests = kernel.take_requests();
-            ends.push((images(&kernel), kernel.world.clone(), requests, kernel.take_warnings()));
+            ends.push((snapshots(&kernel), kernel.world.clone(), requests, kernel.take_warnings()));
         }
         prop_assert!(ends.windows(2).all(|pair| pair[0] == pair[1]), "{}", text);
     }
 }
 
-/// Agents that are different from each other after a few ticks.
+/// A chart whose agents diverge after a few ticks.
 const RESTLESS: &str = "
 name: restless
 states: [a, b, c]
@@ -178,11 +178,12 @@ timeouts:
 ";
 
 #[test]
-fn adding_pausing_or_removing_one_leaves_the_others_alone() {
+fn lifecycle_changes_do_not_affect_other_agents() {
     let chart = chart(RESTLESS);
     let pool = pool(1);
     let start = || {
-        let mut kernel = Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 0.7)]), Seed(3));
+        let mut kernel =
+            Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 0.7)]), SimulationSeed(3));
         fill(&mut kernel, 40);
         kernel.ticks(1, 20, &pool);
         kernel
@@ -190,60 +191,58 @@ fn adding_pausing_or_removing_one_leaves_the_others_alone() {
     let mut plain = start();
     plain.ticks(21, 20, &pool);
     let mut eventful = start();
-    eventful.pause(Slot(3));
-    eventful.remove(Slot(7));
+    eventful.pause(AgentSlot(3));
+    eventful.remove(AgentSlot(7));
     eventful.add(AgentSerial(100), DrawKey(100), BehaviourId(0), chart.initial(), &[]).unwrap();
     eventful.ticks(21, 20, &pool);
     for slot in eventful.slots().filter(|slot| slot.0 != 3 && slot.0 < 40) {
-        assert_eq!(eventful.image(slot), plain.image(slot));
+        assert_eq!(eventful.snapshot(slot), plain.snapshot(slot));
     }
-    assert_ne!(eventful.image(Slot(3)), plain.image(Slot(3)));
+    assert_ne!(eventful.snapshot(AgentSlot(3)), plain.snapshot(AgentSlot(3)));
 }
 
 #[test]
-fn a_paused_agent_keeps_all_that_it_has() {
+fn paused_agent_keeps_its_state() {
     let chart = chart(RESTLESS);
     let pool = pool(1);
-    for by in [By::Best, By::Lists, By::Tables] {
+    for by in [ExecutionPath::Best, ExecutionPath::Lists, ExecutionPath::CaseTables] {
         let mut kernel = kernel_by(by, &chart, rates(&chart, &[("go", 0.7)]), 3);
         fill(&mut kernel, 5);
         kernel.ticks(1, 20, &pool);
-        kernel.pause(Slot(2));
-        let before = kernel.image(Slot(2));
+        kernel.pause(AgentSlot(2));
+        let before = kernel.snapshot(AgentSlot(2));
         assert!(before.paused);
         kernel.ticks(21, 200, &pool);
         kernel.fire_all(chart.trigger("round_ends").unwrap(), 220, &pool);
-        assert_eq!(kernel.image(Slot(2)), before);
-        kernel.resume(Slot(2));
+        assert_eq!(kernel.snapshot(AgentSlot(2)), before);
+        kernel.resume(AgentSlot(2));
         kernel.ticks(221, 20, &pool);
-        assert_ne!(kernel.image(Slot(2)), before);
+        assert_ne!(kernel.snapshot(AgentSlot(2)), before);
     }
 }
 
 #[test]
-fn a_restored_population_goes_on_as_if_nothing_had_been() {
+fn restored_population_continues_unchanged() {
     let chart = chart(RESTLESS);
     let pool = pool(1);
-    let new = || Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 0.7)]), Seed(3));
-    let mut whole = new();
-    fill(&mut whole, 1100);
+    let new = || Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 0.7)]), SimulationSeed(3));
     for stop in [1, 30, 97, 300] {
         let mut first = new();
         fill(&mut first, 1100);
         first.ticks(1, stop, &pool);
         let mut second = new();
         second.resume_at(stop);
-        for image in images(&first) {
-            second.restore(image).unwrap();
+        for snapshot in snapshots(&first) {
+            second.restore(snapshot).unwrap();
         }
-        assert_eq!(images(&second), images(&first));
+        assert_eq!(snapshots(&second), snapshots(&first));
         second.ticks(stop + 1, 150, &pool);
         first.ticks(stop + 1, 150, &pool);
-        assert_eq!(images(&second), images(&first));
+        assert_eq!(snapshots(&second), snapshots(&first));
     }
 }
 
-/// A ring of so many states, each of which is left by two guards of its own at each of so many triggers.
+/// Returns a ring of states, each with two guarded transitions per trigger.
 fn large_ring(states: usize, triggers: usize) -> Arc<Chart> {
     let names: Vec<String> = (0..states).map(|state| format!("s{state}")).collect();
     let mut source = ChartSource::new("ring", names.iter().map(String::as_str), "s0");
@@ -260,7 +259,7 @@ fn large_ring(states: usize, triggers: usize) -> Arc<Chart> {
 }
 
 #[test]
-fn large_charts_are_no_different() {
+fn large_charts_match_the_reference() {
     let pool = pool(1);
     for (states, triggers, has_plan, has_tables) in [
         (20, 1, true, false),
@@ -273,20 +272,22 @@ fn large_charts_are_no_different() {
         let names: Vec<String> = (0..triggers).map(|trigger| format!("go{trigger}")).collect();
         let share = 0.9 / f64::from(u32::try_from(triggers).unwrap());
         let shares: Vec<(&str, f64)> = names.iter().map(|name| (name.as_str(), share)).collect();
-        let mut reference = Reference::new(&chart, rates(&chart, &shares), Seed(3), 500);
+        let mut reference =
+            ReferencePopulation::new(&chart, rates(&chart, &shares), SimulationSeed(3), 500);
         reference.run(150);
-        let mut expected = reference.images();
+        let mut expected = reference.snapshots();
         expected.remove(7);
-        let course = Kernel::new(Arc::clone(&chart), rates(&chart, &shares), Seed(3)).ticking;
+        let course =
+            Kernel::new(Arc::clone(&chart), rates(&chart, &shares), SimulationSeed(3)).ticking;
         assert_eq!(course.plan.is_some(), has_plan, "{states}, {triggers}");
-        assert_eq!(course.happenings.has_tables(), has_tables, "{states}, {triggers}");
-        for by in [By::Best, By::Lists] {
+        assert_eq!(course.event_table.has_tables(), has_tables, "{states}, {triggers}");
+        for by in [ExecutionPath::Best, ExecutionPath::Lists] {
             let mut kernel = kernel_by(by, &chart, rates(&chart, &shares), 3);
             fill(&mut kernel, 500);
-            kernel.pause(Slot(7));
+            kernel.pause(AgentSlot(7));
             kernel.ticks(1, 150, &pool);
-            assert_eq!(kernel.state(Slot(7)), chart.initial(), "it rests");
-            let mut ends = images(&kernel);
+            assert_eq!(kernel.state(AgentSlot(7)), chart.initial(), "it rests");
+            let mut ends = snapshots(&kernel);
             ends.remove(7);
             assert!(ends == expected, "{states}, {triggers}");
         }
@@ -294,50 +295,53 @@ fn large_charts_are_no_different() {
 }
 
 #[test]
-fn an_image_that_cannot_be_is_not_restored() {
+fn rejects_invalid_snapshots() {
     let text = "name: n\nstates: [a, {name: b, initial: c, history: shallow, states: [c, d]}]\n\
                 initial: a\nfields: {n: {default: 1, max: 2}}\ntransitions:\n  \
                 - {trigger: go, source: a, target: b}\n  - {trigger: go, source: c, target: d}\n  \
                 - {trigger: go, source: d, target: a}\n";
     let chart = chart(text);
-    let mut kernel = Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), Seed(3));
+    let mut kernel =
+        Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), SimulationSeed(3));
     fill(&mut kernel, 1);
     kernel.ticks(1, 4, &pool(1));
-    let image = kernel.image(Slot(0));
-    assert_eq!(image.memories, [1]);
-    let change = |change: fn(&mut AgentImage)| {
-        let mut image = image.clone();
-        change(&mut image);
-        image
+    let snapshot = kernel.snapshot(AgentSlot(0));
+    assert_eq!(snapshot.last_active, [1]);
+    let change = |change: fn(&mut AgentSnapshot)| {
+        let mut snapshot = snapshot.clone();
+        change(&mut snapshot);
+        snapshot
     };
     let shape = "its fields, or the states it last left, are not those of the chart";
     let broken = "the history does not lead step by step to the state \"d\"";
-    for (image, expected) in [
-        (change(|image| image.memories[0] = 2), shape),
-        (change(|image| image.memories.clear()), shape),
-        (change(|image| image.fields.push(None)), shape),
+    for (snapshot, expected) in [
+        (change(|snapshot| snapshot.last_active[0] = 2), shape),
+        (change(|snapshot| snapshot.last_active.clear()), shape),
+        (change(|snapshot| snapshot.fields.push(None)), shape),
         (
-            change(|image| image.fields[0] = Some(ScalarValue::Number(3.0))),
+            change(|snapshot| snapshot.fields[0] = Some(ScalarValue::Number(3.0))),
             "n must be at most 2, found 3",
         ),
-        (change(|image| drop(image.history.remove(1))), broken),
-        (change(|image| image.history[0].tick = 9), broken),
-        (change(|image| image.behaviour = BehaviourId(1)), "there is no behaviour 1"),
+        (change(|snapshot| drop(snapshot.history.remove(1))), broken),
+        (change(|snapshot| snapshot.history[0].tick = 9), broken),
+        (change(|snapshot| snapshot.behaviour = BehaviourId(1)), "there is no behaviour 1"),
     ] {
-        let mut other = Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), Seed(3));
-        assert_eq!(other.restore(image).unwrap_err().to_string(), expected);
+        let mut other =
+            Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), SimulationSeed(3));
+        assert_eq!(other.restore(snapshot).unwrap_err().to_string(), expected);
         assert!(other.is_empty());
     }
-    kernel.remove(Slot(0));
-    let back = kernel.restore(change(|image| image.fields[0] = None)).unwrap();
-    assert_eq!(kernel.image(back), image, "a missing field is what the chart says");
+    kernel.remove(AgentSlot(0));
+    let back = kernel.restore(change(|snapshot| snapshot.fields[0] = None)).unwrap();
+    assert_eq!(kernel.snapshot(back), snapshot, "a missing field is what the chart says");
 }
 
 #[test]
 fn ticks_may_be_far_apart() {
     let chart = chart(RESTLESS);
     let pool = pool(1);
-    let mut kernel = Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), Seed(3));
+    let mut kernel =
+        Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), SimulationSeed(3));
     fill(&mut kernel, 70);
     let ticks: Vec<u32> = (1..400).map(|number| number * 100_003).collect();
     let mut expected = vec![Vec::new(); 70];
@@ -358,7 +362,7 @@ fn ticks_may_be_far_apart() {
 }
 
 #[test]
-fn guards_in_rust_work_in_populations() {
+fn rust_guards_work_in_populations() {
     let source = ChartSource::new("a", ["x", "y"], "x").field("n", 5.0).transition(
         TransitionSource::new("go", ["x"], "y").guard_with("is_seven", |view| {
             match view.field("n") {
@@ -368,7 +372,8 @@ fn guards_in_rust_work_in_populations() {
         }),
     );
     let chart = Arc::new(Chart::build(&source).unwrap());
-    let mut kernel = Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), Seed(3));
+    let mut kernel =
+        Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), SimulationSeed(3));
     let n = chart.field("n").unwrap();
     for (serial, number) in (0..).zip([5.0, 7.0, 8.0]) {
         let given = [(n, ScalarValue::Number(number))];
@@ -387,16 +392,16 @@ fn guards_in_rust_work_in_populations() {
 }
 
 #[test]
-fn agents_behave_in_different_ways() {
+fn behaviours_have_their_own_rates() {
     let chart = chart(RESTLESS);
-    let rate = |name: &str, rate: f64| Rate { trigger: chart.trigger(name).unwrap(), rate };
-    let lively = Behaviour { rates: vec![rate("go", 1.0)], by_state: Vec::new() };
-    let stuck = Behaviour {
+    let rate = |name: &str, rate: f64| TriggerRate { trigger: chart.trigger(name).unwrap(), rate };
+    let lively = BehaviourRates { rates: vec![rate("go", 1.0)], by_state: Vec::new() };
+    let stuck = BehaviourRates {
         rates: vec![rate("go", 1.0)],
         by_state: vec![(chart.state("c").unwrap(), Vec::new())],
     };
-    let rates = Rates::new(&chart, &[lively, stuck]).unwrap();
-    for by in [By::Best, By::Lists, By::Tables] {
+    let rates = RateTable::new(&chart, &[lively, stuck]).unwrap();
+    for by in [ExecutionPath::Best, ExecutionPath::Lists, ExecutionPath::CaseTables] {
         let mut kernel = kernel_by(by, &chart, rates.clone(), 3);
         for serial in 0..100 {
             let behaviour = BehaviourId(u8::from(serial % 2 == 1));
@@ -413,11 +418,12 @@ fn agents_behave_in_different_ways() {
 }
 
 #[test]
-fn closing_gaps_keeps_order_and_history() {
+fn compacting_keeps_order_and_history() {
     let chart = chart(RESTLESS);
     let pool = pool(2);
     let new = || {
-        let mut kernel = Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 0.7)]), Seed(3));
+        let mut kernel =
+            Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 0.7)]), SimulationSeed(3));
         fill(&mut kernel, 3000);
         kernel.ticks(1, 150, &pool);
         kernel
@@ -425,25 +431,26 @@ fn closing_gaps_keeps_order_and_history() {
     let (mut kernel, mut untouched) = (new(), new());
     assert_eq!(kernel.compact(), None);
     for slot in (0..3000).filter(|slot| slot % 3 != 0) {
-        kernel.remove(Slot(slot));
+        kernel.remove(AgentSlot(slot));
     }
     assert_eq!(kernel.len(), 1000);
     let moved = kernel.compact().unwrap();
-    assert_eq!(moved[0], Some(Slot(0)));
+    assert_eq!(moved[0], Some(AgentSlot(0)));
     assert_eq!(moved[1], None);
-    assert_eq!(moved[2997], Some(Slot(999)));
+    assert_eq!(moved[2997], Some(AgentSlot(999)));
     kernel.ticks(151, 150, &pool);
     untouched.ticks(151, 150, &pool);
     for slot in 0..1000 {
-        assert_eq!(kernel.image(Slot(slot)), untouched.image(Slot(slot * 3)));
+        assert_eq!(kernel.snapshot(AgentSlot(slot)), untouched.snapshot(AgentSlot(slot * 3)));
     }
 }
 
 #[test]
-fn a_trigger_for_everyone_is_fired_once_for_each() {
+fn fire_all_fires_once_per_agent() {
     let chart = chart(RESTLESS);
     let pool = pool(1);
-    let mut kernel = Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), Seed(3));
+    let mut kernel =
+        Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), SimulationSeed(3));
     fill(&mut kernel, 100);
     kernel.ticks(1, 9, &pool);
     let before: Vec<_> = kernel.slots().map(|slot| kernel.history(slot).len()).collect();
@@ -458,14 +465,15 @@ fn a_trigger_for_everyone_is_fired_once_for_each() {
 }
 
 #[test]
-fn what_agents_ask_for_comes_in_their_order() {
+fn requests_come_in_agent_order() {
     let chart = chart(
         "name: asking\nstates: [a, b]\ninitial: a\ntransitions:\n  \
          - {trigger: go, source: a, target: b, guard: chance(0.5), action: pause 2}\n  \
          - {trigger: go, source: b, target: a, action: [copy, remove]}\n",
     );
     let pool = pool(4);
-    let mut kernel = Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), Seed(3));
+    let mut kernel =
+        Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), SimulationSeed(3));
     fill(&mut kernel, 3000);
     kernel.ticks(1, 1, &pool);
     let first = kernel.take_requests();
@@ -481,19 +489,20 @@ fn what_agents_ask_for_comes_in_their_order() {
 }
 
 #[test]
-fn guards_that_fail_are_counted_and_explained() {
+fn counts_and_explains_failed_guards() {
     let chart = chart(
         "name: failing\nstates: [a, b]\ninitial: a\nfields: {n: 5}\ntransitions:\n  \
          - {trigger: go, source: a, target: b, guard: context.score > 1}\n  \
          - {trigger: go, source: a, target: b, guard: 1 / (agent.n - 5) > 1}\n",
     );
-    let mut kernel = Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), Seed(3));
+    let mut kernel =
+        Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), SimulationSeed(3));
     fill(&mut kernel, 2000);
     kernel.ticks(1, 10, &pool(2));
     let warnings = kernel.take_warnings();
     let told: Vec<_> = warnings
         .iter()
-        .map(|warning| (warning.place.as_deref(), warning.reason.as_str(), warning.count))
+        .map(|warning| (warning.location.as_deref(), warning.reason.as_str(), warning.count))
         .collect();
     assert_eq!(
         told,
@@ -508,18 +517,20 @@ fn guards_that_fail_are_counted_and_explained() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn rejects_invalid_rates_fields_and_behaviours() {
     let chart = chart(
         "name: a\nstates: [x]\ninitial: x\nfields: {n: {default: 1, max: 2}}\ntransitions:\n  - {trigger: go, source: x, target: x}\n",
     );
     let go = chart.trigger("go").unwrap();
     let refused = |rates: &[f64]| {
-        let rates: Vec<Rate> = rates.iter().map(|rate| Rate { trigger: go, rate: *rate }).collect();
-        Rates::uniform(&chart, &rates).unwrap_err().to_string()
+        let rates: Vec<TriggerRate> =
+            rates.iter().map(|rate| TriggerRate { trigger: go, rate: *rate }).collect();
+        RateTable::uniform(&chart, &rates).unwrap_err().to_string()
     };
     assert_eq!(refused(&[1.5]), "the rate of \"go\" must be from 0 to 1, found 1.5");
     assert_eq!(refused(&[0.75, 0.75]), "the rates in state \"x\" add up to 1.5, and 1 is the most");
-    let mut kernel = Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), Seed(3));
+    let mut kernel =
+        Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), SimulationSeed(3));
     let field = chart.field("n").unwrap();
     let wrong = [(field, ScalarValue::Number(3.0))];
     let error = kernel
@@ -535,14 +546,14 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
-fn the_history_of_quiet_agents_takes_little_room() {
+fn history_of_quiet_agents_is_small() {
     let chart = chart(
         "name: quiet\nstates: [x, y]\ninitial: x\ntransitions:\n  \
          - {trigger: go, source: x, target: y}\n  - {trigger: go, source: y, target: x}\n",
     );
     for rate in [0.003, 0.01, 0.1] {
         let rates = rates(&chart, &[("go", rate)]);
-        let mut kernel = Kernel::new(Arc::clone(&chart), rates, Seed(3));
+        let mut kernel = Kernel::new(Arc::clone(&chart), rates, SimulationSeed(3));
         fill(&mut kernel, BLOCK as u64);
         for first in (1..6_000).step_by(500) {
             kernel.ticks(first, 500, &pool(1));
@@ -553,7 +564,7 @@ fn the_history_of_quiet_agents_takes_little_room() {
 }
 
 #[test]
-fn visits_are_what_histories_tell() {
+fn visits_match_histories() {
     let transitions: Vec<String> = (0..12)
         .map(|to| format!("{{trigger: next, source: '*', target: s{to}, guard: chance(0.1)}}"))
         .collect();
@@ -570,11 +581,11 @@ fn visits_are_what_histories_tell() {
         let chart = chart(&text);
         let pool = pool(2);
         let table = if shape == 0 { rates(&chart, &[("next", 0.9)]) } else { table.table(&chart) };
-        let mut kernel = Kernel::new(Arc::clone(&chart), table, Seed(shape));
+        let mut kernel = Kernel::new(Arc::clone(&chart), table, SimulationSeed(shape));
         kernel.count_visits();
         fill(&mut kernel, 1100);
         kernel.ticks(1, 110, &pool);
-        kernel.pause(Slot(3));
+        kernel.pause(AgentSlot(3));
         kernel.fire_all(chart.trigger("next").unwrap(), 111, &pool);
         let mut told = vec![0; chart.states().len()];
         for slot in kernel.slots() {

@@ -1,99 +1,97 @@
-//! Which requests of a turn can be done.
+//! The rules for the requests of a turn.
 //!
-//! All requests are looked at in order before any is done, each against the population as it will
-//! be when those before it are done.
+//! All requests are checked in order before any is applied, each against the population that the
+//! earlier ones lead to.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
 
 use serde_json::{Map, Value};
 
-use super::{LifecycleAction, Operation, Opinion, ValidationResult};
+use super::{LifecycleAction, LifecycleOperation, RequestVerdict, ValidationResult};
 use crate::kernel::AgentSerial;
-use crate::names;
 use crate::population::Population;
+use crate::population::names;
 
 #[cfg(test)]
 #[path = "rules_tests.rs"]
 mod tests;
 
-/// How a new agent begins, or what is wrong with what was asked for: by the place of the request among
-/// all of its turn, and what it says.
-pub(crate) type Opening<'a, S> = &'a dyn Fn(usize, &Map<String, Value>) -> Result<S, String>;
+/// Resolves the start of a new agent, from the index of the request and its initial state.
+pub(crate) type StartResolver<'a, S> = &'a dyn Fn(usize, &Map<String, Value>) -> Result<S, String>;
 
-/// What is decided about one request.
+/// The ruling on one request.
 #[derive(Debug, Clone)]
-pub(crate) struct Ruling<S> {
+pub(crate) struct RequestRuling<S> {
     pub(crate) result: ValidationResult,
-    /// The agent that it is about, by the name that it has or will have.
+    /// The name that the agent has or will have.
     pub(crate) name: Option<String>,
-    /// What to do, if it is to be done.
-    pub(crate) change: Option<Change<S>>,
+    /// The change, if the request is accepted.
+    pub(crate) change: Option<PopulationChange<S>>,
 }
 
-impl<S> Ruling<S> {
-    /// What is told about it.
-    pub(crate) fn into_opinion(self) -> Opinion {
-        Opinion { result: self.result, name: self.name }
+impl<S> RequestRuling<S> {
+    /// Returns the verdict.
+    pub(crate) fn into_verdict(self) -> RequestVerdict {
+        RequestVerdict { result: self.result, name: self.name }
     }
 }
 
-/// What is to be done to the population.
+/// A change of the population.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Change<S> {
+pub(crate) enum PopulationChange<S> {
     Add { serial: AgentSerial, name: String, start: S },
     Remove(AgentSerial),
     Pause { serial: AgentSerial, turns: Option<NonZeroU32> },
     Resume(AgentSerial),
 }
 
-/// The population as it will be.
-pub(crate) struct Stage<'a> {
+/// The population with pending changes.
+pub(crate) struct PopulationDraft<'a> {
     population: &'a mut Population,
     added: HashMap<String, AgentSerial>,
-    gone: HashSet<AgentSerial>,
+    removed: HashSet<AgentSerial>,
     paused: HashMap<AgentSerial, bool>,
     count: u64,
     next: u64,
-    /// How many of the requests come from agents by their actions. They come first.
-    wishes: usize,
-    /// What agents asked for that can be done: who, what, to whom and for how long.
-    done: HashSet<(Option<String>, Operation, String, Option<i64>)>,
+    /// The number of requests by agent actions. They come first.
+    agent_requests: usize,
+    /// The accepted requests of agents: requester, operation, target and turns.
+    done: HashSet<(Option<String>, LifecycleOperation, String, Option<i64>)>,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> PopulationDraft<'a> {
     pub(crate) fn new(population: &'a mut Population) -> Self {
         let (count, next) = (population.len(), population.next_serial().0);
         Self {
             population,
             added: HashMap::new(),
-            gone: HashSet::new(),
+            removed: HashSet::new(),
             paused: HashMap::new(),
             count,
             next,
-            wishes: 0,
+            agent_requests: 0,
             done: HashSet::new(),
         }
     }
 
-    /// The first requests come from agents by their actions. Whoever acted was there and not
-    /// paused, whatever it asked for before.
-    pub(crate) fn with_wishes(self, wishes: usize) -> Self {
-        Self { wishes, ..self }
+    /// Marks the first requests as agent actions. An agent that acted was present and active,
+    /// whatever it requested before.
+    pub(crate) fn with_agent_requests(self, agent_requests: usize) -> Self {
+        Self { agent_requests, ..self }
     }
 
-    /// Decides about all requests of a turn. When `strict`, one that cannot be done takes all the
-    /// others with it.
-    pub(crate) fn rule<S>(
+    /// Rules on all requests of a turn. If `strict`, one invalid request rejects all others.
+    pub(crate) fn rule_all<S>(
         mut self,
         requests: &[LifecycleAction],
-        opening: Opening<'_, S>,
+        resolve_start: StartResolver<'_, S>,
         strict: bool,
-    ) -> Vec<Ruling<S>> {
-        let mut rulings: Vec<Ruling<S>> = requests
+    ) -> Vec<RequestRuling<S>> {
+        let mut rulings: Vec<RequestRuling<S>> = requests
             .iter()
             .zip(0..)
-            .map(|(request, place)| self.rule_in_turn(request, place, opening))
+            .map(|(request, index)| self.rule_deduplicated(request, index, resolve_start))
             .collect();
         let refused = rulings.iter().position(|ruling| !ruling.result.valid);
         if let (true, Some(refused)) = (strict, refused) {
@@ -109,31 +107,31 @@ impl<'a> Stage<'a> {
                     ruling.result = ValidationResult::refused(reason.clone());
                 }
             }
-            self.population.forget_free_names();
+            self.population.reset_free_names();
         }
         rulings
     }
 
-    /// Agents may ask for the same thing in several ticks of a turn. Where that has been done already
-    /// and needs not be done again, there is nothing to say about it.
-    fn rule_in_turn<S>(
+    /// Rules on a request. An agent may repeat a request within a turn; repeating an accepted one
+    /// is not an error.
+    fn rule_deduplicated<S>(
         &mut self,
         request: &LifecycleAction,
-        place: usize,
-        opening: Opening<'_, S>,
-    ) -> Ruling<S> {
-        let ruling = self.rule_one(request, place, opening);
-        if place >= self.wishes || request.operation == Operation::AddAgent {
+        index: usize,
+        resolve_start: StartResolver<'_, S>,
+    ) -> RequestRuling<S> {
+        let ruling = self.rule_one(request, index, resolve_start);
+        if index >= self.agent_requests || request.operation == LifecycleOperation::AddAgent {
             return ruling;
         }
         let LifecycleAction { operation, auto_resume_turns, .. } = *request;
         let (who, whom) = (request.initiating_agent.clone(), request.target_agent_name.clone());
-        let wish = (who, operation, whom, auto_resume_turns);
+        let key = (who, operation, whom, auto_resume_turns);
         if ruling.result.valid {
-            self.done.insert(wish);
-        } else if self.done.contains(&wish) {
+            self.done.insert(key);
+        } else if self.done.contains(&key) {
             let result = ValidationResult { valid: true, ..ValidationResult::default() };
-            return Ruling { result, name: None, change: None };
+            return RequestRuling { result, name: None, change: None };
         }
         ruling
     }
@@ -141,31 +139,37 @@ impl<'a> Stage<'a> {
     fn rule_one<S>(
         &mut self,
         request: &LifecycleAction,
-        place: usize,
-        opening: Opening<'_, S>,
-    ) -> Ruling<S> {
+        index: usize,
+        resolve_start: StartResolver<'_, S>,
+    ) -> RequestRuling<S> {
         let target = request.target_agent_name.as_str();
-        let initiator = request.initiating_agent.as_deref().filter(|_| place >= self.wishes);
-        let fault = initiator.and_then(|name| self.cannot_ask(name));
-        // An agent that speaks of itself does not mean one that has its name after it is gone.
-        let is_own = place < self.wishes && request.initiating_agent.as_deref() == Some(target);
-        let ruled = match fault.or_else(|| names::fault_of(target)) {
-            Some(fault) => Err(fault),
+        let initiator =
+            request.initiating_agent.as_deref().filter(|_| index >= self.agent_requests);
+        let error = initiator.and_then(|name| self.initiator_error(name));
+        // A request of an agent about itself does not apply to a new agent with its name.
+        let is_own =
+            index < self.agent_requests && request.initiating_agent.as_deref() == Some(target);
+        let result = match error.or_else(|| names::name_error(target)) {
+            Some(error) => Err(error),
             None => match request.operation {
-                Operation::AddAgent => self.add(request, place, opening),
-                Operation::RemoveAgent => self.remove(target, is_own),
-                Operation::PauseAgent => self.pause(target, is_own, request.auto_resume_turns),
-                Operation::ResumeAgent => self.resume(target, is_own),
+                LifecycleOperation::AddAgent => self.add(request, index, resolve_start),
+                LifecycleOperation::RemoveAgent => self.remove(target, is_own),
+                LifecycleOperation::PauseAgent => {
+                    self.pause(target, is_own, request.auto_resume_turns)
+                }
+                LifecycleOperation::ResumeAgent => self.resume(target, is_own),
             },
         };
-        match ruled {
-            Err(reason) => {
-                Ruling { result: ValidationResult::refused(reason), name: None, change: None }
-            }
+        match result {
+            Err(reason) => RequestRuling {
+                result: ValidationResult::refused(reason),
+                name: None,
+                change: None,
+            },
             Ok((name, change, mut warnings)) => {
-                warnings.extend(pointless(request));
+                warnings.extend(ignored_fields(request));
                 let result = ValidationResult { valid: true, reason: None, warnings };
-                Ruling { result, name: Some(name), change: Some(change) }
+                RequestRuling { result, name: Some(name), change: Some(change) }
             }
         }
     }
@@ -173,9 +177,9 @@ impl<'a> Stage<'a> {
     fn add<S>(
         &mut self,
         request: &LifecycleAction,
-        place: usize,
-        opening: Opening<'_, S>,
-    ) -> Ruled<S> {
+        index: usize,
+        resolve_start: StartResolver<'_, S>,
+    ) -> RuleResult<S> {
         let wanted = request.target_agent_name.as_str();
         let Some(initial) = &request.initial_state else {
             return Err("initial_state is missing: a new agent needs one, {} will do".to_owned());
@@ -184,13 +188,13 @@ impl<'a> Stage<'a> {
         if self.count >= most {
             return Err(format!("there are {} agents, and max_agents is {most}", self.count));
         }
-        let start = opening(place, initial)?;
+        let start = resolve_start(index, initial)?;
         let mut free = self.population.take_free_names();
         let name = free.find(wanted, |name| self.find(name).is_some());
         self.population.put_free_names(free);
-        if let Some(fault) = names::fault_of(&name) {
+        if let Some(error) = names::name_error(&name) {
             return Err(format!(
-                "the name \"{wanted}\" is taken, and with a number behind it {fault}"
+                "the name \"{wanted}\" is taken, and with a number behind it {error}"
             ));
         }
         let serial = AgentSerial(self.next);
@@ -199,41 +203,41 @@ impl<'a> Stage<'a> {
         self.added.insert(name.clone(), serial);
         let renamed = (name != wanted)
             .then(|| format!("the name \"{wanted}\" is taken, the new agent is \"{name}\""));
-        let change = Change::Add { serial, name: name.clone(), start };
+        let change = PopulationChange::Add { serial, name: name.clone(), start };
         Ok((name, change, renamed.into_iter().collect()))
     }
 
-    fn remove<S>(&mut self, target: &str, is_own: bool) -> Ruled<S> {
-        let serial = self.must_exist(target, is_own)?;
-        self.gone.insert(serial);
+    fn remove<S>(&mut self, target: &str, is_own: bool) -> RuleResult<S> {
+        let serial = self.find_target(target, is_own)?;
+        self.removed.insert(serial);
         self.added.remove(target);
         self.count -= 1;
-        self.population.freed(target);
+        self.population.release_name(target);
         let last = (self.count == 0).then(|| "no agents are left".to_owned());
-        Ok((target.to_owned(), Change::Remove(serial), last.into_iter().collect()))
+        Ok((target.to_owned(), PopulationChange::Remove(serial), last.into_iter().collect()))
     }
 
-    fn pause<S>(&mut self, target: &str, is_own: bool, turns: Option<i64>) -> Ruled<S> {
-        let serial = self.must_exist(target, is_own)?;
+    fn pause<S>(&mut self, target: &str, is_own: bool, turns: Option<i64>) -> RuleResult<S> {
+        let serial = self.find_target(target, is_own)?;
         if self.is_paused(serial) {
             return Err(format!("\"{target}\" is paused already"));
         }
         let turns = turns.map(number_of_turns).transpose()?;
         self.paused.insert(serial, true);
-        Ok((target.to_owned(), Change::Pause { serial, turns }, Vec::new()))
+        Ok((target.to_owned(), PopulationChange::Pause { serial, turns }, Vec::new()))
     }
 
-    fn resume<S>(&mut self, target: &str, is_own: bool) -> Ruled<S> {
-        let serial = self.must_exist(target, is_own)?;
+    fn resume<S>(&mut self, target: &str, is_own: bool) -> RuleResult<S> {
+        let serial = self.find_target(target, is_own)?;
         if !self.is_paused(serial) {
             return Err(format!("\"{target}\" is not paused"));
         }
         self.paused.insert(serial, false);
-        Ok((target.to_owned(), Change::Resume(serial), Vec::new()))
+        Ok((target.to_owned(), PopulationChange::Resume(serial), Vec::new()))
     }
 
-    /// Why nothing can be asked for in the name of an agent, if that is so.
-    fn cannot_ask(&self, name: &str) -> Option<String> {
+    /// Returns the reason why an agent cannot make requests.
+    fn initiator_error(&self, name: &str) -> Option<String> {
         match self.find(name) {
             None => Some(format!("initiating_agent: there is no agent \"{name}\"")),
             Some(serial) if self.is_paused(serial) => {
@@ -243,18 +247,18 @@ impl<'a> Stage<'a> {
         }
     }
 
-    fn must_exist(&self, name: &str, is_own: bool) -> Result<AgentSerial, String> {
-        let found = if is_own { self.find_old(name) } else { self.find(name) };
+    fn find_target(&self, name: &str, is_own: bool) -> Result<AgentSerial, String> {
+        let found = if is_own { self.find_existing(name) } else { self.find(name) };
         found.ok_or_else(|| format!("there is no agent \"{name}\""))
     }
 
     fn find(&self, name: &str) -> Option<AgentSerial> {
-        self.added.get(name).copied().or_else(|| self.find_old(name))
+        self.added.get(name).copied().or_else(|| self.find_existing(name))
     }
 
-    /// An agent that was there before.
-    fn find_old(&self, name: &str) -> Option<AgentSerial> {
-        self.population.find(name).filter(|serial| !self.gone.contains(serial))
+    /// Finds an agent from before this turn.
+    fn find_existing(&self, name: &str) -> Option<AgentSerial> {
+        self.population.find(name).filter(|serial| !self.removed.contains(serial))
     }
 
     fn is_paused(&self, serial: AgentSerial) -> bool {
@@ -263,25 +267,25 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// What can be done, to whom, and what is worth knowing; or why not.
-type Ruled<S> = Result<(String, Change<S>, Vec<String>), String>;
+/// The name, change and warnings of an accepted request, or the reason of a refusal.
+type RuleResult<S> = Result<(String, PopulationChange<S>, Vec<String>), String>;
 
-/// What a request says and what has no meaning for it.
-fn pointless(request: &LifecycleAction) -> Vec<String> {
+/// Returns warnings about fields that the operation ignores.
+fn ignored_fields(request: &LifecycleAction) -> Vec<String> {
     let mut warnings = Vec::new();
-    let only = |field: &str, operation: Operation| {
+    let only = |field: &str, operation: LifecycleOperation| {
         format!("{field} has a meaning only for {}, and is passed over", operation.as_str())
     };
-    if request.initial_state.is_some() && request.operation != Operation::AddAgent {
-        warnings.push(only("initial_state", Operation::AddAgent));
+    if request.initial_state.is_some() && request.operation != LifecycleOperation::AddAgent {
+        warnings.push(only("initial_state", LifecycleOperation::AddAgent));
     }
-    if request.auto_resume_turns.is_some() && request.operation != Operation::PauseAgent {
-        warnings.push(only("auto_resume_turns", Operation::PauseAgent));
+    if request.auto_resume_turns.is_some() && request.operation != LifecycleOperation::PauseAgent {
+        warnings.push(only("auto_resume_turns", LifecycleOperation::PauseAgent));
     }
     warnings
 }
 
-/// For how many turns an agent can be paused.
+/// Checks the number of turns of a pause.
 pub(crate) fn number_of_turns(turns: i64) -> Result<NonZeroU32, String> {
     u32::try_from(turns).ok().and_then(NonZeroU32::new).ok_or_else(|| {
         format!("auto_resume_turns must be a whole number from 1 to {}, found {turns}", u32::MAX)

@@ -1,7 +1,7 @@
-//! The rules of a scenario, held against its chart. All that is wrong is told, not only the first.
+//! Checks a scenario against its chart and reports every error.
 
 mod events;
-mod starts;
+mod initial_values;
 
 use std::collections::{BTreeMap, HashSet};
 use std::num::NonZeroU64;
@@ -10,57 +10,57 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use polity_statechart::{Chart, ScalarValue, TIMEOUT, TriggerId, WorldId};
 
-pub(super) use self::starts::start;
-use self::starts::{Fault, state_of, world_of};
+pub(super) use self::initial_values::start;
+use self::initial_values::{ValueProblem, state_of, world_of};
 use super::{
-    Behaviour, Group, GroupFile, KEEP_CHECKPOINTS_DEFAULT, MAX_AGENTS_DEFAULT, MAX_AGENTS_MAX,
-    Rate, RateFile, START_TIME_DEFAULT, Scenario, ScenarioFile, TICKS_PER_TURN_DEFAULT,
+    AgentGroup, Behaviour, GroupFile, KEEP_CHECKPOINTS_DEFAULT, MAX_AGENTS_DEFAULT, MAX_AGENTS_MAX,
+    RateFile, START_TIME_DEFAULT, Scenario, ScenarioFile, ScenarioRate, TICKS_PER_TURN_DEFAULT,
     TICKS_PER_TURN_MAX, TURNS_DEFAULT,
 };
 use crate::kernel::BEHAVIOURS_MAX;
-use crate::names;
+use crate::population::names;
 
 #[cfg(test)]
 #[path = "check_tests.rs"]
 mod tests;
 
-/// The key of an initial state that names the state and not a field.
+/// The key of the state in an initial state.
 const STATE: &str = "state";
-/// The key of an initial state that names the behaviour and not a field.
+/// The key of the behaviour in an initial state.
 const BEHAVIOUR: &str = "behaviour";
 
-/// One thing that is wrong with a scenario.
+/// One error in a scenario.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScenarioError {
-    /// The way to the value, such as `world.rates[2].trigger`.
-    pub place: String,
-    /// What is wrong.
+    /// The path to the value, such as `world.rates[2].trigger`.
+    pub location: String,
+    /// The message.
     pub message: String,
-    /// What stands there, if it is not one of those in `allowed`.
+    /// The value, if it is not an allowed one.
     pub found: Option<String>,
-    /// What may stand there.
+    /// The allowed values.
     pub allowed: Vec<String>,
-    /// The limit that is exceeded, if it is one.
-    pub limit: Option<Limit>,
+    /// The exceeded limit, if any.
+    pub limit: Option<ScenarioLimit>,
 }
 
-/// How much there may be of something.
+/// A limit of a scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limit {
-    /// Of agents, as the scenario has it.
+pub enum ScenarioLimit {
+    /// `max_agents` of the scenario.
     MaxAgents,
-    /// Of agents in any scenario.
+    /// The maximum of `max_agents`.
     Agents,
-    /// Of turns.
+    /// The maximum number of turns.
     Turns,
 }
 
 impl Scenario {
-    /// Holds a file against its chart. What the file does not say is as the defaults have it.
+    /// Checks a file against its chart. Missing values get defaults.
     pub fn new(file: &ScenarioFile, chart: Arc<Chart>) -> Result<Self, Vec<ScenarioError>> {
-        let mut check = Check { chart: &chart, errors: Vec::new() };
-        check.refuse_reserved();
-        check.refuse_unknown_yet(file);
+        let mut check = ScenarioChecker { chart: &chart, errors: Vec::new() };
+        check.reject_reserved_fields();
+        check.reject_unsupported(file);
         let behaviours = check.behaviours(file);
         let values = check.values(file);
         let population = file.population.as_deref().unwrap_or_default();
@@ -93,13 +93,13 @@ impl Scenario {
         scenario.with(errors)
     }
 
-    /// The scenario, unless something is wrong with it.
+    /// Returns the scenario, unless there are errors.
     fn with(self, mut errors: Vec<ScenarioError>) -> Result<Self, Vec<ScenarioError>> {
-        let most = self.turns_max();
-        if self.turns > most {
-            let message = format!("turns must be at most {most}, found {}", self.turns);
+        let limit = self.turns_max();
+        if self.turns > limit {
+            let message = format!("turns must be at most {limit}, found {}", self.turns);
             let error = ScenarioError::new("turns", message);
-            errors.push(ScenarioError { limit: Some(Limit::Turns), ..error });
+            errors.push(ScenarioError { limit: Some(ScenarioLimit::Turns), ..error });
         }
         if errors.is_empty() && !self.ends_in_time() {
             let message = format!(
@@ -111,7 +111,7 @@ impl Scenario {
         if errors.is_empty() { Ok(self) } else { Err(errors) }
     }
 
-    /// Whether there is a time for its end.
+    /// True if the end of simulated time can be represented.
     fn ends_in_time(&self) -> bool {
         #[expect(clippy::cast_precision_loss, reason = "there are far fewer ticks than that")]
         let ticks = self.turns as f64 * f64::from(self.ticks_per_turn);
@@ -121,9 +121,9 @@ impl Scenario {
 }
 
 impl ScenarioError {
-    fn new(place: &str, message: impl Into<String>) -> Self {
+    fn new(location: &str, message: impl Into<String>) -> Self {
         Self {
-            place: place.to_owned(),
+            location: location.to_owned(),
             message: message.into(),
             found: None,
             allowed: Vec::new(),
@@ -132,31 +132,31 @@ impl ScenarioError {
     }
 }
 
-struct Check<'a> {
+struct ScenarioChecker<'a> {
     chart: &'a Chart,
     errors: Vec<ScenarioError>,
 }
 
-impl Check<'_> {
-    fn report(&mut self, place: &str, message: impl Into<String>) {
-        self.errors.push(ScenarioError::new(place, message));
+impl ScenarioChecker<'_> {
+    fn report(&mut self, location: &str, message: impl Into<String>) {
+        self.errors.push(ScenarioError::new(location, message));
     }
 
-    fn fault(&mut self, place: &str, fault: Fault) {
-        match fault {
-            Fault::Unknown { what, found, allowed } => {
-                let message = format!("{place}: there is no {what} \"{found}\"");
-                self.report(place, message);
+    fn problem(&mut self, location: &str, problem: ValueProblem) {
+        match problem {
+            ValueProblem::Unknown { what, found, allowed } => {
+                let message = format!("{location}: there is no {what} \"{found}\"");
+                self.report(location, message);
                 if let Some(error) = self.errors.last_mut() {
                     (error.found, error.allowed) = (Some(found), allowed);
                 }
             }
-            Fault::Other(message) => self.report(place, format!("{place}: {message}")),
+            ValueProblem::Other(message) => self.report(location, format!("{location}: {message}")),
         }
     }
 
-    /// An initial state could not name these fields.
-    fn refuse_reserved(&mut self) {
+    /// Rejects fields whose names have another meaning in an initial state.
+    fn reject_reserved_fields(&mut self) {
         for name in [STATE, BEHAVIOUR] {
             if self.chart.field(name).is_some() {
                 let chart = self.chart.name();
@@ -168,9 +168,9 @@ impl Check<'_> {
         }
     }
 
-    fn required<T>(&mut self, place: &str, value: Option<T>) -> Option<T> {
+    fn required<T>(&mut self, location: &str, value: Option<T>) -> Option<T> {
         if value.is_none() {
-            self.report(place, format!("missing field \"{place}\""));
+            self.report(location, format!("missing field \"{location}\""));
         }
         value
     }
@@ -196,38 +196,38 @@ impl Check<'_> {
         all
     }
 
-    /// The values of the world that are not as the chart has them at first.
+    /// Returns the initial world values that differ from the chart.
     fn values(&mut self, file: &ScenarioFile) -> Vec<(WorldId, ScalarValue)> {
         let given = file.world.as_ref().and_then(|world| world.values.as_ref());
         let mut values = Vec::new();
         for (name, value) in given.into_iter().flatten() {
             match world_of(self.chart, name, value) {
                 Ok(value) => values.push(value),
-                Err(fault) => self.fault(&format!("world.values.{name}"), fault),
+                Err(problem) => self.problem(&format!("world.values.{name}"), problem),
             }
         }
         values
     }
 
-    fn rates(&mut self, place: &str, files: &[RateFile]) -> Vec<Rate> {
+    fn rates(&mut self, location: &str, files: &[RateFile]) -> Vec<ScenarioRate> {
         let files = files.iter().enumerate();
-        files.filter_map(|(index, file)| self.rate(&format!("{place}[{index}]"), file)).collect()
+        files.filter_map(|(index, file)| self.rate(&format!("{location}[{index}]"), file)).collect()
     }
 
-    fn rate(&mut self, place: &str, file: &RateFile) -> Option<Rate> {
-        let at = |field: &str| format!("{place}.{field}");
+    fn rate(&mut self, location: &str, file: &RateFile) -> Option<ScenarioRate> {
+        let at = |field: &str| format!("{location}.{field}");
         let trigger = self.required(&at("trigger"), file.trigger.as_deref());
         let trigger = trigger.and_then(|name| match trigger_of(self.chart, name) {
             Ok(trigger) => Some(trigger),
-            Err(fault) => {
-                self.fault(&at("trigger"), fault);
+            Err(problem) => {
+                self.problem(&at("trigger"), problem);
                 None
             }
         });
         let state = match file.state.as_deref().map(|name| state_of(self.chart, name)).transpose() {
             Ok(state) => state,
-            Err(fault) => {
-                self.fault(&at("state"), fault);
+            Err(problem) => {
+                self.problem(&at("state"), problem);
                 return None;
             }
         };
@@ -243,104 +243,104 @@ impl Check<'_> {
             let message = format!("nothing follows on \"{trigger}\" in the state \"{state}\"");
             self.report(&at(STATE), format!("{}: {message}", at(STATE)));
         }
-        Some(Rate { trigger, state, rate })
+        Some(ScenarioRate { trigger, state, rate })
     }
 
-    fn groups(&mut self, files: &[GroupFile], behaviours: &[Behaviour]) -> Vec<Group> {
-        let mut groups: Vec<(usize, Group)> = Vec::new();
+    fn groups(&mut self, files: &[GroupFile], behaviours: &[Behaviour]) -> Vec<AgentGroup> {
+        let mut groups: Vec<(usize, AgentGroup)> = Vec::new();
         let mut names = HashSet::new();
         for (index, file) in files.iter().enumerate() {
-            let place = format!("population[{index}]");
-            let at = |field: &str| format!("{place}.{field}");
+            let location = format!("population[{index}]");
+            let at = |field: &str| format!("{location}.{field}");
             let Some(name) = self.required(&at("name"), file.name.clone()) else { continue };
-            if let Some(fault) = names::fault_of(&name) {
-                self.report(&at("name"), format!("{}: {fault}", at("name")));
+            if let Some(problem) = names::name_error(&name) {
+                self.report(&at("name"), format!("{}: {problem}", at("name")));
             }
             if !names.insert(name.clone()) {
                 let message = format!("{}: two groups have the name \"{name}\"", at("name"));
                 self.report(&at("name"), message);
             }
             let count = file.count.unwrap_or(1);
-            if count > 1 && names::fault_of(&format!("{name}_{count}")).is_some() {
+            if count > 1 && names::name_error(&format!("{name}_{count}")).is_some() {
                 let message =
                     format!("{}: with numbers behind it the name is too long", at("name"));
                 self.report(&at("name"), message);
             }
             let mut initial = file.fields.clone().unwrap_or_default();
             for (key, given) in [(STATE, &file.state), (BEHAVIOUR, &file.behaviour)] {
-                let place = at(&format!("fields.{key}"));
+                let location = at(&format!("fields.{key}"));
                 if initial.remove(key).is_some() {
                     let message = format!("it is no field; say {} instead", at(key));
-                    self.report(&place, format!("{place}: {message}"));
+                    self.report(&location, format!("{location}: {message}"));
                 }
                 if let Some(given) = given {
                     initial.insert(key.to_owned(), given.as_str().into());
                 }
             }
             match start(self.chart, behaviours, &initial) {
-                Ok(start) => groups.push((index, Group { name, count, start })),
-                Err(faults) => {
-                    for (key, fault) in faults {
+                Ok(start) => groups.push((index, AgentGroup { name, count, start })),
+                Err(problems) => {
+                    for (key, problem) in problems {
                         let is_field = key != BEHAVIOUR && key != STATE;
                         let key = if is_field { format!("fields.{key}") } else { key };
-                        self.fault(&at(&key), fault);
+                        self.problem(&at(&key), problem);
                     }
                 }
             }
         }
-        self.refuse_numbered(&groups);
+        self.reject_name_overlap(&groups);
         groups.into_iter().map(|(_, group)| group).collect()
     }
 
-    /// A group of one may not have the name of an agent of another group.
-    fn refuse_numbered(&mut self, groups: &[(usize, Group)]) {
+    /// Rejects a group of one with the name of an agent of another group.
+    fn reject_name_overlap(&mut self, groups: &[(usize, AgentGroup)]) {
         let many: BTreeMap<&str, u64> = groups
             .iter()
             .filter(|(_, group)| group.count > 1)
             .map(|(_, group)| (group.name.as_str(), group.count))
             .collect();
         for (index, group) in groups.iter().filter(|(_, group)| group.count == 1) {
-            let taken = names::numbered(&group.name)
+            let taken = names::split_number(&group.name)
                 .and_then(|(stem, number)| Some((stem, number, *many.get(stem)?)))
                 .filter(|(_, number, count)| number <= count);
             if let Some((stem, _, _)) = taken {
-                let place = format!("population[{index}].name");
+                let location = format!("population[{index}].name");
                 let name = &group.name;
-                let message = format!("{place}: \"{name}\" is an agent of the group \"{stem}\"");
-                self.report(&place, message);
+                let message = format!("{location}: \"{name}\" is an agent of the group \"{stem}\"");
+                self.report(&location, message);
             }
         }
     }
 
     fn max_agents(&mut self, max_agents: Option<u64>, agents: u64) -> u64 {
-        let most = max_agents.unwrap_or(MAX_AGENTS_DEFAULT);
-        if most > MAX_AGENTS_MAX {
-            let message = format!("max_agents must be at most {MAX_AGENTS_MAX}, found {most}");
-            self.over_limit("max_agents", message, Limit::Agents);
-        } else if agents > most {
-            let place = if max_agents.is_some() { "max_agents" } else { "population" };
+        let limit = max_agents.unwrap_or(MAX_AGENTS_DEFAULT);
+        if limit > MAX_AGENTS_MAX {
+            let message = format!("max_agents must be at most {MAX_AGENTS_MAX}, found {limit}");
+            self.over_limit("max_agents", message, ScenarioLimit::Agents);
+        } else if agents > limit {
+            let location = if max_agents.is_some() { "max_agents" } else { "population" };
             let message =
-                format!("the population has {agents} agents, and max_agents is {most}: raise it");
-            self.over_limit(place, message, Limit::MaxAgents);
+                format!("the population has {agents} agents, and max_agents is {limit}: raise it");
+            self.over_limit(location, message, ScenarioLimit::MaxAgents);
         }
-        most
+        limit
     }
 
-    fn over_limit(&mut self, place: &str, message: String, limit: Limit) {
-        let error = ScenarioError::new(place, message);
+    fn over_limit(&mut self, location: &str, message: String, limit: ScenarioLimit) {
+        let error = ScenarioError::new(location, message);
         self.errors.push(ScenarioError { limit: Some(limit), ..error });
     }
 
-    /// What other versions may know, and this one does not yet.
-    fn refuse_unknown_yet(&mut self, file: &ScenarioFile) {
+    /// Rejects fields that this version does not support.
+    fn reject_unsupported(&mut self, file: &ScenarioFile) {
         let instead = "until then oracle_default of the chart decides";
-        for (place, value, instead) in [
+        for (location, value, instead) in [
             ("oracle", &file.oracle, instead),
             ("record", &file.record, "checkpoints and `polity sim export` tell what happened"),
         ] {
             if value.is_some() {
-                let message = format!("{place}: this version has no {place} yet; {instead}");
-                self.report(place, message);
+                let message = format!("{location}: this version has no {location} yet; {instead}");
+                self.report(location, message);
             }
         }
     }
@@ -376,14 +376,14 @@ impl Check<'_> {
     }
 }
 
-/// A trigger that the world can bring.
-fn trigger_of(chart: &Chart, name: &str) -> Result<TriggerId, Fault> {
+/// Finds a trigger that can have a rate.
+fn trigger_of(chart: &Chart, name: &str) -> Result<TriggerId, ValueProblem> {
     if name == TIMEOUT {
-        return Err(Fault::Other("timeouts come by themselves and have no rate".to_owned()));
+        return Err(ValueProblem::Other("timeouts come by themselves and have no rate".to_owned()));
     }
     chart.trigger(name).ok_or_else(|| {
         let triggers = chart.triggers().map(|trigger| chart.trigger_name(trigger).to_owned());
         let allowed = triggers.filter(|trigger| trigger != TIMEOUT).collect();
-        Fault::Unknown { what: "trigger", found: name.to_owned(), allowed }
+        ValueProblem::Unknown { what: "trigger", found: name.to_owned(), allowed }
     })
 }

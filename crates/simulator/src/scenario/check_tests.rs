@@ -27,32 +27,33 @@ fn read(mut document: Value) -> Result<Scenario, Vec<ScenarioError>> {
     Scenario::new(&serde_json::from_value(document).unwrap(), chart())
 }
 
-/// What is wrong with a scenario, each with its place.
+/// Returns the errors of a scenario with their locations.
 fn problems(document: Value) -> Vec<(String, String)> {
     let errors = read(document).unwrap_err();
-    errors.into_iter().map(|error| (error.place, error.message)).collect()
+    errors.into_iter().map(|error| (error.location, error.message)).collect()
 }
 
-fn told_at_their_places<const N: usize>(cases: [(Value, &str, &str); N]) {
-    for (document, place, message) in cases {
+fn assert_errors<const N: usize>(cases: [(Value, &str, &str); N]) {
+    for (document, location, message) in cases {
         let problems = problems(document);
-        let told = |(at, told): &(String, String)| at == place && told.contains(message);
-        assert!(problems.iter().any(told), "{place}: {message}\n{problems:#?}");
+        let messages =
+            |(at, messages): &(String, String)| at == location && messages.contains(message);
+        assert!(problems.iter().any(messages), "{location}: {message}\n{problems:#?}");
     }
 }
 
 #[test]
-fn a_scenario_of_two_words_has_defaults() {
+fn minimal_scenario_has_defaults() {
     let scenario = read(json!({})).unwrap();
     assert_eq!((scenario.agents(), scenario.max_agents), (0, 25));
     assert_eq!((scenario.turns, scenario.ticks_per_turn, scenario.seed), (100, 10, 0));
-    assert_eq!(scenario.time_of(1).to_string(), "2026-01-01T00:00:00Z");
-    assert_eq!((scenario.checkpoint_after(0, 100), scenario.keep_checkpoints.get()), (1, 20));
+    assert_eq!(scenario.time_of_tick(1).to_string(), "2026-01-01T00:00:00Z");
+    assert_eq!((scenario.checkpoint_interval(0, 100), scenario.keep_checkpoints.get()), (1, 20));
 }
 
 #[test]
-fn everything_that_is_wrong_with_a_population_is_told_with_its_place() {
-    told_at_their_places([
+fn reports_all_population_errors() {
+    assert_errors([
         (json!({"population": [{}]}), "population[0].name", "missing field"),
         (json!({"population": [{"name": ""}]}), "population[0].name", "must not be empty"),
         (
@@ -117,8 +118,8 @@ fn everything_that_is_wrong_with_a_population_is_told_with_its_place() {
 }
 
 #[test]
-fn everything_that_is_wrong_with_a_world_and_its_time_is_told_with_its_place() {
-    told_at_their_places([
+fn reports_all_world_and_time_errors() {
+    assert_errors([
         (json!({"world": {"rates": [{"rate": 1}]}}), "world.rates[0].trigger", "missing field"),
         (json!({"world": {"rates": [{"trigger": "dawn"}]}}), "world.rates[0].rate", "missing"),
         (
@@ -171,7 +172,7 @@ fn everything_that_is_wrong_with_a_world_and_its_time_is_told_with_its_place() {
     );
 }
 
-/// A scenario that does one thing to its population.
+/// A scenario with one scheduled change.
 fn event(operation: &str, more: Value) -> Value {
     let mut event = json!({"turn": 2, "operation": operation, "target_agent_name": "ada"});
     if let Value::Object(more) = more {
@@ -184,8 +185,8 @@ fn event(operation: &str, more: Value) -> Value {
 }
 
 #[test]
-fn everything_that_is_wrong_with_a_change_of_the_population_is_told_with_its_place() {
-    told_at_their_places([
+fn reports_all_lifecycle_errors() {
+    assert_errors([
         (event("add_agent", json!({})), "lifecycle[0].initial_state", "a new agent needs one"),
         (
             event("add_agent", json!({"initial_state": {"state": "ill"}})),
@@ -244,19 +245,19 @@ fn everything_that_is_wrong_with_a_change_of_the_population_is_told_with_its_pla
 }
 
 #[test]
-fn a_change_after_the_last_turn_never_happens() {
+fn reports_events_after_the_last_turn() {
     let mut document = event("resume_agent", json!({"turn": 7}));
     document["turns"] = 6.into();
     assert!(read(document.clone()).is_ok());
     let file: ScenarioFile = serde_json::from_value(document).unwrap();
-    let never = file.never_happening(0);
+    let never = file.unreachable_events(0);
     assert_eq!(never.len(), 1);
-    assert_eq!(never[0].place, "lifecycle[0].turn");
+    assert_eq!(never[0].location, "lifecycle[0].turn");
     assert!(never[0].message.contains("turn 7 never comes, there are 6 turns"));
 }
 
 #[test]
-fn triggers_are_tried_in_order_and_only_where_they_are_known() {
+fn rates_apply_in_order_to_valid_triggers() {
     let scenario = read(json!({"world": {"rates": [
         {"trigger": "work", "rate": 0.5},
         {"trigger": "dusk", "rate": 0.5},
@@ -275,7 +276,7 @@ fn triggers_are_tried_in_order_and_only_where_they_are_known() {
 }
 
 #[test]
-fn an_initial_state_is_held_against_the_chart() {
+fn checks_initial_states_against_the_chart() {
     let scenario =
         read(json!({"world": {"behaviours": {"lazy": [{"trigger": "dusk", "rate": 1}]}}})).unwrap();
     let start = |initial: Value| scenario.start(initial.as_object().unwrap());
@@ -293,30 +294,30 @@ fn an_initial_state_is_held_against_the_chart() {
         (json!({"speed": 7}), "initial_state.speed: there is no field \"speed\""),
         (json!({"behaviour": "x"}), "initial_state.behaviour: there is no behaviour \"x\""),
     ] {
-        let told = start(initial).unwrap_err();
-        assert!(told.starts_with(reason), "{told}");
+        let messages = start(initial).unwrap_err();
+        assert!(messages.starts_with(reason), "{messages}");
     }
 }
 
 #[test]
-fn all_that_is_wrong_with_a_group_or_an_initial_state_is_told() {
+fn reports_all_errors_of_a_group() {
     let places = |document: Value| -> Vec<String> {
-        problems(document).into_iter().map(|(place, _)| place).collect()
+        problems(document).into_iter().map(|(location, _)| location).collect()
     };
     let group = json!({
         "name": "y", "state": "ill", "behaviour": "z", "fields": {"nope": 1, "energy": 7, "state": "awake"}
     });
     let expected = ["fields.state", "behaviour", "fields.energy", "fields.nope", "state"];
-    let expected = expected.map(|place| format!("population[0].{place}"));
+    let expected = expected.map(|location| format!("population[0].{location}"));
     assert_eq!(places(json!({"population": [group]})), expected);
     let initial = json!({"initial_state": {"state": "ill", "nope": 2, "energy": "x"}});
     let expected = ["energy", "nope", "state"];
-    let expected = expected.map(|place| format!("lifecycle[0].initial_state.{place}"));
+    let expected = expected.map(|location| format!("lifecycle[0].initial_state.{location}"));
     assert_eq!(places(event("add_agent", initial)), expected);
 }
 
 #[test]
-fn a_group_may_begin_in_another_state_and_the_world_with_other_values() {
+fn groups_and_world_can_override_initial_values() {
     let scenario = read(json!({
         "population": [{"name": "up", "count": 3, "state": "awake"}, {"name": "down"}],
         "world": {"values": {"light": 1, "season": "autumn"}}
@@ -327,7 +328,7 @@ fn a_group_may_begin_in_another_state_and_the_world_with_other_values() {
     let light = (chart().world("light").unwrap(), ScalarValue::Number(1.0));
     let season = (chart().world("season").unwrap(), ScalarValue::text("autumn"));
     assert_eq!(scenario.values, [light, season]);
-    told_at_their_places([
+    assert_errors([
         (
             json!({"world": {"values": {"ligth": 1}}}),
             "world.values.ligth",
@@ -352,7 +353,7 @@ fn a_group_may_begin_in_another_state_and_the_world_with_other_values() {
 }
 
 #[test]
-fn simulated_time_follows_the_ticks_and_a_round_ends_with_its_last_one() {
+fn round_ends_has_the_time_of_the_last_tick() {
     let scenario = read(json!({
         "ticks_per_turn": 10, "tick_seconds": 0.5, "start_time": "2026-03-01T12:00:00Z"
     }))
@@ -365,12 +366,12 @@ fn simulated_time_follows_the_ticks_and_a_round_ends_with_its_last_one() {
         (12, "2026-03-01T12:00:05Z"),
         (22, "2026-03-01T12:00:10Z"),
     ] {
-        assert_eq!(scenario.time_of(kernel_tick).to_string(), time, "{kernel_tick}");
+        assert_eq!(scenario.time_of_tick(kernel_tick).to_string(), time, "{kernel_tick}");
     }
 }
 
 #[test]
-fn large_populations_and_long_runs_have_fewer_checkpoints() {
+fn large_and_long_runs_have_fewer_checkpoints() {
     let (all, own) = (read(json!({})).unwrap(), read(json!({"checkpoint_every": 3})).unwrap());
     for (agents, turns, every) in [
         (0, 0, 1),
@@ -384,13 +385,13 @@ fn large_populations_and_long_runs_have_fewer_checkpoints() {
         (1_000_000, 100, 100),
         (1_000_000, 20_000, 200),
     ] {
-        assert_eq!(all.checkpoint_after(agents, turns), every, "{agents} for {turns}");
-        assert_eq!(own.checkpoint_after(agents, turns), 3);
+        assert_eq!(all.checkpoint_interval(agents, turns), every, "{agents} for {turns}");
+        assert_eq!(own.checkpoint_interval(agents, turns), 3);
     }
 }
 
 #[test]
-fn fields_that_an_initial_state_could_not_name_are_refused() {
+fn rejects_reserved_field_names() {
     let chart = "{name: odd, states: [a, b], initial: a, fields: {state: 1, behaviour: 2}, \
         transitions: [{trigger: go, source: a, target: b}]}";
     let chart = Arc::new(Chart::from_text(chart).unwrap());
@@ -401,8 +402,8 @@ fn fields_that_an_initial_state_could_not_name_are_refused() {
 }
 
 #[test]
-fn a_turn_has_not_more_ticks_than_its_limit() {
-    told_at_their_places([(
+fn ticks_per_turn_has_a_limit() {
+    assert_errors([(
         json!({"ticks_per_turn": 100_001}),
         "ticks_per_turn",
         "ticks_per_turn must be at most 100000, found 100001: have more turns",
@@ -411,10 +412,10 @@ fn a_turn_has_not_more_ticks_than_its_limit() {
 }
 
 #[test]
-fn a_run_ends_at_a_time_that_there_is() {
+fn rejects_an_end_after_the_year_9999() {
     let file = json!({"turns": 20, "ticks_per_turn": 30, "tick_seconds": 1e10});
     let message = "the run would end after the year 9999: 20 turns of 30 ticks of 10000000000 \
         seconds from 2026-01-01T00:00:00Z on";
-    told_at_their_places([(file, "tick_seconds", message)]);
+    assert_errors([(file, "tick_seconds", message)]);
     read(json!({"turns": 20, "ticks_per_turn": 30, "tick_seconds": 1e8})).unwrap();
 }

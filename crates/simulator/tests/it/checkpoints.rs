@@ -1,31 +1,31 @@
-//! Checkpoints that cannot be used are refused, with the reason.
+//! Invalid checkpoints are rejected with the reason.
 
 use std::fs;
 
 use polity_simulator::error::SimError;
-use polity_simulator::run::{GoOn, Run};
+use polity_simulator::run::{RunControl, SimulationRun};
 use polity_simulator::simulation::Simulation;
 use serde_json::{Value, json};
 
-use crate::stage::Theatre;
+use crate::fixture::SimulationFixture;
 
-/// What is said about a checkpoint after it was changed.
+/// Returns the error for a modified checkpoint.
 fn refusal(change: impl FnOnce(&mut Value)) -> String {
-    let theatre = Theatre::society();
-    theatre.run_until("run", 6);
-    let mut checkpoint = theatre.checkpoint("run", 6);
+    let fixture = SimulationFixture::society();
+    fixture.run_until("run", 6);
+    let mut checkpoint = fixture.checkpoint("run", 6);
     change(&mut checkpoint);
-    fs::write(theatre.checkpoint_path("run", 6), checkpoint.to_string()).unwrap();
-    restored(&theatre).unwrap_err().to_string()
+    fs::write(fixture.checkpoint_path("run", 6), checkpoint.to_string()).unwrap();
+    restored(&fixture).unwrap_err().to_string()
 }
 
-fn restored(theatre: &Theatre) -> Result<Simulation, SimError> {
-    Simulation::restore(&theatre.open("run"), Some(6), &theatre.scenario(), None)
+fn restored(fixture: &SimulationFixture) -> Result<Simulation, SimError> {
+    Simulation::restore(&fixture.open("run"), Some(6), &fixture.scenario(), None)
 }
 
-type Case = (&'static str, fn(&mut Value));
+type CorruptionCase = (&'static str, fn(&mut Value));
 
-fn are_told(cases: &[Case]) {
+fn assert_refusals(cases: &[CorruptionCase]) {
     for (expected, change) in cases {
         let told = refusal(change);
         assert!(told.contains("turn_000006.json: the checkpoint cannot be used"), "{told}");
@@ -34,8 +34,8 @@ fn are_told(cases: &[Case]) {
 }
 
 #[test]
-fn every_rule_that_a_checkpoint_breaks_is_told_with_the_agent() {
-    are_told(&[
+fn rejects_invalid_agents() {
+    assert_refusals(&[
         ("agent \"ada\": its name inside is \"eve\"", |c| {
             c["agents"]["ada"]["name"] = "eve".into();
         }),
@@ -111,8 +111,8 @@ fn every_rule_that_a_checkpoint_breaks_is_told_with_the_agent() {
 }
 
 #[test]
-fn every_rule_that_the_state_of_a_simulation_breaks_is_told() {
-    are_told(&[
+fn rejects_invalid_heads() {
+    assert_refusals(&[
         ("it does not count the visits of \"idle\"", |c| {
             c["global_state"]["visits"].as_object_mut().unwrap().remove("idle");
         }),
@@ -141,7 +141,7 @@ fn every_rule_that_the_state_of_a_simulation_breaks_is_told() {
 }
 
 #[test]
-fn two_agents_with_one_serial_are_refused() {
+fn rejects_duplicate_serials() {
     let told = refusal(|checkpoint| {
         checkpoint["agents"]["reader_2"]["state"]["serial"] = json!(0);
     });
@@ -149,79 +149,79 @@ fn two_agents_with_one_serial_are_refused() {
 }
 
 #[test]
-fn a_checkpoint_that_is_no_text_or_has_too_many_agents_is_damaged() {
-    let mut theatre = Theatre::society();
-    theatre.run_until("run", 6);
-    fs::write(theatre.checkpoint_path("run", 6), b"\xff\x00").unwrap();
-    let error = restored(&theatre).unwrap_err();
+fn rejects_binary_and_oversized_checkpoints() {
+    let mut fixture = SimulationFixture::society();
+    fixture.run_until("run", 6);
+    fs::write(fixture.checkpoint_path("run", 6), b"\xff\x00").unwrap();
+    let error = restored(&fixture).unwrap_err();
     assert!(matches!(error, SimError::Damaged { .. }), "{error}");
     assert!(error.to_string().ends_with("it is not text in UTF-8"), "{error}");
 
-    theatre.run_until("crowd", 6);
-    theatre.file.max_agents = Some(25);
-    let error = Simulation::restore(&theatre.open("crowd"), Some(6), &theatre.scenario(), None);
+    fixture.run_until("crowd", 6);
+    fixture.file.max_agents = Some(25);
+    let error = Simulation::restore(&fixture.open("crowd"), Some(6), &fixture.scenario(), None);
     let error = error.unwrap_err();
     assert!(matches!(error, SimError::Damaged { .. }), "{error}");
     assert!(error.to_string().ends_with("it has 26 agents, and max_agents of the run is 25"));
 }
 
 #[test]
-fn a_truncated_checkpoint_is_refused_and_an_older_one_still_serves() {
-    let theatre = Theatre::society();
-    let straight = theatre.run("straight", 1);
-    theatre.run_until("run", 6);
-    let path = theatre.checkpoint_path("run", 6);
+fn rejects_truncated_checkpoint_but_reads_an_older_one() {
+    let fixture = SimulationFixture::society();
+    let straight = fixture.run("straight", 1);
+    fixture.run_until("run", 6);
+    let path = fixture.checkpoint_path("run", 6);
     let text = fs::read(&path).unwrap();
     for length in [0, 1, text.len() / 2, text.len() - 3] {
         fs::write(&path, &text[..length]).unwrap();
-        let told = restored(&theatre).unwrap_err().to_string();
+        let told = restored(&fixture).unwrap_err().to_string();
         assert!(told.contains("it is truncated"), "{told}");
     }
-    assert_eq!(theatre.resume("run", Some(5)).digest, straight.digest);
+    assert_eq!(fixture.resume("run", Some(5)).digest, straight.digest);
 }
 
 #[test]
-fn a_turn_without_a_checkpoint_is_named_with_those_that_have_one() {
-    let theatre = Theatre::society();
-    theatre.run_until("run", 3);
-    let scenario = theatre.scenario();
-    let error = Simulation::restore(&theatre.open("run"), Some(9), &scenario, None).unwrap_err();
+fn missing_checkpoint_names_the_newest() {
+    let fixture = SimulationFixture::society();
+    fixture.run_until("run", 3);
+    let scenario = fixture.scenario();
+    let error = Simulation::restore(&fixture.open("run"), Some(9), &scenario, None).unwrap_err();
     let expected = "the run has no checkpoint of turn 9, because it has not come that far: the newest is of turn 3";
     assert_eq!(error.to_string(), expected);
 }
 
 #[test]
-fn a_run_is_run_by_one_process_at_a_time() {
-    let theatre = Theatre::society();
-    let run = theatre.begin("run", 1);
-    assert!(run.folder().is_owned().unwrap());
-    let second = Run::resume(theatre.open("run"), None, None, &theatre.scenario(), None);
+fn run_is_locked_by_one_process() {
+    let fixture = SimulationFixture::society();
+    let run = fixture.begin("run", 1);
+    assert!(run.folder().is_locked().unwrap());
+    let second = SimulationRun::resume(fixture.open("run"), None, None, &fixture.scenario(), None);
     assert!(matches!(second, Err(SimError::InUse)));
     drop(run);
-    assert!(!theatre.open("run").is_owned().unwrap());
-    assert_eq!(theatre.resume("run", None).turns, 20);
+    assert!(!fixture.open("run").is_locked().unwrap());
+    assert_eq!(fixture.resume("run", None).turns, 20);
 }
 
 #[test]
-fn a_large_population_has_compact_checkpoints_every_few_turns() {
-    let mut theatre = Theatre::society();
-    let population = theatre.file.population.as_mut().unwrap();
+fn large_population_writes_compact_checkpoints() {
+    let mut fixture = SimulationFixture::society();
+    let population = fixture.file.population.as_mut().unwrap();
     population[0].count = Some(12_000);
-    theatre.file.max_agents = Some(20_000);
-    theatre.file.turns = Some(30);
-    theatre.file.ticks_per_turn = 2.try_into().ok();
-    let straight = theatre.run("straight", 2);
-    let folder = theatre.open("straight");
+    fixture.file.max_agents = Some(20_000);
+    fixture.file.turns = Some(30);
+    fixture.file.ticks_per_turn = 2.try_into().ok();
+    let straight = fixture.run("straight", 2);
+    let folder = fixture.open("straight");
     assert_eq!(folder.checkpoints().unwrap(), [0, 13, 26, 30]);
-    let path = theatre.checkpoint_path("straight", 13).with_extension("sim");
-    assert_eq!(theatre.resume("straight", Some(13)), straight);
-    assert_eq!(theatre.resume("straight", Some(0)), straight);
-    assert_eq!(theatre.run("alone", 1).digest, straight.digest);
+    let path = fixture.checkpoint_path("straight", 13).with_extension("sim");
+    assert_eq!(fixture.resume("straight", Some(13)), straight);
+    assert_eq!(fixture.resume("straight", Some(0)), straight);
+    assert_eq!(fixture.run("alone", 1).digest, straight.digest);
 
     let bytes = fs::read(&path).unwrap();
     let told = |bytes: &[u8]| {
         fs::write(&path, bytes).unwrap();
-        let scenario = theatre.scenario();
+        let scenario = fixture.scenario();
         let error = Simulation::restore(&folder, Some(13), &scenario, None).unwrap_err();
         error.to_string()
     };
@@ -238,26 +238,26 @@ fn a_large_population_has_compact_checkpoints_every_few_turns() {
 }
 
 #[test]
-fn the_digest_does_not_depend_on_the_form_of_the_checkpoints() {
-    let mut theatre = Theatre::society();
-    let every = theatre.run("every", 1);
-    theatre.file.checkpoint_every = 7.try_into().ok();
-    let some = theatre.begin("some", 1).go(|_| GoOn::Yes).unwrap();
+fn digest_does_not_depend_on_checkpoint_interval() {
+    let mut fixture = SimulationFixture::society();
+    let every = fixture.run("every", 1);
+    fixture.file.checkpoint_every = 7.try_into().ok();
+    let some = fixture.begin("some", 1).run(|_| RunControl::Continue).unwrap();
     assert_eq!(some.digest, every.digest);
-    assert_eq!(theatre.open("some").checkpoints().unwrap(), [0, 7, 14, 20]);
+    assert_eq!(fixture.open("some").checkpoints().unwrap(), [0, 7, 14, 20]);
 }
 
 #[test]
-fn a_checkpoint_that_cannot_be_written_ends_the_run() {
-    let theatre = Theatre::society();
-    let mut run = theatre.begin("run", 1);
-    fs::remove_dir_all(theatre.path("run").join("checkpoints")).unwrap();
-    let error = run.go(|_| GoOn::Yes).unwrap_err();
+fn failed_checkpoint_ends_the_run() {
+    let fixture = SimulationFixture::society();
+    let mut run = fixture.begin("run", 1);
+    fs::remove_dir_all(fixture.path("run").join("checkpoints")).unwrap();
+    let error = run.run(|_| RunControl::Continue).unwrap_err();
     assert!(matches!(error, SimError::Io { doing: "write", .. }), "{error}");
 }
 
 #[test]
-fn a_memory_of_a_state_that_is_not_there_is_refused() {
+fn rejects_unknown_last_active_child() {
     let chart = "
 name: mind
 states: [out, {name: in, initial: a, history: shallow, states: [a, b]}]
@@ -269,36 +269,36 @@ transitions:
 ";
     let scenario = "{name: minds, chart: mind, turns: 3, ticks_per_turn: 2, \
         population: [{name: m}], world: {rates: [{trigger: go, rate: 1}]}}";
-    let theatre = Theatre::new(chart, scenario);
-    let straight = theatre.run("run", 1);
-    assert_eq!(theatre.resume("run", Some(1)), straight);
-    let mut checkpoint = theatre.checkpoint("run", 2);
+    let fixture = SimulationFixture::new(chart, scenario);
+    let straight = fixture.run("run", 1);
+    assert_eq!(fixture.resume("run", Some(1)), straight);
+    let mut checkpoint = fixture.checkpoint("run", 2);
     assert_eq!(checkpoint["agents"]["m"]["state"]["memories"].as_array().unwrap().len(), 1);
     checkpoint["agents"]["m"]["state"]["memories"] = json!([9]);
-    fs::write(theatre.checkpoint_path("run", 2), checkpoint.to_string()).unwrap();
-    let refused = Simulation::restore(&theatre.open("run"), Some(2), &theatre.scenario(), None);
+    fs::write(fixture.checkpoint_path("run", 2), checkpoint.to_string()).unwrap();
+    let refused = Simulation::restore(&fixture.open("run"), Some(2), &fixture.scenario(), None);
     let told = refused.unwrap_err().to_string();
     assert!(told.contains("agent \"m\": it remembers a state that the chart"), "{told}");
 }
 
 #[test]
-fn an_agent_that_stands_twice_in_a_checkpoint_is_refused() {
-    let theatre = Theatre::society();
-    theatre.run_until("run", 6);
-    let path = theatre.checkpoint_path("run", 6);
+fn rejects_duplicate_agents() {
+    let fixture = SimulationFixture::society();
+    fixture.run_until("run", 6);
+    let path = fixture.checkpoint_path("run", 6);
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replacen("\"reader_2\": {", "\"reader_1\": {", 1)).unwrap();
-    let told = restored(&theatre).unwrap_err().to_string();
+    let told = restored(&fixture).unwrap_err().to_string();
     assert!(told.contains("agent \"reader_1\" stands there twice"), "{told}");
 }
 
 #[test]
-fn no_population_is_larger_than_it_may_be() {
-    let mut theatre = Theatre::society();
-    theatre.run_until("run", 6);
-    let agents = restored(&theatre).unwrap().len();
+fn fork_respects_max_agents() {
+    let mut fixture = SimulationFixture::society();
+    fixture.run_until("run", 6);
+    let agents = restored(&fixture).unwrap().len();
     assert_eq!(agents, 26, "one was added");
-    theatre.file.max_agents = Some(25);
-    let told = theatre.try_fork("run", 6, "fork").unwrap_err().to_string();
+    fixture.file.max_agents = Some(25);
+    let told = fixture.try_fork("run", 6, "fork").unwrap_err().to_string();
     assert_eq!(told, "26 agents are more than max_agents allows, which is 25");
 }

@@ -1,11 +1,11 @@
-//! Populations that change while they run.
+//! Populations that change during a run.
 
 use polity_simulator::folder::RunStatus;
-use polity_simulator::lifecycle::{LifecycleAction, Operation};
-use polity_simulator::run::GoOn;
+use polity_simulator::lifecycle::{LifecycleAction, LifecycleOperation};
+use polity_simulator::run::RunControl;
 use serde_json::{Value, json};
 
-use crate::stage::{Theatre, stop_after};
+use crate::fixture::{SimulationFixture, stop_after};
 
 const CHART: &str = "
 name: clock
@@ -18,13 +18,13 @@ transitions:
 ";
 
 /// Three clocks that swing in every tick.
-fn clocks(lifecycle: &str) -> Theatre {
+fn clocks(lifecycle: &str) -> SimulationFixture {
     let scenario = format!(
         "{{name: clocks, chart: clock, turns: 10, ticks_per_turn: 4, max_agents: 4, \
          population: [{{name: clock, count: 3}}], \
          world: {{rates: [{{trigger: swing, rate: 1}}]}}, lifecycle: [{lifecycle}]}}"
     );
-    Theatre::new(CHART, &scenario)
+    SimulationFixture::new(CHART, &scenario)
 }
 
 fn swings(checkpoint: &Value, agent: &str) -> Option<u64> {
@@ -32,13 +32,13 @@ fn swings(checkpoint: &Value, agent: &str) -> Option<u64> {
 }
 
 #[test]
-fn a_paused_agent_never_acts_and_keeps_all_that_it_has() {
-    let theatre = clocks("{turn: 3, operation: pause_agent, target_agent_name: clock_2}");
-    let summary = theatre.run("run", 1);
+fn paused_agent_does_not_act() {
+    let fixture = clocks("{turn: 3, operation: pause_agent, target_agent_name: clock_2}");
+    let summary = fixture.run("run", 1);
     assert_eq!(summary.paused, ["clock_2"]);
-    let then = theatre.checkpoint("run", 3)["agents"]["clock_2"].clone();
+    let then = fixture.checkpoint("run", 3)["agents"]["clock_2"].clone();
     for turn in 4..=10 {
-        let checkpoint = theatre.checkpoint("run", turn);
+        let checkpoint = fixture.checkpoint("run", turn);
         assert_eq!(checkpoint["agents"]["clock_2"], then, "turn {turn}");
         assert_eq!(checkpoint["paused_agents"], json!(["clock_2"]));
         assert_eq!(checkpoint["auto_resume"], json!({}));
@@ -47,11 +47,11 @@ fn a_paused_agent_never_acts_and_keeps_all_that_it_has() {
 }
 
 #[test]
-fn a_pause_with_auto_resume_skips_exactly_its_turns() {
-    let theatre = clocks(
+fn auto_resume_skips_exactly_its_turns() {
+    let fixture = clocks(
         "{turn: 3, operation: pause_agent, target_agent_name: clock_2, auto_resume_turns: 2}",
     );
-    theatre.run("run", 1);
+    fixture.run("run", 1);
     let expected = [
         (2, 8, json!([]), json!({})),
         (3, 12, json!(["clock_2"]), json!({"clock_2": 2})),
@@ -61,7 +61,7 @@ fn a_pause_with_auto_resume_skips_exactly_its_turns() {
         (7, 20, json!([]), json!({})),
     ];
     for (turn, number, paused, auto_resume) in expected {
-        let checkpoint = theatre.checkpoint("run", turn);
+        let checkpoint = fixture.checkpoint("run", turn);
         assert_eq!(swings(&checkpoint, "clock_2"), Some(number), "turn {turn}");
         assert_eq!(checkpoint["paused_agents"], paused, "turn {turn}");
         assert_eq!(checkpoint["auto_resume"], auto_resume, "turn {turn}");
@@ -69,13 +69,13 @@ fn a_pause_with_auto_resume_skips_exactly_its_turns() {
 }
 
 #[test]
-fn a_paused_agent_that_is_removed_takes_its_pause_with_it() {
-    let theatre = clocks(
+fn removed_agent_leaves_no_pause() {
+    let fixture = clocks(
         "{turn: 2, operation: pause_agent, target_agent_name: clock_2, auto_resume_turns: 5}, \
          {turn: 3, operation: remove_agent, target_agent_name: clock_2}",
     );
-    let summary = theatre.run("run", 1);
-    let checkpoint = theatre.checkpoint("run", 3);
+    let summary = fixture.run("run", 1);
+    let checkpoint = fixture.checkpoint("run", 3);
     assert_eq!(checkpoint["agents"].get("clock_2"), None);
     assert_eq!(
         (&checkpoint["paused_agents"], &checkpoint["auto_resume"]),
@@ -85,38 +85,38 @@ fn a_paused_agent_that_is_removed_takes_its_pause_with_it() {
 }
 
 #[test]
-fn a_new_agent_acts_from_the_next_turn_on_and_gets_a_free_name() {
-    let theatre = clocks(
+fn new_agent_acts_from_the_next_turn() {
+    let fixture = clocks(
         "{turn: 2, operation: add_agent, target_agent_name: clock_2, \
          initial_state: {swings: 100, state: tock}}",
     );
-    theatre.run("run", 1);
+    fixture.run("run", 1);
     let name = "clock_2_1";
-    assert_eq!(swings(&theatre.checkpoint("run", 1), name), None);
-    let entered = theatre.checkpoint("run", 2);
+    assert_eq!(swings(&fixture.checkpoint("run", 1), name), None);
+    let entered = fixture.checkpoint("run", 2);
     assert_eq!(swings(&entered, name), Some(100));
     assert_eq!(entered["agents"][name]["state"]["current_state"], "tock");
-    assert_eq!(swings(&theatre.checkpoint("run", 3), name), Some(104));
+    assert_eq!(swings(&fixture.checkpoint("run", 3), name), Some(104));
 }
 
 #[test]
-fn what_cannot_be_done_is_a_warning_and_the_turn_goes_on() {
-    let theatre = clocks(
+fn refused_requests_are_warnings() {
+    let fixture = clocks(
         "{turn: 1, operation: resume_agent, target_agent_name: clock_1}, \
          {turn: 1, operation: add_agent, target_agent_name: d, initial_state: {}}, \
          {turn: 1, operation: add_agent, target_agent_name: e, initial_state: {}}, \
          {turn: 2, operation: remove_agent, target_agent_name: nobody}",
     );
-    let mut run = theatre.begin("run", 1);
-    let mut pause = LifecycleAction::new(Operation::PauseAgent, "clock_1");
+    let mut run = fixture.begin("run", 1);
+    let mut pause = LifecycleAction::new(LifecycleOperation::PauseAgent, "clock_1");
     pause.auto_resume_turns = Some(0);
-    let add = LifecycleAction::new(Operation::AddAgent, "f");
-    let mut by_nobody = LifecycleAction::new(Operation::PauseAgent, "clock_1");
+    let add = LifecycleAction::new(LifecycleOperation::AddAgent, "f");
+    let mut by_nobody = LifecycleAction::new(LifecycleOperation::PauseAgent, "clock_1");
     by_nobody.initiating_agent = Some("nobody".to_owned());
     for (id, action) in [("1", pause), ("2", add), ("3", by_nobody)] {
-        theatre.open("run").ask(id, action).unwrap();
+        fixture.open("run").submit_request(id, action).unwrap();
     }
-    let summary = run.go(|_| GoOn::Yes).unwrap();
+    let summary = run.run(|_| RunControl::Continue).unwrap();
     assert_eq!(summary.agents, 4);
     let warnings: Vec<_> = summary
         .warnings
@@ -126,35 +126,39 @@ fn what_cannot_be_done_is_a_warning_and_the_turn_goes_on() {
     assert_eq!(
         warnings,
         [
-            (1, Operation::ResumeAgent, "\"clock_1\" is not paused"),
-            (1, Operation::AddAgent, "there are 4 agents, and max_agents is 4"),
+            (1, LifecycleOperation::ResumeAgent, "\"clock_1\" is not paused"),
+            (1, LifecycleOperation::AddAgent, "there are 4 agents, and max_agents is 4"),
             (
                 1,
-                Operation::PauseAgent,
+                LifecycleOperation::PauseAgent,
                 "auto_resume_turns must be a whole number from 1 to 4294967295, found 0"
             ),
-            (1, Operation::AddAgent, "initial_state is missing: a new agent needs one, {} will do"),
-            (1, Operation::PauseAgent, "initiating_agent: there is no agent \"nobody\""),
-            (2, Operation::RemoveAgent, "there is no agent \"nobody\""),
+            (
+                1,
+                LifecycleOperation::AddAgent,
+                "initial_state is missing: a new agent needs one, {} will do"
+            ),
+            (1, LifecycleOperation::PauseAgent, "initiating_agent: there is no agent \"nobody\""),
+            (2, LifecycleOperation::RemoveAgent, "there is no agent \"nobody\""),
         ]
     );
 }
 
 #[test]
-fn in_a_strict_run_nothing_of_a_turn_is_done_if_one_request_cannot_be() {
-    let theatre = clocks(
+fn strict_run_rejects_a_whole_turn() {
+    let fixture = clocks(
         "{turn: 1, operation: remove_agent, target_agent_name: clock_1}, \
          {turn: 1, operation: remove_agent, target_agent_name: nobody}, \
          {turn: 2, operation: remove_agent, target_agent_name: clock_2}",
     );
-    let summary = theatre.begin_strict("run").go(|_| GoOn::Yes).unwrap();
+    let summary = fixture.begin_strict("run").run(|_| RunControl::Continue).unwrap();
     assert_eq!(summary.agents, 2);
     assert_eq!(summary.warnings.len(), 2);
-    assert!(theatre.checkpoint("run", 10)["agents"].get("clock_1").is_some());
+    assert!(fixture.checkpoint("run", 10)["agents"].get("clock_1").is_some());
 }
 
 #[test]
-fn the_last_agent_may_go_and_the_run_goes_on() {
+fn run_continues_without_agents() {
     let removals: Vec<String> = (1..=3)
         .map(|n| format!("{{turn: 2, operation: remove_agent, target_agent_name: clock_{n}}}"))
         .collect();
@@ -163,7 +167,7 @@ fn the_last_agent_may_go_and_the_run_goes_on() {
 }
 
 #[test]
-fn agents_ask_for_changes_by_their_actions() {
+fn actions_make_lifecycle_requests() {
     let chart = "
 name: cell
 states: [young, old, tired]
@@ -174,16 +178,17 @@ transitions:
 ";
     let scenario = "{name: cells, chart: cell, turns: 6, ticks_per_turn: 1, max_agents: 3, \
         population: [{name: cell}], world: {rates: [{trigger: grow, rate: 1}]}}";
-    let theatre = Theatre::new(chart, scenario);
-    let summary = theatre.run("run", 1);
+    let fixture = SimulationFixture::new(chart, scenario);
+    let summary = fixture.run("run", 1);
     let agents = |turn| {
-        let checkpoint = theatre.checkpoint("run", turn);
+        let checkpoint = fixture.checkpoint("run", turn);
         let names = checkpoint["agents"].as_object().unwrap().keys().cloned();
         names.collect::<Vec<_>>()
     };
-    // The copy begins as the cell is at the end of the turn: old. Both go when they have grown.
+    // The copy has the state of the cell at the end of the turn: old. Both are removed when they
+    // grow.
     assert_eq!(agents(1), ["cell", "cell_1"]);
-    assert_eq!(theatre.checkpoint("run", 1)["auto_resume"], json!({"cell": 2}));
+    assert_eq!(fixture.checkpoint("run", 1)["auto_resume"], json!({"cell": 2}));
     assert_eq!(agents(2), ["cell"]);
     assert_eq!(agents(3), ["cell"]);
     assert_eq!(agents(4), Vec::<String>::new());
@@ -191,31 +196,32 @@ transitions:
 }
 
 #[test]
-fn a_request_is_considered_without_being_done() {
-    let theatre = clocks("");
-    theatre.run_until("run", 3);
-    let folder = theatre.open("run");
+fn preview_does_not_apply_a_request() {
+    let fixture = clocks("");
+    fixture.run_until("run", 3);
+    let folder = fixture.open("run");
     let mut simulation = polity_simulator::simulation::Simulation::restore(
         &folder,
         Some(3),
-        &theatre.scenario(),
+        &fixture.scenario(),
         None,
     )
     .unwrap();
-    let pause = LifecycleAction::new(Operation::PauseAgent, "clock_1");
-    let mut reason =
-        |request: &LifecycleAction| simulation.consider(&folder, request).unwrap().result.reason;
+    let pause = LifecycleAction::new(LifecycleOperation::PauseAgent, "clock_1");
+    let mut reason = |request: &LifecycleAction| {
+        simulation.preview_request(&folder, request).unwrap().result.reason
+    };
     assert_eq!(reason(&pause), None);
     assert_eq!(reason(&pause), None);
-    let nobody = LifecycleAction::new(Operation::PauseAgent, "nobody");
+    let nobody = LifecycleAction::new(LifecycleOperation::PauseAgent, "nobody");
     assert_eq!(reason(&nobody).as_deref(), Some("there is no agent \"nobody\""));
-    // One that waits already counts.
-    folder.ask("one", pause.clone()).unwrap();
+    // A pending request counts.
+    folder.submit_request("one", pause.clone()).unwrap();
     assert_eq!(reason(&pause).as_deref(), Some("\"clock_1\" is paused already"));
 }
 
 #[test]
-fn when_most_agents_have_gone_the_others_keep_their_names_and_their_fate() {
+fn remaining_agents_keep_names_and_draws() {
     let chart = "
 name: plague
 states: [well, ill]
@@ -229,14 +235,14 @@ transitions:
     let scenario = "{name: town, chart: plague, turns: 5, ticks_per_turn: 2, max_agents: 5000, \
         checkpoint_every: 1, population: [{name: first, count: 2}, {name: other, count: 4000}], \
         world: {rates: [{trigger: dawn, rate: 0.6}]}}";
-    let theatre = Theatre::new(chart, scenario);
-    let straight = theatre.run("run", 2);
-    assert!(straight.agents < 1000, "{}", straight.agents);
+    let fixture = SimulationFixture::new(chart, scenario);
+    let straight = fixture.run("run", 2);
+    assert!((1..1000).contains(&straight.agents), "{}", straight.agents);
     assert_eq!(straight.warnings, []);
     for turn in 0..5 {
-        assert_eq!(theatre.resume("run", Some(turn)), straight, "from turn {turn}");
+        assert_eq!(fixture.resume("run", Some(turn)), straight, "from turn {turn}");
     }
-    let checkpoint = theatre.checkpoint("run", 5);
+    let checkpoint = fixture.checkpoint("run", 5);
     for (name, agent) in checkpoint["agents"].as_object().unwrap() {
         let serial = agent["state"]["serial"].as_u64().unwrap();
         let (stem, number) = name.rsplit_once('_').unwrap();
@@ -246,19 +252,19 @@ transitions:
 }
 
 #[test]
-fn a_line_that_is_no_request_ends_nothing_and_is_answered() {
-    let theatre = clocks("");
-    let mut run = theatre.begin("run", 1);
+fn invalid_request_line_is_answered() {
+    let fixture = clocks("");
+    let mut run = fixture.begin("run", 1);
     let line = "{\"request\": {\"request_id\": \"x\", \"operation\": \"dance\"}}\nnonsense\n";
-    std::fs::write(theatre.path("run").join("requests.jsonl"), line).unwrap();
-    assert_eq!(run.go(|_| GoOn::Yes).unwrap().turns, 10);
-    let answer = theatre.open("run").answer("x").unwrap().unwrap();
-    assert!(!answer.opinion.result.valid);
-    assert!(answer.opinion.result.reason.unwrap().starts_with("this is no request"));
+    std::fs::write(fixture.path("run").join("requests.jsonl"), line).unwrap();
+    assert_eq!(run.run(|_| RunControl::Continue).unwrap().turns, 10);
+    let answer = fixture.open("run").find_answer("x").unwrap().unwrap();
+    assert!(!answer.verdict.result.valid);
+    assert!(answer.verdict.result.reason.unwrap().starts_with("this is no request"));
 }
 
 #[test]
-fn what_many_ask_for_in_a_turn_is_done_once_and_told_once() {
+fn equal_requests_are_one_warning() {
     let chart = "
 name: crowd
 states: [calm, angry]
@@ -270,7 +276,7 @@ transitions:
         population: [{name: king, behaviour: still}, {name: queen, behaviour: still}, \
         {name: man, count: 9}], world: {rates: [{trigger: look, rate: 1}], \
         behaviours: {still: []}}}";
-    let summary = Theatre::new(chart, scenario).run("run", 1);
+    let summary = SimulationFixture::new(chart, scenario).run("run", 1);
     assert_eq!((summary.agents, summary.paused), (10, vec!["queen".to_owned()]));
     let told: Vec<_> = summary.warnings.iter().map(|warning| warning.reason.as_str()).collect();
     let expected =
@@ -279,7 +285,7 @@ transitions:
 }
 
 #[test]
-fn to_ask_for_the_same_in_every_tick_is_to_ask_once() {
+fn repeated_requests_count_once() {
     let chart = "
 name: lazy
 states: [up, down]
@@ -290,12 +296,12 @@ transitions:
 ";
     let scenario = "{name: nap, chart: lazy, turns: 4, ticks_per_turn: 6, \
         population: [{name: cat}], world: {rates: [{trigger: step, rate: 1}]}}";
-    let summary = Theatre::new(chart, scenario).run("run", 1);
+    let summary = SimulationFixture::new(chart, scenario).run("run", 1);
     assert_eq!(summary.warnings, []);
 }
 
 #[test]
-fn what_was_undone_in_between_is_done_again() {
+fn undone_requests_are_applied_again() {
     let chart = "
 name: moody
 states: [first, second, third, fourth]
@@ -309,15 +315,14 @@ transitions:
     let scenario = "{name: moods, chart: moody, turns: 1, ticks_per_turn: 4, population: \
         [{name: cat}, {name: dog, fields: {asks: true}}], \
         world: {rates: [{trigger: step, rate: 1}]}}";
-    let summary = Theatre::new(chart, scenario).run("run", 1);
+    let summary = SimulationFixture::new(chart, scenario).run("run", 1);
     assert_eq!(summary.warnings, []);
     assert_eq!((summary.paused, summary.agents), (vec!["cat".to_owned()], 2));
 }
 
-/// What an agent asks for itself does not concern another one that gets its name, whoever else asks
-/// for something.
+/// A request of an agent about itself does not apply to another agent that gets its name.
 #[test]
-fn whoever_gets_the_name_of_one_that_left_stays() {
+fn self_request_does_not_apply_to_a_new_agent_with_the_name() {
     let chart = "
 name: moult
 states: [up, down, aside]
@@ -334,18 +339,18 @@ transitions:
              [{{name: crab}}{others}], \
              world: {{rates: [{{trigger: step, rate: 1}}]}}}}"
         );
-        let theatre = Theatre::new(chart, &scenario);
-        theatre.run("run", 1);
-        let agents = theatre.checkpoint("run", 1)["agents"].as_object().unwrap().clone();
+        let fixture = SimulationFixture::new(chart, &scenario);
+        fixture.run("run", 1);
+        let agents = fixture.checkpoint("run", 1)["agents"].as_object().unwrap().clone();
         agents.keys().filter(|name| name.starts_with("crab")).cloned().collect::<Vec<_>>()
     };
     assert_eq!(names(""), ["crab", "crab_1"]);
     assert_eq!(names(", {name: owl, fields: {asks: true}}"), ["crab", "crab_1"]);
 }
 
-/// However often others ask for the same, it is heard what one asks for once.
+/// A single request is accepted however often others repeat theirs.
 #[test]
-fn those_who_insist_do_not_drown_the_others() {
+fn repeated_requests_do_not_displace_others() {
     let chart = "
 name: crowd
 states: [a, z, b]
@@ -359,14 +364,14 @@ timeouts:
     let scenario = "{name: noise, chart: crowd, turns: 1, ticks_per_turn: 1100, max_agents: 1100, \
         population: [{name: boss}, {name: x, count: 998}, {name: zed, state: z}], \
         world: {rates: [{trigger: t, rate: 1}]}}";
-    let summary = Theatre::new(chart, scenario).run("run", 1);
+    let summary = SimulationFixture::new(chart, scenario).run("run", 1);
     assert_eq!(summary.agents, 999, "zed has gone");
     let told: Vec<_> = summary.warnings.iter().map(|told| told.reason.as_str()).collect();
     assert_eq!(told, ["\"boss\" is not paused (1998 times)"]);
 }
 
 #[test]
-fn a_copy_is_like_its_original_when_the_turn_is_over() {
+fn copy_has_the_state_of_its_original() {
     let chart = "
 name: cells
 states: [young, old]
@@ -378,9 +383,9 @@ transitions:
     let scenario = "{name: growth, chart: cells, turns: 1, ticks_per_turn: 1, \
         population: [{name: tree, behaviour: keen}], \
         world: {rates: [], behaviours: {keen: [{trigger: grow, rate: 1}]}}}";
-    let theatre = Theatre::new(chart, scenario);
-    assert_eq!(theatre.run("run", 1).warnings, []);
-    let agents = &theatre.checkpoint("run", 1)["agents"];
+    let fixture = SimulationFixture::new(chart, scenario);
+    assert_eq!(fixture.run("run", 1).warnings, []);
+    let agents = &fixture.checkpoint("run", 1)["agents"];
     let (bud, tree) = (&agents["bud"]["state"], &agents["tree"]["state"]);
     assert_eq!(bud["fields"], json!({"age": 1, "kind": "leaf", "ripe": true}));
     assert_eq!((&bud["current_state"], &bud["behaviour"]), (&json!("old"), &json!("keen")));
@@ -388,28 +393,28 @@ transitions:
 }
 
 #[test]
-fn nothing_is_asked_of_a_run_that_has_ended() {
-    let theatre = clocks("");
-    theatre.run("run", 1);
-    let removal = LifecycleAction::new(Operation::RemoveAgent, "a");
-    let refused = theatre.open("run").ask("late", removal).unwrap_err();
+fn ended_run_rejects_requests() {
+    let fixture = clocks("");
+    fixture.run("run", 1);
+    let removal = LifecycleAction::new(LifecycleOperation::RemoveAgent, "a");
+    let refused = fixture.open("run").submit_request("late", removal).unwrap_err();
     assert!(refused.to_string().ends_with("has ended, nothing can be asked of it"), "{refused}");
 }
 
 #[test]
-fn what_a_run_is_stands_in_its_folder_whoever_runs_it() {
-    let theatre = Theatre::society();
-    let mut run = theatre.begin("run", 1);
-    run.go(stop_after(3)).unwrap();
-    let status = || theatre.open("run").record().unwrap().status;
+fn record_follows_the_status_of_the_run() {
+    let fixture = SimulationFixture::society();
+    let mut run = fixture.begin("run", 1);
+    run.run(stop_after(3)).unwrap();
+    let status = || fixture.open("run").record().unwrap().status;
     assert_eq!(status(), RunStatus::Stopped);
-    run.go(|progress| {
+    run.run(|progress| {
         assert_eq!(status(), RunStatus::Running, "in turn {}", progress.turn);
-        GoOn::Yes
+        RunControl::Continue
     })
     .unwrap();
     assert_eq!(status(), RunStatus::Ended);
-    theatre.fork("run", 5, "other");
-    let fork = theatre.open("other").record().unwrap().forked_from.unwrap();
+    fixture.fork("run", 5, "other");
+    let fork = fixture.open("other").record().unwrap().forked_from.unwrap();
     assert_eq!((fork.run_id.as_str(), fork.turn), ("run", 5));
 }

@@ -1,9 +1,9 @@
-//! Simulations from the outside: whole runs in folders of their own.
+//! Integration tests: whole runs in folders of their own.
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod checkpoints;
+mod fixture;
 mod lifecycle;
 mod repeatable;
 mod retention;
-mod stage;
 mod worlds;

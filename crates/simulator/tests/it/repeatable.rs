@@ -1,151 +1,153 @@
-//! The same scenario and seed give the same result, to the byte.
+//! The same scenario and seed give the same bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::num::NonZeroU64;
 
-use polity_simulator::lifecycle::{LifecycleAction, Operation};
-use polity_simulator::run::{GoOn, Run};
+use polity_simulator::lifecycle::{LifecycleAction, LifecycleOperation};
+use polity_simulator::run::{RunControl, SimulationRun};
 use polity_simulator::scenario::EventFile;
 use polity_simulator::simulation::Simulation;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::stage::{Theatre, stop_after};
+use crate::fixture::{SimulationFixture, stop_after};
 
 #[test]
-fn one_thread_or_many_give_the_same_bytes() {
-    let theatre = Theatre::society();
-    let one = theatre.run("one", 1);
+fn threads_do_not_change_checkpoints() {
+    let fixture = SimulationFixture::society();
+    let one = fixture.run("one", 1);
     for threads in [2, 4] {
-        let many = theatre.run(&threads.to_string(), threads);
+        let many = fixture.run(&threads.to_string(), threads);
         assert_eq!(many.digest, one.digest);
     }
-    let last = theatre.scenario().turns;
-    let text = |run| fs::read(theatre.checkpoint_path(run, last)).unwrap();
+    let last = fixture.scenario().turns;
+    let text = |run| fs::read(fixture.checkpoint_path(run, last)).unwrap();
     assert_eq!(text("one"), text("4"));
 }
 
 #[test]
-fn thousands_of_agents_have_the_same_fate_with_one_thread_or_many() {
-    let mut theatre = Theatre::society();
-    theatre.file.population.as_mut().unwrap()[0].count = Some(20_000);
-    theatre.file.max_agents = Some(30_000);
-    theatre.file.turns = Some(9);
-    let one = theatre.run("one", 1);
-    assert_eq!(theatre.run("four", 4).digest, one.digest);
+fn threads_do_not_change_large_populations() {
+    let mut fixture = SimulationFixture::society();
+    fixture.file.population.as_mut().unwrap()[0].count = Some(20_000);
+    fixture.file.max_agents = Some(30_000);
+    fixture.file.turns = Some(9);
+    let one = fixture.run("one", 1);
+    assert_eq!(fixture.run("four", 4).digest, one.digest);
     assert_eq!((one.agents, one.warnings.len()), (20_007, 0));
 }
 
 #[test]
-fn another_seed_gives_another_result() {
-    let mut theatre = Theatre::society();
-    let one = theatre.run("one", 1);
-    theatre.file.seed = Some(8);
-    assert_ne!(theatre.run("other", 1).digest, one.digest);
+fn seed_changes_the_digest() {
+    let mut fixture = SimulationFixture::society();
+    let one = fixture.run("one", 1);
+    fixture.file.seed = Some(8);
+    assert_ne!(fixture.run("other", 1).digest, one.digest);
 }
 
 #[test]
-fn a_digest_covers_simulated_time_too() {
-    let mut theatre = Theatre::society();
-    let one = theatre.run("one", 1);
-    theatre.file.tick_seconds = Some(2.5);
-    assert_ne!(theatre.run("slower", 1).digest, one.digest);
-    theatre.file.tick_seconds = None;
-    theatre.file.start_time = Some("2027-01-01T00:00:00Z".to_owned());
-    assert_ne!(theatre.run("later", 1).digest, one.digest);
+fn digest_covers_simulated_time() {
+    let mut fixture = SimulationFixture::society();
+    let one = fixture.run("one", 1);
+    fixture.file.tick_seconds = Some(2.5);
+    assert_ne!(fixture.run("slower", 1).digest, one.digest);
+    fixture.file.tick_seconds = None;
+    fixture.file.start_time = Some("2027-01-01T00:00:00Z".to_owned());
+    assert_ne!(fixture.run("later", 1).digest, one.digest);
 }
 
 #[test]
-fn a_run_that_is_resumed_from_any_turn_ends_like_one_that_was_never_stopped() {
-    let theatre = Theatre::society();
-    let straight = theatre.run("straight", 2);
-    let last = theatre.scenario().turns;
-    let ended = fs::read(theatre.checkpoint_path("straight", last)).unwrap();
+fn resume_from_any_turn_gives_the_same_result() {
+    let fixture = SimulationFixture::society();
+    let straight = fixture.run("straight", 2);
+    let last = fixture.scenario().turns;
+    let ended = fs::read(fixture.checkpoint_path("straight", last)).unwrap();
     for turn in 0..=last {
-        let resumed = theatre.resume("straight", Some(turn));
+        let resumed = fixture.resume("straight", Some(turn));
         assert_eq!(resumed, straight, "from turn {turn}");
-        assert_eq!(fs::read(theatre.checkpoint_path("straight", last)).unwrap(), ended);
+        assert_eq!(fs::read(fixture.checkpoint_path("straight", last)).unwrap(), ended);
     }
 }
 
 #[test]
-fn a_run_that_is_stopped_and_resumed_ends_like_one_that_was_never_stopped() {
-    let theatre = Theatre::society();
-    let straight = theatre.run("straight", 1);
-    let stopped = theatre.run_until("stopped", 6);
+fn stopped_run_resumes_to_the_same_result() {
+    let fixture = SimulationFixture::society();
+    let straight = fixture.run("straight", 1);
+    let stopped = fixture.run_until("stopped", 6);
     assert_eq!(stopped.turns, 6);
-    assert_eq!(theatre.resume("stopped", None).digest, straight.digest);
+    assert_eq!(fixture.resume("stopped", None).digest, straight.digest);
 }
 
 #[test]
-fn a_fork_that_changes_nothing_ends_alike_and_one_with_another_seed_does_not() {
-    let mut theatre = Theatre::society();
-    let straight = theatre.run("straight", 1);
-    assert_eq!(theatre.fork("straight", 5, "same").digest, straight.digest);
-    theatre.file.seed = Some(99);
-    let other = theatre.fork("straight", 5, "other");
+fn only_a_fork_with_changes_diverges() {
+    let mut fixture = SimulationFixture::society();
+    let straight = fixture.run("straight", 1);
+    assert_eq!(fixture.fork("straight", 5, "same").digest, straight.digest);
+    fixture.file.seed = Some(99);
+    let other = fixture.fork("straight", 5, "other");
     assert_ne!(other.digest, straight.digest);
     assert_eq!(other.turns, straight.turns);
 }
 
 #[test]
-fn a_request_from_outside_is_done_in_the_same_turn_after_a_resume() {
-    let theatre = Theatre::society();
-    let mut run = theatre.begin("asked", 1);
-    run.go(stop_after(4)).unwrap();
-    let folder = theatre.open("asked");
-    let mut add = LifecycleAction::new(Operation::AddAgent, "grace");
+fn outside_request_repeats_after_resume() {
+    let fixture = SimulationFixture::society();
+    let mut run = fixture.begin("asked", 1);
+    run.run(stop_after(4)).unwrap();
+    let folder = fixture.open("asked");
+    let mut add = LifecycleAction::new(LifecycleOperation::AddAgent, "grace");
     add.initial_state = Some(Map::new());
-    folder.ask("one", add).unwrap();
-    folder.ask("two", LifecycleAction::new(Operation::PauseAgent, "reader_1")).unwrap();
-    let straight = run.go(|_| GoOn::Yes).unwrap();
+    folder.submit_request("one", add).unwrap();
+    folder
+        .submit_request("two", LifecycleAction::new(LifecycleOperation::PauseAgent, "reader_1"))
+        .unwrap();
+    let straight = run.run(|_| RunControl::Continue).unwrap();
     drop(run);
-    let answer = folder.answer("one").unwrap().unwrap();
-    assert_eq!((answer.turn, answer.opinion.name.as_deref()), (5, Some("grace")));
+    let answer = folder.find_answer("one").unwrap().unwrap();
+    assert_eq!((answer.turn, answer.verdict.name.as_deref()), (5, Some("grace")));
     for turn in 0..10 {
-        assert_eq!(theatre.resume("asked", Some(turn)), straight, "from turn {turn}");
+        assert_eq!(fixture.resume("asked", Some(turn)), straight, "from turn {turn}");
     }
 }
 
 #[test]
-fn a_fork_is_asked_what_the_other_run_was_asked_later() {
-    let mut theatre = Theatre::society();
-    let mut run = theatre.begin("asked", 1);
-    let folder = theatre.open("asked");
+fn fork_repeats_later_requests() {
+    let mut fixture = SimulationFixture::society();
+    let mut run = fixture.begin("asked", 1);
+    let folder = fixture.open("asked");
     let ask = |id: &str, operation, name: &str| {
-        let initial_state = (operation == Operation::AddAgent).then(Map::new);
+        let initial_state = (operation == LifecycleOperation::AddAgent).then(Map::new);
         let action = LifecycleAction { initial_state, ..LifecycleAction::new(operation, name) };
-        folder.ask(id, action).unwrap();
+        folder.submit_request(id, action).unwrap();
     };
-    ask("one", Operation::AddAgent, "grace");
-    run.go(stop_after(4)).unwrap();
-    ask("two", Operation::PauseAgent, "reader_1");
-    ask("three", Operation::RemoveAgent, "nobody");
-    run.go(stop_after(11)).unwrap();
-    ask("four", Operation::ResumeAgent, "reader_1");
-    let straight = run.go(|_| GoOn::Yes).unwrap();
+    ask("one", LifecycleOperation::AddAgent, "grace");
+    run.run(stop_after(4)).unwrap();
+    ask("two", LifecycleOperation::PauseAgent, "reader_1");
+    ask("three", LifecycleOperation::RemoveAgent, "nobody");
+    run.run(stop_after(11)).unwrap();
+    ask("four", LifecycleOperation::ResumeAgent, "reader_1");
+    let straight = run.run(|_| RunControl::Continue).unwrap();
     assert_eq!(straight.warnings.len(), 1);
     drop(run);
     for at in [0, 1, 4, 5, 11, 12, 20] {
-        let fork = theatre.fork("asked", at, &format!("fork{at}"));
+        let fork = fixture.fork("asked", at, &format!("fork{at}"));
         assert_eq!(
             (fork.digest, fork.warnings.len()),
             (straight.digest.clone(), 1),
             "at turn {at}"
         );
     }
-    // What comes of a request is the fork's own, and a fork of a fork has it too.
-    assert_eq!(theatre.open("fork4").answer("two").unwrap().unwrap().turn, 5);
-    assert_eq!(theatre.open("fork5").answer("two").unwrap(), None);
-    assert_eq!(theatre.resume("fork4", Some(6)).digest, straight.digest);
-    assert_eq!(theatre.fork("fork4", 8, "second").digest, straight.digest);
-    theatre.file.seed = Some(99);
-    assert_ne!(theatre.fork("asked", 4, "other").digest, straight.digest);
-    assert!(theatre.open("other").answer("four").unwrap().unwrap().opinion.result.valid);
+    // A fork answers requests itself, and so does a fork of a fork.
+    assert_eq!(fixture.open("fork4").find_answer("two").unwrap().unwrap().turn, 5);
+    assert_eq!(fixture.open("fork5").find_answer("two").unwrap(), None);
+    assert_eq!(fixture.resume("fork4", Some(6)).digest, straight.digest);
+    assert_eq!(fixture.fork("fork4", 8, "second").digest, straight.digest);
+    fixture.file.seed = Some(99);
+    assert_ne!(fixture.fork("asked", 4, "other").digest, straight.digest);
+    assert!(fixture.open("other").find_answer("four").unwrap().unwrap().verdict.result.valid);
 }
 
-/// Agents that have nothing to do with each other.
+/// Agents that do not interact.
 const WANDERERS: &str = "
 name: wanderer
 states: [here, there, away]
@@ -157,9 +159,9 @@ transitions:
   - {trigger: go, source: [there, away], target: here}
 ";
 
-/// What became of the agents of a population that changes like this.
+/// Returns the final records of the agents after these lifecycle changes.
 fn fates(groups: &str, lifecycle: &str) -> BTreeMap<String, Value> {
-    let theatre = Theatre::new(
+    let fixture = SimulationFixture::new(
         WANDERERS,
         &format!(
             "{{name: wanderers, chart: wanderer, turns: 12, ticks_per_turn: 5, max_agents: 5000, \
@@ -167,10 +169,10 @@ fn fates(groups: &str, lifecycle: &str) -> BTreeMap<String, Value> {
              lifecycle: [{lifecycle}]}}"
         ),
     );
-    theatre.run("run", 2);
-    let simulation = Simulation::restore(&theatre.open("run"), None, &theatre.scenario(), None);
+    fixture.run("run", 2);
+    let simulation = Simulation::restore(&fixture.open("run"), None, &fixture.scenario(), None);
     let simulation = simulation.unwrap();
-    let checkpoint = theatre.checkpoint("run", 12);
+    let checkpoint = fixture.checkpoint("run", 12);
     let fate = |name: String| {
         let fields = &checkpoint["agents"][&name]["state"]["fields"];
         let fate = json!({"export": simulation.export(&name).unwrap(), "fields": fields});
@@ -180,7 +182,7 @@ fn fates(groups: &str, lifecycle: &str) -> BTreeMap<String, Value> {
 }
 
 #[test]
-fn who_else_is_there_leaves_the_draws_of_an_agent_alone() {
+fn draws_do_not_depend_on_other_agents() {
     let groups = "{name: a, count: 3}, {name: b, count: 1500}, {name: c}";
     let add = |turn: u64, name: &str| {
         format!(
@@ -214,7 +216,7 @@ fn who_else_is_there_leaves_the_draws_of_an_agent_alone() {
 }
 
 #[test]
-fn one_that_comes_again_under_its_name_is_someone_else() {
+fn new_agent_with_an_old_name_has_other_draws() {
     let comes_and_goes = |away: &str| {
         format!(
             "{{turn: 1, operation: remove_agent, target_agent_name: a}}, \
@@ -230,29 +232,29 @@ fn one_that_comes_again_under_its_name_is_someone_else() {
     assert_ne!(luck(&again), luck(&later));
 }
 
-/// These stay the same for ever: runs are repeated from their seeds.
+/// This digest must never change: runs are repeated from their seeds.
 #[test]
-fn what_becomes_of_the_example_never_changes() {
-    let theatre = Theatre::society();
-    let summary = theatre.run("run", 1);
+fn digest_of_the_example_is_fixed() {
+    let fixture = SimulationFixture::society();
+    let summary = fixture.run("run", 1);
     let digest = "794f55f61964d669e797373b47b60685613d4c84d812da657f2b90fce9130934";
     assert_eq!(summary.digest, digest);
 }
 
 #[test]
-fn every_state_of_the_social_chart_is_reached() {
-    let theatre = Theatre::society();
-    theatre.run("society", 1);
+fn example_reaches_every_state() {
+    let fixture = SimulationFixture::society();
+    fixture.run("society", 1);
     let mut reached = BTreeSet::new();
-    for turn in 0..=theatre.scenario().turns {
-        let checkpoint = theatre.checkpoint("society", turn);
+    for turn in 0..=fixture.scenario().turns {
+        let checkpoint = fixture.checkpoint("society", turn);
         for agent in checkpoint["agents"].as_object().unwrap().values() {
             for past in agent["state"]["state_history"].as_array().unwrap() {
                 reached.insert(past[2].as_str().unwrap().to_owned());
             }
         }
     }
-    let scenario = theatre.scenario();
+    let scenario = fixture.scenario();
     let chart = &scenario.chart;
     let all: BTreeSet<String> =
         chart.states().map(|state| chart.state_name(state).to_owned()).collect();
@@ -260,45 +262,46 @@ fn every_state_of_the_social_chart_is_reached() {
 }
 
 #[test]
-fn a_population_of_none_is_simulated_too() {
-    let mut theatre = Theatre::society();
-    theatre.file.population = None;
-    theatre.file.lifecycle = None;
-    let summary = theatre.run("nobody", 1);
+fn empty_population_runs() {
+    let mut fixture = SimulationFixture::society();
+    fixture.file.population = None;
+    fixture.file.lifecycle = None;
+    let summary = fixture.run("nobody", 1);
     assert_eq!((summary.agents, summary.turns), (0, 20));
-    assert_eq!(theatre.resume("nobody", Some(3)), summary);
+    assert_eq!(fixture.resume("nobody", Some(3)), summary);
 }
 
 #[test]
-fn a_run_without_any_checkpoint_begins_anew() {
-    let theatre = Theatre::society();
-    let straight = theatre.run("straight", 1);
-    drop(theatre.begin("died", 1));
-    fs::remove_file(theatre.checkpoint_path("died", 0)).unwrap();
-    assert_eq!(theatre.resume("died", None).digest, straight.digest);
-    assert_eq!(theatre.open("died").checkpoints().unwrap().len(), 21);
+fn run_without_checkpoint_restarts() {
+    let fixture = SimulationFixture::society();
+    let straight = fixture.run("straight", 1);
+    drop(fixture.begin("died", 1));
+    fs::remove_file(fixture.checkpoint_path("died", 0)).unwrap();
+    assert_eq!(fixture.resume("died", None).digest, straight.digest);
+    assert_eq!(fixture.open("died").checkpoints().unwrap().len(), 21);
 }
 
 #[test]
-fn what_came_after_the_turn_that_is_resumed_from_is_done_again() {
-    let theatre = Theatre::society();
-    theatre.run("run", 1);
-    let unfinished = theatre.checkpoint_path("run", 9).with_extension("unfinished");
+fn resume_discards_later_checkpoints() {
+    let fixture = SimulationFixture::society();
+    fixture.run("run", 1);
+    let unfinished = fixture.checkpoint_path("run", 9).with_extension("unfinished");
     fs::write(&unfinished, "half").unwrap();
-    let run = Run::resume(theatre.open("run"), Some(5), Some(8), &theatre.scenario(), None);
-    assert_eq!(theatre.open("run").checkpoints().unwrap(), [0, 1, 2, 3, 4, 5]);
+    let run =
+        SimulationRun::resume(fixture.open("run"), Some(5), Some(8), &fixture.scenario(), None);
+    assert_eq!(fixture.open("run").checkpoints().unwrap(), [0, 1, 2, 3, 4, 5]);
     assert!(!unfinished.exists());
-    assert_eq!(run.unwrap().go(|_| GoOn::Yes).unwrap().turns, 8);
-    assert_eq!(theatre.open("run").checkpoints().unwrap().last(), Some(&8));
+    assert_eq!(run.unwrap().run(|_| RunControl::Continue).unwrap().turns, 8);
+    assert_eq!(fixture.open("run").checkpoints().unwrap().last(), Some(&8));
 }
 
-/// A change of the population, on one of few names so that they meet.
+/// A change of the population, with few names so that changes interact.
 fn change() -> impl Strategy<Value = EventFile> {
     let operation = prop_oneof![
-        Just(Operation::AddAgent),
-        Just(Operation::RemoveAgent),
-        Just(Operation::PauseAgent),
-        Just(Operation::ResumeAgent),
+        Just(LifecycleOperation::AddAgent),
+        Just(LifecycleOperation::RemoveAgent),
+        Just(LifecycleOperation::PauseAgent),
+        Just(LifecycleOperation::ResumeAgent),
     ];
     let name = prop_oneof![Just("ada"), Just("ada_1"), Just("reader_1"), Just("reader_2")];
     (1..8_u64, operation, name, prop::option::of(1..4_i64)).prop_map(
@@ -307,8 +310,8 @@ fn change() -> impl Strategy<Value = EventFile> {
             operation: Some(operation),
             target_agent_name: Some(name.to_owned()),
             initiating_agent: None,
-            initial_state: (operation == Operation::AddAgent).then(Map::new),
-            auto_resume_turns: turns.filter(|_| operation == Operation::PauseAgent),
+            initial_state: (operation == LifecycleOperation::AddAgent).then(Map::new),
+            auto_resume_turns: turns.filter(|_| operation == LifecycleOperation::PauseAgent),
         },
     )
 }
@@ -317,21 +320,21 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
-    fn whatever_happens_to_the_population_a_resumed_run_ends_alike(
+    fn random_lifecycle_resumes_to_the_same_result(
         lifecycle in prop::collection::vec(change(), 0..16),
         seed in any::<u64>(),
         turn in 0..9_u64,
     ) {
-        let mut theatre = Theatre::society();
-        theatre.file.lifecycle = Some(lifecycle);
-        theatre.file.seed = Some(seed);
-        theatre.file.turns = Some(9);
-        let straight = theatre.run("run", 2);
-        prop_assert_eq!(theatre.resume("run", Some(turn)), straight.clone());
-        let checkpoint = theatre.checkpoint("run", 9);
+        let mut fixture = SimulationFixture::society();
+        fixture.file.lifecycle = Some(lifecycle);
+        fixture.file.seed = Some(seed);
+        fixture.file.turns = Some(9);
+        let straight = fixture.run("run", 2);
+        prop_assert_eq!(fixture.resume("run", Some(turn)), straight.clone());
+        let checkpoint = fixture.checkpoint("run", 9);
         let agents = checkpoint["agents"].as_object().unwrap();
         prop_assert_eq!(agents.len() as u64, straight.agents);
-        prop_assert!(straight.agents <= theatre.scenario().max_agents);
+        prop_assert!(straight.agents <= fixture.scenario().max_agents);
         for paused in checkpoint["paused_agents"].as_array().unwrap() {
             prop_assert!(agents.contains_key(paused.as_str().unwrap()));
         }
@@ -343,11 +346,12 @@ proptest! {
 }
 
 #[test]
-fn a_run_that_has_come_farther_than_it_is_to_go_is_refused() {
-    let theatre = Theatre::society();
-    theatre.run("run", 1);
-    let shorter = Run::resume(theatre.open("run"), None, Some(5), &theatre.scenario(), None);
+fn rejects_fewer_turns_than_done() {
+    let fixture = SimulationFixture::society();
+    fixture.run("run", 1);
+    let shorter =
+        SimulationRun::resume(fixture.open("run"), None, Some(5), &fixture.scenario(), None);
     let error = shorter.unwrap_err().to_string();
     assert_eq!(error, "the run is to have 5 turns, and it goes on from the end of turn 20");
-    assert_eq!(theatre.open("run").checkpoints().unwrap().len(), 21);
+    assert_eq!(fixture.open("run").checkpoints().unwrap().len(), 21);
 }

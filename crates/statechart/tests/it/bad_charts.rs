@@ -23,7 +23,7 @@ fn around(lines: &str) -> String {
 }
 
 #[test]
-fn an_unknown_state_is_named_with_what_was_meant() {
+fn suggests_the_closest_state() {
     refused(
         &around("  - {trigger: press, source: onn, target: off}"),
         &["transitions[1].source: source: unknown state \"onn\", did you mean \"on\"?"],
@@ -42,7 +42,7 @@ fn an_unknown_state_is_named_with_what_was_meant() {
 }
 
 #[test]
-fn an_empty_trigger_is_refused() {
+fn rejects_empty_trigger() {
     refused(
         &around("  - {trigger: '', source: on, target: off}"),
         &["transitions[1].trigger: trigger is missing or empty"],
@@ -54,7 +54,7 @@ fn an_empty_trigger_is_refused() {
 }
 
 #[test]
-fn an_initial_state_must_be_one_of_the_states() {
+fn rejects_unknown_initial_state() {
     let text = around("").replace("initial: off", "initial: of");
     refused(&text, &["initial: initial \"of\" is not one of the states, did you mean \"off\"?"]);
     let text = around("").replace("initial: off\n", "");
@@ -62,7 +62,7 @@ fn an_initial_state_must_be_one_of_the_states() {
 }
 
 #[test]
-fn a_state_that_cannot_be_reached_is_refused() {
+fn rejects_unreachable_state() {
     let text = around("").replace("[off, on]", "[off, on, broken]");
     refused(&text, &["states[2]: state \"broken\" cannot be reached: no transition leads to it"]);
     let text = text.replace(
@@ -73,7 +73,7 @@ fn a_state_that_cannot_be_reached_is_refused() {
 }
 
 #[test]
-fn two_transitions_without_a_guard_need_the_oracle() {
+fn rejects_two_transitions_without_guard() {
     let second = "  - {trigger: press, source: off, target: off}\n";
     refused(
         &around(second),
@@ -93,7 +93,7 @@ fn two_transitions_without_a_guard_need_the_oracle() {
 }
 
 #[test]
-fn the_default_of_the_oracle_is_one_that_it_can_choose() {
+fn oracle_default_must_be_a_choice() {
     let text = "name: a\nstates: [x, y, z]\ninitial: x\noracle_default: x\ntransitions:\n  \
         - {trigger: go, source: x, target: y, oracle: true}\n  \
         - {trigger: go, source: x, target: z, oracle: true}\n";
@@ -107,7 +107,7 @@ fn the_default_of_the_oracle_is_one_that_it_can_choose() {
 }
 
 #[test]
-fn the_default_of_the_oracle_serves_wherever_it_is_asked() {
+fn oracle_default_must_be_a_choice_everywhere() {
     let text = "name: a\nstates: [x, {name: out, initial: y, states: [y, z]}]\ninitial: x\n\
         oracle_default: x\ntransitions:\n  \
         - {trigger: go, source: x, target: x, oracle: true}\n  \
@@ -126,7 +126,7 @@ fn the_default_of_the_oracle_serves_wherever_it_is_asked() {
 }
 
 #[test]
-fn an_action_that_can_never_be_done_is_refused() {
+fn rejects_constant_assignment_out_of_range() {
     let chart = |action: &str| {
         format!(
             "name: a\nstates: [x, y]\ninitial: x\nfields: {{n: {{default: 3, min: 1, max: 5}}, \
@@ -149,7 +149,7 @@ fn an_action_that_can_never_be_done_is_refused() {
 }
 
 #[test]
-fn a_choice_of_its_own_needs_no_default_of_the_oracle_to_serve_it() {
+fn single_oracle_choice_needs_no_matching_default() {
     let text = "name: a\nstates: [x, y, z]\ninitial: x\noracle_default: z\ntransitions:\n  \
         - {trigger: go, source: x, target: y, oracle: true}\n  \
         - {trigger: on, source: y, target: z, oracle: true}\n";
@@ -157,14 +157,14 @@ fn a_choice_of_its_own_needs_no_default_of_the_oracle_to_serve_it() {
 }
 
 #[test]
-fn a_wildcard_counts_as_one_of_the_sources() {
+fn wildcard_conflicts_with_other_sources() {
     let text = around("  - {trigger: press, source: '*', target: on}\n");
     assert_eq!(problems(&text).len(), 1);
     assert!(Chart::from_text(&around("  - {trigger: reset, source: '*', target: off}")).is_ok());
 }
 
 #[test]
-fn a_wildcard_does_not_silence_a_state_with_others_inside() {
+fn wildcard_conflicts_with_composite_state() {
     refused(
         "name: a\nstates: [x, {name: busy, initial: one, states: [one]}]\ninitial: one\n\
          transitions:\n  - {trigger: stop, source: '*', target: x}\n  \
@@ -175,7 +175,7 @@ fn a_wildcard_does_not_silence_a_state_with_others_inside() {
 }
 
 #[test]
-fn a_wildcard_stands_alone() {
+fn wildcard_cannot_be_listed_with_states() {
     refused(
         &around("  - {trigger: reset, source: ['*', on], target: off}"),
         &["transitions[1].source: \"*\" stands for every state, so it stands alone"],
@@ -183,7 +183,7 @@ fn a_wildcard_stands_alone() {
 }
 
 #[test]
-fn a_transition_that_can_never_be_taken_is_refused() {
+fn rejects_transition_after_one_without_guard() {
     refused(
         &around("  - {trigger: press, source: off, target: off, guard: 'draw() < 0.5'}"),
         &["transitions[1]: this transition can never be taken: in state \"off\" transitions[0] \
@@ -192,7 +192,7 @@ fn a_transition_that_can_never_be_taken_is_refused() {
 }
 
 #[test]
-fn timeouts_have_rules_of_their_own() {
+fn rejects_invalid_timeouts() {
     for (line, expected) in [
         (
             "{state: on, threshold: 0, target: off}",
@@ -226,7 +226,7 @@ fn timeouts_have_rules_of_their_own() {
 }
 
 #[test]
-fn a_field_that_is_a_threshold_begins_above_0() {
+fn threshold_field_must_start_above_zero() {
     let timeout = "timeouts:\n  - {state: on, threshold: agent.patience, target: off}\n";
     refused(
         &around(&format!("fields: {{patience: -3}}\n{timeout}")),
@@ -236,7 +236,7 @@ fn a_field_that_is_a_threshold_begins_above_0() {
 }
 
 #[test]
-fn histories_have_a_limit() {
+fn limits_the_number_of_histories() {
     let states = (0..128).map(|number| {
         format!(
             "{{name: a{number}, history: shallow, initial: b{number}, states: [{{name: b{number}, \
@@ -252,7 +252,7 @@ fn histories_have_a_limit() {
 }
 
 #[test]
-fn a_chance_is_from_0_to_1() {
+fn chance_must_be_from_0_to_1() {
     refused(
         &around("  - {trigger: press, source: on, target: off, guard: chance(2)}"),
         &["transitions[1].guard: guard \"chance(2)\": chance(2) must be from 0 to 1"],
@@ -262,7 +262,7 @@ fn a_chance_is_from_0_to_1() {
 }
 
 #[test]
-fn fields_have_ranges_that_make_sense() {
+fn rejects_invalid_field_ranges() {
     for (fields, expected) in [
         (
             "{x: {default: 2, min: 0, max: 1}}",
@@ -285,7 +285,7 @@ fn fields_have_ranges_that_make_sense() {
 }
 
 #[test]
-fn guards_are_checked_when_a_chart_is_loaded() {
+fn rejects_invalid_guards() {
     for (guard, expected) in [
         ("agent.enrgy > 1", "unknown field \"agent.enrgy\", did you mean \"energy\"?"),
         ("world.likes > 1", "unknown value \"world.likes\"; allowed: alarm"),
@@ -319,7 +319,7 @@ fn guards_are_checked_when_a_chart_is_loaded() {
 }
 
 #[test]
-fn what_a_chart_speaks_of_must_be_declared() {
+fn rejects_undeclared_names() {
     refused(
         &around(
             "  - {trigger: press, source: on, target: off, guard: agent.n > 1, action: add world.m = 1}\n\
@@ -335,7 +335,7 @@ fn what_a_chart_speaks_of_must_be_declared() {
 }
 
 #[test]
-fn actions_are_checked_when_a_chart_is_loaded() {
+fn rejects_invalid_actions() {
     for (action, expected) in [
         ("set agent.enrgy = 1", "unknown field \"agent.enrgy\", did you mean \"energy\"?"),
         ("set energy = 1", "\"energy\" cannot be changed, did you mean \"agent.energy\"?"),
@@ -360,7 +360,7 @@ fn actions_are_checked_when_a_chart_is_loaded() {
 }
 
 #[test]
-fn unknown_fields_and_wrong_types_are_listed_all_at_once() {
+fn lists_all_unknown_fields_and_wrong_types() {
     let text = "name: 7\nstates: [off, on]\ninital: off\ninitial: off\ntransitions:\n  \
                 - {trigger: press, source: off, target: on, guards: x, oracle: maybe}\n  - press\n";
     refused(
@@ -376,7 +376,7 @@ fn unknown_fields_and_wrong_types_are_listed_all_at_once() {
 }
 
 #[test]
-fn a_document_that_is_no_chart_is_refused() {
+fn rejects_documents_that_are_no_charts() {
     refused("- a list", &["a chart must be a mapping, found a list"]);
     assert_eq!(problems("name: [unclosed").len(), 1);
     let empty = problems("{}");
@@ -386,7 +386,7 @@ fn a_document_that_is_no_chart_is_refused() {
 }
 
 #[test]
-fn states_inside_others_have_rules_too() {
+fn rejects_invalid_composite_states() {
     let chart = |state: &str| {
         format!(
             "name: a\nstates: [idle, {state}]\ninitial: idle\ntransitions:\n  \
@@ -425,7 +425,7 @@ fn states_inside_others_have_rules_too() {
 }
 
 #[test]
-fn limits_are_named() {
+fn errors_name_the_exceeded_limit() {
     let states: Vec<String> = (0..300).map(|index| format!("s{index}")).collect();
     let source = ChartSource::new("many", states.iter().map(String::as_str), "s0");
     let errors = Chart::build(&source).unwrap_err();
@@ -452,7 +452,7 @@ fn limits_are_named() {
 }
 
 #[test]
-fn a_source_of_none_is_refused() {
+fn rejects_empty_source_list() {
     let transition = TransitionSource {
         source: StateSelector::Listed(Vec::new()),
         ..TransitionSource::new("a", [], "on")
@@ -463,7 +463,7 @@ fn a_source_of_none_is_refused() {
 }
 
 #[test]
-fn a_history_reaches_no_state_that_nothing_else_does() {
+fn history_does_not_make_a_state_reachable() {
     refused(
         "name: a\nstates: [out, {name: w, initial: x, history: shallow, states: [x, y]}]\n\
          initial: out\ntransitions:\n  - {trigger: go, source: out, target: w}\n",
@@ -472,7 +472,7 @@ fn a_history_reaches_no_state_that_nothing_else_does() {
 }
 
 #[test]
-fn a_history_leads_into_a_state_that_was_left_from_within() {
+fn history_reaches_a_nested_state_left_before() {
     let text = "name: a\nstates: [s, {name: h, initial: a, history: shallow, states: \
         [a, {name: c, initial: x, states: [x, y]}]}]\ninitial: s\ntransitions:\n  \
         - {trigger: in, source: s, target: y}\n  - {trigger: out, source: h, target: s}\n  \
@@ -482,7 +482,7 @@ fn a_history_leads_into_a_state_that_was_left_from_within() {
 }
 
 #[test]
-fn a_chart_has_no_more_ways_than_a_machine_can_hold() {
+fn limits_the_number_of_transition_paths() {
     let names = |stem: &str| (0..100).map(|n| format!("{stem}{n}")).collect::<Vec<_>>().join(", ");
     let mut text = format!(
         "name: n\nstates: [{}, {{name: w, initial: in0, history: shallow, states: [{}]}}]\n\
@@ -503,7 +503,7 @@ fn a_chart_has_no_more_ways_than_a_machine_can_hold() {
 }
 
 #[test]
-fn what_only_code_can_say_is_checked_too() {
+fn rejects_invalid_sources_from_code() {
     let go = || {
         ChartSource::new("n", ["a", "b"], "a").transition(TransitionSource::new("t", ["*"], "b"))
     };

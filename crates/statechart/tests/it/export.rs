@@ -17,12 +17,12 @@ timeouts:
 ";
 
 #[test]
-fn a_chart_is_scxml() {
+fn nested_chart_as_scxml() {
     insta::assert_snapshot!(chart(NESTED).to_scxml());
 }
 
 #[test]
-fn scxml_leaves_no_state_that_is_not_left_here() {
+fn scxml_keeps_common_ancestors() {
     let text = chart(
         "name: a\nstates: [x, {name: busy, initial: one, states: [one, two]}]\ninitial: x\n\
          transitions:\n  - {trigger: stay, source: x, target: x}\n  \
@@ -43,7 +43,7 @@ fn scxml_leaves_no_state_that_is_not_left_here() {
 /// Where the rules of SCXML would leave more than is left here, or lead from where nothing leads here,
 /// a state says for itself what happens, and nothing else of the same event.
 #[test]
-fn scxml_says_in_a_state_what_the_states_around_it_would_say_otherwise() {
+fn scxml_overrides_inherited_transitions() {
     let text = chart(
         "name: a\nstates: [off, {name: on, initial: low, states: [low, {name: box, initial: x, \
          entry: add agent.h = 1, states: [x, y]}]}]\ninitial: off\nfields: {h: 0}\ntransitions:\n  \
@@ -69,7 +69,7 @@ fn scxml_says_in_a_state_what_the_states_around_it_would_say_otherwise() {
 }
 
 #[test]
-fn scxml_keeps_texts_and_names_apart_from_its_own() {
+fn scxml_escapes_texts_and_names() {
     let text = chart(
         "name: a\nstates: [{name: x, initial: one, history: shallow, states: [one, two]}, x_history]\n\
          initial: one\nfields: {path: ''}\ntransitions:\n  \
@@ -89,7 +89,7 @@ fn scxml_keeps_texts_and_names_apart_from_its_own() {
 
 /// Of transitions that could be taken, the innermost is; `*` is outside of all.
 #[test]
-fn scxml_has_what_leads_from_all_states_outermost() {
+fn scxml_puts_wildcards_on_outermost_states() {
     let text = chart(
         "name: a\nstates: [x, {name: busy, initial: one, states: [one, two]}, y]\ninitial: x\n\
          transitions:\n  - {trigger: any, source: x, target: busy, guard: chance(0.5)}\n  \
@@ -106,7 +106,7 @@ fn scxml_has_what_leads_from_all_states_outermost() {
 }
 
 #[test]
-fn scxml_has_the_default_of_the_oracle_first() {
+fn scxml_lists_the_oracle_default_first() {
     let text = chart(
         "name: a\nstates: [x, y, z]\ninitial: x\noracle_default: z\ntransitions:\n  \
          - {trigger: go, source: x, target: y, oracle: true}\n  \
@@ -117,7 +117,7 @@ fn scxml_has_the_default_of_the_oracle_first() {
 }
 
 #[test]
-fn arrows_with_the_same_ends_are_one() {
+fn arrows_with_the_same_ends_are_merged() {
     let chart = chart(
         "name: a\nstates: [x, y]\ninitial: x\ntransitions:\n  \
          - {trigger: go, source: x, target: y}\n  - {trigger: run, source: '*', target: y}\n",

@@ -17,7 +17,7 @@ fn lamp() -> ChartSource {
 }
 
 #[test]
-fn firing_gives_the_new_state_or_nothing() {
+fn fire_returns_the_new_state_or_none() {
     let chart = Arc::new(
         Chart::build(&ChartSource::new("a", ["x", "y"], "x").transition(TransitionSource::new(
             "go",
@@ -34,7 +34,7 @@ fn firing_gives_the_new_state_or_nothing() {
 }
 
 #[test]
-fn exactly_the_last_fifty_transitions_are_remembered() {
+fn keeps_the_last_fifty_transitions() {
     let chart = Arc::new(Chart::build(&lamp()).unwrap());
     let (press, empty) = (trigger(&chart, "press"), FireContext::new(&chart));
     let mut agent = ChartInstance::new(Arc::clone(&chart));
@@ -49,7 +49,7 @@ fn exactly_the_last_fifty_transitions_are_remembered() {
 }
 
 #[test]
-fn a_transition_to_the_same_state_is_performed_but_not_recorded() {
+fn self_transition_is_not_recorded() {
     let chart = Arc::new(Chart::build(&lamp()).unwrap());
     let empty = FireContext::new(&chart);
     let mut agent = ChartInstance::new(Arc::clone(&chart)).in_state(chart.state("on").unwrap());
@@ -62,7 +62,7 @@ fn a_transition_to_the_same_state_is_performed_but_not_recorded() {
 }
 
 #[test]
-fn the_first_transition_that_fits_is_taken() {
+fn takes_the_first_eligible_transition() {
     let chart = Arc::new(
         Chart::build(
             &ChartSource::new("a", ["x", "y", "z"], "x")
@@ -79,7 +79,7 @@ fn the_first_transition_that_fits_is_taken() {
 }
 
 #[test]
-fn json_is_read_as_well_as_yaml() {
+fn loads_json() {
     let chart = Chart::from_text(
         r#"{"name": "a", "states": ["x", "y"], "initial": "x",
             "transitions": [{"trigger": "go", "source": "*", "target": "y"}]}"#,
@@ -90,7 +90,7 @@ fn json_is_read_as_well_as_yaml() {
 }
 
 #[test]
-fn no_default_of_the_oracle_goes_past_a_guard() {
+fn oracle_default_respects_guards() {
     let chart = chart(
         "name: n\nstates: [a, b, c, d]\ninitial: a\nfields: {keen: 0, way: 0}\noracle_default: c\n\
          transitions:\n  \

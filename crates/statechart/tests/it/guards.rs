@@ -39,7 +39,7 @@ fn holds(guard: &str, context: &serde_json::Value) -> Result<bool, String> {
 }
 
 #[test]
-fn guards_compute_what_they_say() {
+fn evaluates_guards() {
     for (guard, expected) in [
         ("agent.n < context.score", true),
         ("agent.n < 5 || agent.n >= 5", true),
@@ -64,7 +64,7 @@ fn guards_compute_what_they_say() {
 }
 
 #[test]
-fn a_guard_that_fails_counts_as_false_and_says_why() {
+fn failed_guard_counts_as_false() {
     for (guard, expected) in [
         ("context.score > 1", "the context has no \"score\""),
         ("agent.n / (agent.n - 5) > 1", "division by zero"),
@@ -80,7 +80,7 @@ fn a_guard_that_fails_counts_as_false_and_says_why() {
 }
 
 #[test]
-fn a_draw_without_a_source_of_random_numbers_is_a_failure() {
+fn draw_without_source_is_an_error() {
     let chart = guarded("draw() < 2");
     let mut agent = ChartInstance::new(Arc::clone(&chart));
     assert_eq!(agent.fire(trigger(&chart, "go"), &FireContext::new(&chart)), None);
@@ -88,7 +88,7 @@ fn a_draw_without_a_source_of_random_numbers_is_a_failure() {
 }
 
 #[test]
-fn guards_may_be_rust() {
+fn supports_rust_guards() {
     let source = ChartSource::new("a", ["x", "y"], "x").field("n", 5.0).transition(
         TransitionSource::new("go", ["x"], "y").guard_with("is_keen", |view| {
             match view.context("score") {
@@ -121,7 +121,7 @@ fn acting(actions: &[&str]) -> ChartInstance {
 }
 
 #[test]
-fn actions_change_the_agent_the_world_and_ask_for_more() {
+fn actions_change_fields_and_world_and_make_requests() {
     let mut agent = acting(&[
         "add agent.n = world.likes",
         "set agent.n = agent.n + 1",
@@ -155,7 +155,7 @@ fn actions_change_the_agent_the_world_and_ask_for_more() {
 }
 
 #[test]
-fn an_action_that_fails_changes_nothing_and_is_recorded() {
+fn failed_action_changes_nothing() {
     let mut agent = acting(&[
         "set agent.n = agent.n * 4",
         "add agent.n = 6",
@@ -173,7 +173,7 @@ fn an_action_that_fails_changes_nothing_and_is_recorded() {
 }
 
 #[test]
-fn a_threshold_stays_above_0_whoever_sets_it() {
+fn threshold_field_stays_above_zero() {
     let chart = chart(
         "name: a\nstates: [x, y]\ninitial: x\nfields: {patience: 2, less: -3}\ntransitions:\n  \
          - {trigger: go, source: x, target: y, action: add agent.patience = agent.less}\n\
@@ -192,7 +192,7 @@ fn a_threshold_stays_above_0_whoever_sets_it() {
 }
 
 #[test]
-fn a_guard_before_those_of_the_oracle_is_tried_once() {
+fn guard_before_oracle_candidates_is_evaluated_once() {
     let chart = chart(
         "name: a\nstates: [x, y, z]\ninitial: x\noracle_default: z\ntransitions:\n  \
          - {trigger: go, source: x, target: y, guard: context.score > 1}\n  \
@@ -206,7 +206,7 @@ fn a_guard_before_those_of_the_oracle_is_tried_once() {
 }
 
 #[test]
-fn an_agent_that_is_never_asked_keeps_some_of_its_failures() {
+fn eval_errors_are_bounded() {
     let chart = guarded("context.score > 1");
     let (go, empty) = (trigger(&chart, "go"), FireContext::new(&chart));
     let mut agent = ChartInstance::new(Arc::clone(&chart));

@@ -36,7 +36,7 @@ fn log(agent: &ChartInstance) -> f64 {
 }
 
 #[test]
-fn states_are_left_from_the_inside_and_entered_from_the_outside() {
+fn exits_inside_out_and_enters_outside_in() {
     let chart = chart(CHART);
     let empty = FireContext::new(&chart);
     let mut agent = ChartInstance::new(Arc::clone(&chart));
@@ -49,7 +49,7 @@ fn states_are_left_from_the_inside_and_entered_from_the_outside() {
 }
 
 #[test]
-fn what_a_state_says_itself_comes_before_what_the_one_around_it_says() {
+fn own_transitions_precede_inherited_ones() {
     let chart = chart(CHART);
     let empty = FireContext::new(&chart);
     let mut agent = ChartInstance::new(Arc::clone(&chart));
@@ -61,7 +61,7 @@ fn what_a_state_says_itself_comes_before_what_the_one_around_it_says() {
 }
 
 #[test]
-fn a_shallow_history_leads_back_to_where_one_was() {
+fn shallow_history_returns_to_the_last_child() {
     let chart = chart(CHART);
     let (engage, next, done) =
         (trigger(&chart, "engage"), trigger(&chart, "next"), trigger(&chart, "done"));
@@ -77,7 +77,7 @@ fn a_shallow_history_leads_back_to_where_one_was() {
 }
 
 #[test]
-fn a_history_counts_however_its_state_is_entered() {
+fn history_applies_to_every_entry() {
     let chart = self::chart(
         "name: a\nstates:\n  - out\n  - name: site\n    initial: shop\n    states:\n      \
          - {name: shop, initial: door, history: shallow, states: [door, {name: hall, initial: \
@@ -109,7 +109,7 @@ fn a_history_counts_however_its_state_is_entered() {
 }
 
 #[test]
-fn a_timeout_of_a_state_is_one_of_all_inside() {
+fn children_inherit_timeouts() {
     let chart = chart(CHART);
     let empty = FireContext::new(&chart);
     let mut agent =
@@ -120,7 +120,7 @@ fn a_timeout_of_a_state_is_one_of_all_inside() {
 }
 
 #[test]
-fn a_timeout_of_a_state_goes_before_that_of_a_state_around_it() {
+fn own_timeout_precedes_inherited_one() {
     let chart = self::chart(
         "name: a\nstates: [out, late, {name: busy, initial: one, states: [one, two]}]\n\
          initial: one\ntransitions:\n  - {trigger: go, source: one, target: two}\n\
@@ -138,7 +138,7 @@ fn a_timeout_of_a_state_goes_before_that_of_a_state_around_it() {
 }
 
 #[test]
-fn what_is_said_for_all_states_does_not_come_before_what_a_state_with_others_inside_says() {
+fn composite_state_precedes_wildcard() {
     let chart = self::chart(
         "name: a\nstates: [x, y, {name: busy, initial: one, states: [one, {name: deep, initial: \
          two, states: [two]}]}]\ninitial: one\ntransitions:\n  \
@@ -154,7 +154,7 @@ fn what_is_said_for_all_states_does_not_come_before_what_a_state_with_others_ins
 }
 
 #[test]
-fn the_most_draws_are_those_of_all_guards_and_of_the_longest_way() {
+fn max_draws_covers_guards_and_longest_path() {
     let draws = |idle_guard: &str, exit: &str, entry: &str| {
         let text = format!(
             "

@@ -10,7 +10,7 @@ use super::{chart, named, state, trigger};
 const SOCIAL: &str = include_str!("social.yaml");
 
 #[test]
-fn every_state_of_the_social_chart_is_lived_through() {
+fn social_chart_visits_every_state() {
     let chart = chart(SOCIAL);
     let empty = FireContext::new(&chart);
     let mut agent = ChartInstance::new(Arc::clone(&chart));
@@ -45,7 +45,7 @@ fn every_state_of_the_social_chart_is_lived_through() {
 }
 
 #[test]
-fn without_an_oracle_its_default_is_taken() {
+fn falls_back_to_oracle_default() {
     let chart = chart(SOCIAL);
     let mut agent = ChartInstance::new(Arc::clone(&chart)).in_state(named(&chart, "evaluating"));
     agent.fire(trigger(&chart, "decides"), &chart.context(&json!({"score": 0.1})));
@@ -53,7 +53,7 @@ fn without_an_oracle_its_default_is_taken() {
 }
 
 #[test]
-fn valid_triggers_are_those_that_something_can_follow_on() {
+fn valid_triggers_have_candidates() {
     let chart = chart(SOCIAL);
     let names = |state: &str| {
         let triggers = chart.valid_triggers(named(&chart, state));
@@ -64,7 +64,7 @@ fn valid_triggers_are_those_that_something_can_follow_on() {
 }
 
 #[test]
-fn a_timeout_comes_when_the_ticks_exceed_the_threshold() {
+fn timeout_fires_above_its_threshold() {
     let chart = chart(SOCIAL);
     let empty = FireContext::new(&chart);
     let mut agent = ChartInstance::new(Arc::clone(&chart)).in_state(named(&chart, "scrolling"));
@@ -85,7 +85,7 @@ fn a_timeout_comes_when_the_ticks_exceed_the_threshold() {
 }
 
 #[test]
-fn fields_keep_to_their_ranges() {
+fn fields_stay_in_range() {
     let chart = chart(SOCIAL);
     let mut agent = ChartInstance::new(Arc::clone(&chart));
     let threshold = chart.field("engagement_threshold").unwrap();
@@ -115,7 +115,7 @@ fn fields_keep_to_their_ranges() {
 }
 
 #[test]
-fn an_agent_is_exported_as_json() {
+fn exports_an_agent_as_json() {
     let chart = chart(SOCIAL);
     let mut agent = ChartInstance::new(Arc::clone(&chart));
     agent.fire(trigger(&chart, "feed_ready"), &FireContext::new(&chart));
@@ -129,7 +129,7 @@ fn an_agent_is_exported_as_json() {
 }
 
 #[test]
-fn many_agents_are_counted_by_state() {
+fn counts_agents_by_state() {
     let chart = chart(SOCIAL);
     let idle = ChartInstance::new(Arc::clone(&chart));
     let resting = idle.clone().in_state(named(&chart, "resting"));

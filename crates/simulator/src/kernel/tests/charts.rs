@@ -1,15 +1,15 @@
-//! Charts at random, from plain ones to those with everything.
+//! Random charts, from plain ones to those with every feature.
 
 use std::fmt::Write;
 
 use polity_statechart::Chart;
 
-use crate::kernel::rates::{Behaviour, Rate, Rates};
+use crate::kernel::draws::rates::{BehaviourRates, RateTable, TriggerRate};
 
-/// A sequence of numbers that looks random and is always the same.
-struct Numbers(u64);
+/// A deterministic sequence of pseudo-random numbers.
+struct LcgNumbers(u64);
 
-impl Numbers {
+impl LcgNumbers {
     fn below(&mut self, limit: u64) -> u64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -25,25 +25,25 @@ impl Numbers {
     }
 }
 
-/// Rates by the names of triggers, and those of some states of their own.
+/// Rates by trigger name, with an override for the first state.
 pub(super) struct RandomRates {
     rates: Vec<(String, f64)>,
     of_first_state: Option<Vec<(String, f64)>>,
-    /// How many behaviours there are. Each gets less of everything, and in another order.
+    /// The number of behaviours. Each has lower rates in another order.
     behaviours: u8,
 }
 
 impl RandomRates {
-    pub(super) fn table(&self, chart: &Chart) -> Rates {
+    pub(super) fn table(&self, chart: &Chart) -> RateTable {
         let of = |rates: &[(String, f64)]| {
             let known = rates.iter().filter_map(|(name, rate)| {
-                Some(Rate { trigger: chart.trigger(name)?, rate: *rate })
+                Some(TriggerRate { trigger: chart.trigger(name)?, rate: *rate })
             });
             known.collect::<Vec<_>>()
         };
-        let behaviours: Vec<Behaviour> = (0..self.behaviours)
+        let behaviours: Vec<BehaviourRates> = (0..self.behaviours)
             .map(|number| {
-                let less = |mut rates: Vec<Rate>| {
+                let less = |mut rates: Vec<TriggerRate>| {
                     for rate in &mut rates {
                         rate.rate *= 1.0 - f64::from(number) * 0.3;
                     }
@@ -52,17 +52,17 @@ impl RandomRates {
                     rates
                 };
                 let first = self.of_first_state.iter();
-                Behaviour {
+                BehaviourRates {
                     rates: less(of(&self.rates)),
                     by_state: first.map(|rates| (chart.initial(), less(of(rates)))).collect(),
                 }
             })
             .collect();
-        Rates::new(chart, &behaviours).unwrap()
+        RateTable::new(chart, &behaviours).unwrap()
     }
 }
 
-/// Guards that are simple enough for a plan.
+/// Guards that a SIMD plan supports.
 const SIMPLE: [&str; 9] = [
     "draw() < 0.5",
     "chance(0.9)",
@@ -75,7 +75,7 @@ const SIMPLE: [&str; 9] = [
     "1 < 2",
 ];
 
-/// Guards that are not.
+/// Guards that it does not support.
 const OTHER: [&str; 15] = [
     "draw() < 0.2 || agent.energy > 5",
     "agent.mood == 'glad'",
@@ -121,9 +121,9 @@ const OTHER_ACTIONS: [&str; 14] = [
     "add world.tally = -1.5e308",
 ];
 
-/// A chart and rates for it.
+/// Returns a chart and its rates.
 pub(super) fn random_chart(shape: u64) -> (String, RandomRates) {
-    let mut numbers = Numbers(shape);
+    let mut numbers = LcgNumbers(shape);
     let (other, acts, nested) = (numbers.chance(40), numbers.chance(40), numbers.chance(25));
     let states = 2 + numbers.below(6);
     let mut text = String::from("name: any\ninitial: s0\n");
@@ -149,7 +149,7 @@ pub(super) fn random_chart(shape: u64) -> (String, RandomRates) {
         [1, 3, 50, 50, 200][usize::try_from(numbers.below(5)).unwrap()]
     );
     text.push_str("oracle_default: s0\ntransitions:\n");
-    // Every state can be reached.
+    // Every state is reachable.
     for state in 0..states {
         let _ = writeln!(
             text,
@@ -162,7 +162,7 @@ pub(super) fn random_chart(shape: u64) -> (String, RandomRates) {
             let _ = writeln!(text, "  - {{trigger: swap, source: {source}, target: {target}}}");
         }
     }
-    let mut asked = Vec::new();
+    let mut requested = Vec::new();
     for _ in 0..numbers.below(14) {
         let guard =
             if other && numbers.chance(50) { numbers.pick(&OTHER) } else { numbers.pick(&SIMPLE) };
@@ -174,7 +174,7 @@ pub(super) fn random_chart(shape: u64) -> (String, RandomRates) {
         );
         if other && numbers.chance(40) {
             text.push_str(", oracle: true");
-            asked.push((trigger, source, target));
+            requested.push((trigger, source, target));
         }
         if acts && numbers.chance(50) {
             let action = if other && numbers.chance(50) {
@@ -186,10 +186,13 @@ pub(super) fn random_chart(shape: u64) -> (String, RandomRates) {
         }
         text.push_str("}\n");
     }
-    // Wherever the oracle may be asked, the default is one of its choices.
+    // The default is a choice wherever the oracle may be asked.
     for trigger in ["go", "swap", "jump"] {
         for state in 0..states {
-            if asked.iter().filter(|(its, source, _)| (*its, *source) == (trigger, state)).count()
+            if requested
+                .iter()
+                .filter(|(its, source, _)| (*its, *source) == (trigger, state))
+                .count()
                 > 1
             {
                 let _ = writeln!(
@@ -214,7 +217,7 @@ pub(super) fn random_chart(shape: u64) -> (String, RandomRates) {
     if text.ends_with("timeouts:\n") {
         text.push_str("  []\n");
     }
-    let rates = |numbers: &mut Numbers| match numbers.below(3) {
+    let rates = |numbers: &mut LcgNumbers| match numbers.below(3) {
         0 => vec![("go".to_owned(), 1.0)],
         1 => vec![("go".to_owned(), 0.5), ("swap".to_owned(), 0.2), ("next".to_owned(), 0.1)],
         _ => vec![("next".to_owned(), 0.02), ("jump".to_owned(), 0.0), ("swap".to_owned(), 0.98)],

@@ -1,4 +1,4 @@
-//! The plainest way to run a population: one [`ChartInstance`] for each agent.
+//! The reference implementation: one [`ChartInstance`] per agent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,28 +8,33 @@ use polity_statechart::{
     WorldChange, WorldId,
 };
 
-use crate::kernel::philox::{Philox, Purpose, Seed, unit};
-use crate::kernel::rates::Rates;
-use crate::kernel::{AgentImage, AgentSerial, BehaviourId, DrawKey, Slot};
+use crate::kernel::draws::philox::{DrawPurpose, PhiloxRng, SimulationSeed, unit};
+use crate::kernel::draws::rates::RateTable;
+use crate::kernel::{AgentSerial, AgentSlot, AgentSnapshot, BehaviourId, DrawKey};
 
-/// What failed for which reason: how often, and when and for whom first.
-pub(super) type Failures = BTreeMap<(String, String), (u64, u32, AgentSerial)>;
+/// The number of errors by text and reason, with the first tick and agent.
+pub(super) type ErrorCounts = BTreeMap<(String, String), (u64, u32, AgentSerial)>;
 
-pub(super) struct Reference {
+pub(super) struct ReferencePopulation {
     agents: Vec<ChartInstance>,
-    rates: Rates,
-    philox: Philox,
+    rates: RateTable,
+    philox: PhiloxRng,
     pub(super) world: Vec<Option<ScalarValue>>,
-    pub(super) requests: Vec<(Slot, AgentRequest)>,
-    pub(super) failures: Failures,
+    pub(super) requests: Vec<(AgentSlot, AgentRequest)>,
+    pub(super) failures: ErrorCounts,
 }
 
-impl Reference {
-    pub(super) fn new(chart: &Arc<Chart>, rates: Rates, seed: Seed, agents: u64) -> Self {
+impl ReferencePopulation {
+    pub(super) fn new(
+        chart: &Arc<Chart>,
+        rates: RateTable,
+        seed: SimulationSeed,
+        agents: u64,
+    ) -> Self {
         Self {
             agents: (0..agents).map(|_| ChartInstance::new(Arc::clone(chart))).collect(),
             rates,
-            philox: Philox::new(seed),
+            philox: PhiloxRng::new(seed),
             world: chart.world_values().iter().map(|world| world.default.clone()).collect(),
             requests: Vec::new(),
             failures: BTreeMap::new(),
@@ -42,13 +47,13 @@ impl Reference {
 
     pub(super) fn tick(&mut self, tick: u32) {
         let (philox, rates) = (self.philox, self.rates.clone());
-        self.each(tick, Purpose::Guard, |agent, serial, context| {
+        self.fill_mask(tick, DrawPurpose::Guard, |agent, serial, context| {
             if agent.begin_tick(context).is_some() {
                 return;
             }
             let (purpose, number) = match agent.chart().max_draws() {
-                1..=3 => (Purpose::Guard, 3),
-                0 | 4.. => (Purpose::Trigger, 0),
+                1..=3 => (DrawPurpose::Guard, 3),
+                0 | 4.. => (DrawPurpose::Trigger, 0),
             };
             let draw = u64::from(philox.draw(serial, tick, purpose, number));
             let limits = rates.limits(behaviour(&rates, serial), agent.state());
@@ -59,15 +64,15 @@ impl Reference {
     }
 
     pub(super) fn fire_all(&mut self, trigger: TriggerId, tick: u32) {
-        self.each(tick, Purpose::Round, |agent, _, context| {
+        self.fill_mask(tick, DrawPurpose::Round, |agent, _, context| {
             agent.fire(trigger, context);
         });
     }
 
-    fn each(
+    fn fill_mask(
         &mut self,
         tick: u32,
-        purpose: Purpose,
+        purpose: DrawPurpose,
         act: impl Fn(&mut ChartInstance, u64, &FireContext),
     ) {
         let mut changes: Vec<(u64, WorldChange)> = Vec::new();
@@ -83,8 +88,9 @@ impl Reference {
             }
             act(agent, serial, &context);
             changes.extend(agent.take_changes().into_iter().map(|change| (serial, change)));
-            let slot = Slot(u32::try_from(serial).unwrap());
-            self.requests.extend(agent.take_requests().into_iter().map(|asked| (slot, asked)));
+            let slot = AgentSlot(u32::try_from(serial).unwrap());
+            self.requests
+                .extend(agent.take_requests().into_iter().map(|requested| (slot, requested)));
             for failure in agent.take_eval_errors() {
                 let text = chart.describe_site(failure.site).0;
                 let reason = chart.describe_error(&failure.error);
@@ -104,7 +110,7 @@ impl Reference {
         }
     }
 
-    pub(super) fn images(&self) -> Vec<AgentImage> {
+    pub(super) fn snapshots(&self) -> Vec<AgentSnapshot> {
         let agents = self.agents.iter().zip(0..);
         agents
             .map(|(agent, serial)| {
@@ -113,7 +119,7 @@ impl Reference {
                     .fields()
                     .iter()
                     .map(|field| chart.field(&field.name).and_then(|id| agent.field(id).cloned()));
-                AgentImage {
+                AgentSnapshot {
                     serial: AgentSerial(serial),
                     key: DrawKey(serial),
                     behaviour: BehaviourId(behaviour(&self.rates, serial)),
@@ -121,7 +127,7 @@ impl Reference {
                     ticks_in_state: agent.ticks_in_state(),
                     paused: false,
                     fields: fields.collect(),
-                    memories: agent.last_active_children().to_vec(),
+                    last_active: agent.last_active_children().to_vec(),
                     history: agent.history().collect(),
                 }
             })
@@ -129,9 +135,9 @@ impl Reference {
     }
 }
 
-/// Takes note of failures, of which one was the first of them.
+/// Counts errors and keeps the first one.
 pub(super) fn note(
-    failures: &mut Failures,
+    failures: &mut ErrorCounts,
     what: (String, String),
     count: u64,
     (tick, serial): (u32, AgentSerial),
@@ -141,13 +147,13 @@ pub(super) fn note(
     (*first_tick, *first) = (*first_tick, *first).min((tick, serial));
 }
 
-/// How an agent behaves.
-pub(super) fn behaviour(rates: &Rates, serial: u64) -> u8 {
+/// Returns the behaviour of an agent.
+pub(super) fn behaviour(rates: &RateTable, serial: u64) -> u8 {
     u8::try_from(serial % rates.behaviours() as u64).unwrap()
 }
 
-/// A value that is added to and is no number counts from 0. What would come to no number is left out,
-/// and it is said which value that is.
+/// Applies a change. A value that is not a number counts from 0. Returns the world value of a
+/// rejected addition.
 fn apply(world: &mut [Option<ScalarValue>], change: WorldChange) -> Option<WorldId> {
     match change {
         WorldChange::Set(id, value) => world[id.index()] = Some(value),

@@ -1,16 +1,17 @@
-//! What agents see of the world and do to it.
+//! Tests of reading and changing the world.
 
 use super::*;
 
 #[test]
-fn agents_see_the_world_as_it_was_when_the_tick_began() {
+fn agents_read_the_world_as_of_the_start_of_the_tick() {
     let chart = chart(
         "name: queue\nstates: [out, inside]\ninitial: out\nworld: {guests: 0, last: none}\n\
          transitions:\n  - trigger: enter\n    source: out\n    target: inside\n    \
          guard: world.guests < 3\n    action: [add world.guests = 1, set world.last = 'in']\n",
     );
     let pool = pool(1);
-    let mut kernel = Kernel::new(Arc::clone(&chart), rates(&chart, &[("enter", 1.0)]), Seed(3));
+    let mut kernel =
+        Kernel::new(Arc::clone(&chart), rates(&chart, &[("enter", 1.0)]), SimulationSeed(3));
     let guests = chart.world("guests").unwrap();
     fill(&mut kernel, 5);
     kernel.ticks(1, 5, &pool);
@@ -26,10 +27,9 @@ fn agents_see_the_world_as_it_was_when_the_tick_began() {
     assert_ne!(kernel.state(late), chart.initial());
 }
 
-/// The order in which numbers are added makes a difference to their sum, and so does what is set
-/// before or after.
+/// Floating-point sums depend on the order of additions and assignments.
 #[test]
-fn changes_take_effect_by_tick_and_agent_however_many_ticks_are_run_at_once() {
+fn world_changes_apply_by_tick_and_agent_in_any_batch() {
     let chart = chart(
         "name: shop\nstates: [out, inside]\ninitial: out\nfields: {bid: 0.1}\n\
          world: {price: 3, turnover: 0, last: 0}\ntransitions:\n  \
@@ -44,15 +44,16 @@ fn changes_take_effect_by_tick_and_agent_however_many_ticks_are_run_at_once() {
     let mut ends = Vec::new();
     for (threads, piece) in [(1, 1), (1, 90), (2, 90), (2, 17)] {
         let pool = pool(threads);
-        let mut kernel = Kernel::new(Arc::clone(&chart), super::rates(&chart, &rates), Seed(8));
+        let mut kernel =
+            Kernel::new(Arc::clone(&chart), super::rates(&chart, &rates), SimulationSeed(8));
         fill(&mut kernel, 9000);
         let mut worlds = Vec::new();
         for first in (1..=90).step_by(piece) {
             kernel.ticks(first, u32::try_from(piece).unwrap().min(91 - first), &pool);
             worlds.push((kernel.world(turnover).cloned(), kernel.world(last).cloned()));
         }
-        assert!(piece < 90 || kernel.pace.ticks() > 1, "some ticks are run at once");
-        ends.push((images(&kernel), worlds.pop()));
+        assert!(piece < 90 || kernel.batching.ticks() > 1, "some ticks are run at once");
+        ends.push((snapshots(&kernel), worlds.pop()));
     }
     assert!(ends.windows(2).all(|pair| pair[0] == pair[1]));
 }

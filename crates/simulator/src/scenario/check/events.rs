@@ -1,46 +1,45 @@
-//! The rules of `lifecycle`: what a scenario does to its population at set turns.
+//! Checks of `lifecycle`: scheduled changes of the population.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use polity_statechart::{AgentRequest, Chart};
 
-use super::{Check, start};
-use crate::lifecycle::{LifecycleAction, Operation, number_of_turns};
-use crate::names;
+use super::{ScenarioChecker, start};
+use crate::lifecycle::{LifecycleAction, LifecycleOperation, number_of_turns};
+use crate::population::names;
 use crate::scenario::{
     Behaviour, EventFile, GroupFile, ScenarioError, ScenarioFile, TURNS_DEFAULT,
 };
 
-/// The agents that there may ever be, as far as a scenario and its chart tell.
-struct Known<'a> {
+/// The agents that can ever exist, according to the scenario and its chart.
+struct PossibleAgents<'a> {
     names: HashSet<&'a str>,
-    /// Groups of several, by the name of the group.
+    /// The groups with several agents, by name.
     groups: HashMap<&'a str, u64>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> PossibleAgents<'a> {
     fn new(chart: &'a Chart, groups: &'a [GroupFile], files: &'a [EventFile]) -> Self {
         let several =
             groups.iter().filter_map(|group| Some((group.name.as_deref()?, group.count?)));
         let alone = groups.iter().filter(|group| group.count.is_none_or(|count| count == 1));
         let mut names: HashSet<&str> = alone.filter_map(|group| group.name.as_deref()).collect();
-        let is_add = |file: &&EventFile| file.operation == Some(Operation::AddAgent);
+        let is_add = |file: &&EventFile| file.operation == Some(LifecycleOperation::AddAgent);
         names.extend(files.iter().filter(is_add).filter_map(|f| f.target_agent_name.as_deref()));
         names.extend(chart.requests().filter_map(copied));
         Self { names, groups: several.filter(|(_, count)| *count > 1).collect() }
     }
 
-    /// Whether there may be an agent of this name. One that finds its name taken has a number
-    /// behind it.
+    /// True if an agent with this name can exist. A name that is taken gets a number.
     fn contains(&self, name: &str) -> bool {
         self.names.contains(name)
-            || names::numbered(name).is_some_and(|(stem, number)| {
+            || names::split_number(name).is_some_and(|(stem, number)| {
                 self.groups.get(stem).is_some_and(|count| number <= *count) || self.contains(stem)
             })
     }
 }
 
-/// The name that an action gives to a copy.
+/// Returns the name that an action gives to a copy.
 fn copied(request: &AgentRequest) -> Option<&str> {
     match request {
         AgentRequest::Copy { name } => name.as_deref(),
@@ -50,14 +49,14 @@ fn copied(request: &AgentRequest) -> Option<&str> {
     }
 }
 
-impl Check<'_> {
+impl ScenarioChecker<'_> {
     pub(super) fn events(
         &mut self,
         files: &[EventFile],
         groups: &[GroupFile],
         behaviours: &[Behaviour],
     ) -> BTreeMap<u64, Vec<LifecycleAction>> {
-        let known = Known::new(self.chart, groups, files);
+        let known = PossibleAgents::new(self.chart, groups, files);
         let mut events: BTreeMap<u64, Vec<LifecycleAction>> = BTreeMap::new();
         for (index, file) in files.iter().enumerate() {
             let at = |field: &str| format!("lifecycle[{index}].{field}");
@@ -68,22 +67,22 @@ impl Check<'_> {
             else {
                 continue;
             };
-            if let Some(fault) = names::fault_of(&target_agent_name) {
-                let place = at("target_agent_name");
-                self.report(&place, format!("{place}: {fault}"));
+            if let Some(problem) = names::name_error(&target_agent_name) {
+                let location = at("target_agent_name");
+                self.report(&location, format!("{location}: {problem}"));
             }
             let initiator = file.initiating_agent.as_deref();
-            if let Some(fault) = initiator.and_then(names::fault_of) {
-                let place = at("initiating_agent");
-                self.report(&place, format!("{place}: {fault}"));
+            if let Some(problem) = initiator.and_then(names::name_error) {
+                let location = at("initiating_agent");
+                self.report(&location, format!("{location}: {problem}"));
             } else if let Some(initiator) = initiator
                 && !known.contains(initiator)
             {
-                let place = at("initiating_agent");
+                let location = at("initiating_agent");
                 self.report(
-                    &place,
+                    &location,
                     format!(
-                        "{place}: there is never an agent \"{initiator}\", neither in the \
+                        "{location}: there is never an agent \"{initiator}\", neither in the \
                          population nor by lifecycle"
                     ),
                 );
@@ -103,54 +102,75 @@ impl Check<'_> {
 
     fn initial_state(
         &mut self,
-        place: &str,
-        operation: Operation,
+        location: &str,
+        operation: LifecycleOperation,
         file: &EventFile,
         behaviours: &[Behaviour],
     ) {
         match (operation, &file.initial_state) {
-            (Operation::AddAgent, None) => {
+            (LifecycleOperation::AddAgent, None) => {
                 let message = "a new agent needs one, {} will do";
-                self.report(place, format!("missing field \"{place}\": {message}"));
+                self.report(location, format!("missing field \"{location}\": {message}"));
             }
-            (Operation::AddAgent, Some(initial)) => {
-                let faults = start(self.chart, behaviours, initial).err();
-                for (key, fault) in faults.into_iter().flatten() {
-                    self.fault(&format!("{place}.{key}"), fault);
+            (LifecycleOperation::AddAgent, Some(initial)) => {
+                let problems = start(self.chart, behaviours, initial).err();
+                for (key, problem) in problems.into_iter().flatten() {
+                    self.problem(&format!("{location}.{key}"), problem);
                 }
             }
-            (Operation::RemoveAgent | Operation::PauseAgent | Operation::ResumeAgent, None) => {}
-            (Operation::RemoveAgent | Operation::PauseAgent | Operation::ResumeAgent, Some(_)) => {
-                self.out_of_place(place, Operation::AddAgent, operation);
+            (
+                LifecycleOperation::RemoveAgent
+                | LifecycleOperation::PauseAgent
+                | LifecycleOperation::ResumeAgent,
+                None,
+            ) => {}
+            (
+                LifecycleOperation::RemoveAgent
+                | LifecycleOperation::PauseAgent
+                | LifecycleOperation::ResumeAgent,
+                Some(_),
+            ) => {
+                self.report_misplaced(location, LifecycleOperation::AddAgent, operation);
             }
         }
     }
 
-    fn auto_resume_turns(&mut self, place: &str, operation: Operation, file: &EventFile) {
+    fn auto_resume_turns(
+        &mut self,
+        location: &str,
+        operation: LifecycleOperation,
+        file: &EventFile,
+    ) {
         let Some(turns) = file.auto_resume_turns else { return };
         match operation {
-            Operation::PauseAgent => {
+            LifecycleOperation::PauseAgent => {
                 if let Err(reason) = number_of_turns(turns) {
-                    self.report(place, format!("{place}: {reason}"));
+                    self.report(location, format!("{location}: {reason}"));
                 }
             }
-            Operation::AddAgent | Operation::RemoveAgent | Operation::ResumeAgent => {
-                self.out_of_place(place, Operation::PauseAgent, operation);
+            LifecycleOperation::AddAgent
+            | LifecycleOperation::RemoveAgent
+            | LifecycleOperation::ResumeAgent => {
+                self.report_misplaced(location, LifecycleOperation::PauseAgent, operation);
             }
         }
     }
 
-    fn out_of_place(&mut self, place: &str, only: Operation, found: Operation) {
+    fn report_misplaced(
+        &mut self,
+        location: &str,
+        only: LifecycleOperation,
+        found: LifecycleOperation,
+    ) {
         let (only, found) = (only.as_str(), found.as_str());
-        self.report(place, format!("{place}: only {only} has this, and this is {found}"));
+        self.report(location, format!("{location}: only {only} has this, and this is {found}"));
     }
 }
 
 impl ScenarioFile {
-    /// The entries of `lifecycle` that never happen because the scenario has too few turns, or because
-    /// their turn is one of the first that are over already. A run may well be made shorter, so they
-    /// are no errors of a run.
-    pub fn never_happening(&self, over: u64) -> Vec<ScenarioError> {
+    /// Returns errors for entries of `lifecycle` that never happen, because the scenario has too
+    /// few turns or their turn is over. They are not errors of a run, which may be shorter.
+    pub fn unreachable_events(&self, over: u64) -> Vec<ScenarioError> {
         let turns = self.turns.unwrap_or(TURNS_DEFAULT);
         let entries = self.lifecycle.iter().flatten().enumerate();
         let never = entries.filter_map(|(index, file)| {
@@ -165,8 +185,8 @@ impl ScenarioFile {
             } else {
                 return None;
             };
-            let place = format!("lifecycle[{index}].turn");
-            Some(ScenarioError::new(&place, format!("{place}: turn {turn} {why}")))
+            let location = format!("lifecycle[{index}].turn");
+            Some(ScenarioError::new(&location, format!("{location}: turn {turn} {why}")))
         });
         never.collect()
     }

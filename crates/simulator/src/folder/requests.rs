@@ -1,0 +1,457 @@
+//! Requests from outside, and their answers.
+//!
+//! Any process appends a request to `requests.jsonl`. The process that runs the simulation reads
+//! new lines at the end of each turn and appends its answers. An answer names its turn and is
+//! durable before the next checkpoint. So a resumed run handles the request in the same turn and
+//! gives the same result. A fork copies the requests answered after its turn, each with its turn.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::SimError;
+use crate::folder::durable_files as files;
+use crate::lifecycle::{LifecycleAction, RequestVerdict};
+
+/// One line of the file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RequestLogLine {
+    Request {
+        request_id: String,
+        /// The turn at whose end it is handled; by default the next one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turn: Option<u64>,
+        #[serde(flatten)]
+        action: LifecycleAction,
+    },
+    Answer(RequestAnswer),
+    /// An invalid request. It is never written.
+    #[serde(skip)]
+    Unreadable {
+        request_id: String,
+        reason: String,
+    },
+    /// An unknown line, by its number. It is never written.
+    #[serde(skip)]
+    Foreign {
+        number: usize,
+    },
+}
+
+/// The answer to a request from outside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestAnswer {
+    /// The id of the request.
+    pub request_id: String,
+    /// The turn at whose end it was handled.
+    pub turn: u64,
+    /// The verdict.
+    #[serde(flatten)]
+    pub verdict: RequestVerdict,
+}
+
+/// A request from outside.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct OutsideRequest {
+    pub(crate) id: String,
+    /// The action, or the reason why it cannot be read.
+    pub(crate) action: Result<LifecycleAction, String>,
+    /// The turn that it is meant for, if any.
+    turn: Option<u64>,
+    /// The turn in which it was answered before the run was resumed.
+    pub(crate) answered_in: Option<u64>,
+}
+
+/// The request file, as far as it was read.
+#[derive(Debug)]
+pub(crate) struct RequestLog {
+    tail: LogTail,
+    /// Requests to be handled in later turns.
+    planned: BTreeMap<u64, Vec<OutsideRequest>>,
+    /// Requests without an answer.
+    new: Vec<OutsideRequest>,
+}
+
+impl RequestLog {
+    /// Opens the file of a run that continues after `turn`.
+    pub(crate) fn open(path: &Path, turn: u64) -> Result<Self, SimError> {
+        Self::read(path, turn, check_complete)
+    }
+
+    /// Reads the file of a run that may be in progress, as of the end of `turn`.
+    pub(crate) fn peek(path: &Path, turn: u64) -> Result<Self, SimError> {
+        Self::read(path, turn, |_, _| Ok(()))
+    }
+
+    fn read(
+        path: &Path,
+        turn: u64,
+        check: impl Fn(&Path, &[RequestLogLine]) -> Result<(), SimError>,
+    ) -> Result<Self, SimError> {
+        let mut log =
+            Self { tail: LogTail::new(path, 0), planned: BTreeMap::new(), new: Vec::new() };
+        let lines = log.tail.read_new_lines()?;
+        check(path, &lines)?;
+        log.sort_lines(turn, lines);
+        Ok(log)
+    }
+
+    /// Sorts lines into planned and new requests, after `turn`.
+    fn sort_lines(&mut self, turn: u64, lines: Vec<RequestLogLine>) {
+        for request in answered(lines) {
+            match (request.answered_in, request.turn) {
+                (Some(planned), _) | (None, Some(planned)) if planned > turn => {
+                    self.planned.entry(planned).or_default().push(request);
+                }
+                (Some(_), _) => {}
+                (None, _) => self.new.push(request),
+            }
+        }
+    }
+
+    /// Takes the requests to handle in this turn, in the order of submission.
+    pub(crate) fn take(&mut self, turn: u64) -> Result<Vec<OutsideRequest>, SimError> {
+        let lines = self.tail.read_new_lines()?;
+        self.sort_lines(turn.saturating_sub(1), lines);
+        let mut requests = self.planned.remove(&turn).unwrap_or_default();
+        requests.append(&mut self.new);
+        Ok(requests)
+    }
+
+    /// Returns the requests planned for later turns.
+    pub(crate) fn answered(self) -> BTreeMap<u64, Vec<LifecycleAction>> {
+        let actions = |requests: Vec<OutsideRequest>| {
+            requests.into_iter().filter_map(|request| request.action.ok()).collect()
+        };
+        self.planned.into_iter().map(|(turn, requests)| (turn, actions(requests))).collect()
+    }
+
+    /// Records answers durably.
+    pub(crate) fn record_answers(&self, answers: Vec<RequestAnswer>) -> Result<(), SimError> {
+        let lines: Vec<RequestLogLine> = answers.into_iter().map(RequestLogLine::Answer).collect();
+        append(&self.tail.path, &lines).map(drop)
+    }
+}
+
+/// The unread end of the file.
+#[derive(Debug)]
+struct LogTail {
+    path: PathBuf,
+    /// The number of bytes read, in complete lines.
+    read_bytes: u64,
+}
+
+impl LogTail {
+    fn new(path: &Path, read_bytes: u64) -> Self {
+        Self { path: path.to_owned(), read_bytes }
+    }
+
+    fn read_new_lines(&mut self) -> Result<Vec<RequestLogLine>, SimError> {
+        let read = |error| SimError::io("read", &self.path)(error);
+        let length = match std::fs::metadata(&self.path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            metadata => metadata.map_err(read)?.len(),
+        };
+        if length <= self.read_bytes {
+            return Ok(Vec::new());
+        }
+        let mut file = File::open(&self.path).map_err(read)?;
+        file.seek(SeekFrom::Start(self.read_bytes)).map_err(read)?;
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).map_err(read)?;
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        self.read_bytes += whole as u64;
+        Ok(parse(&text[..whole]))
+    }
+}
+
+/// Watches for the answer to a request. It reads each line once.
+#[derive(Debug)]
+pub struct AnswerWatch {
+    request_id: String,
+    tail: LogTail,
+}
+
+impl AnswerWatch {
+    /// Creates a watch from the start of the file.
+    pub(crate) fn from_start(path: &Path, request_id: &str) -> Self {
+        Self { request_id: request_id.to_owned(), tail: LogTail::new(path, 0) }
+    }
+
+    /// Returns the answer if it is among the new lines.
+    pub fn poll(&mut self) -> Result<Option<RequestAnswer>, SimError> {
+        let answers = self.tail.read_new_lines()?.into_iter().filter_map(|line| match line {
+            RequestLogLine::Answer(answer) => Some(answer),
+            RequestLogLine::Request { .. }
+            | RequestLogLine::Unreadable { .. }
+            | RequestLogLine::Foreign { .. } => None,
+        });
+        Ok(answers.into_iter().find(|answer| answer.request_id == self.request_id))
+    }
+}
+
+/// Returns the requests of some lines, with the turns of their answers.
+fn answered(lines: Vec<RequestLogLine>) -> Vec<OutsideRequest> {
+    let mut requests = Vec::new();
+    let mut answers: HashMap<String, u64> = HashMap::new();
+    for line in lines {
+        match line {
+            RequestLogLine::Request { request_id: id, turn, action } => {
+                requests.push(OutsideRequest { id, action: Ok(action), turn, answered_in: None });
+            }
+            RequestLogLine::Unreadable { request_id: id, reason } => {
+                requests.push(OutsideRequest {
+                    id,
+                    action: Err(reason),
+                    turn: None,
+                    answered_in: None,
+                });
+            }
+            RequestLogLine::Foreign { .. } => {}
+            // Only the first answer counts; a resumed run repeats it.
+            RequestLogLine::Answer(answer) => {
+                answers.entry(answer.request_id).or_insert(answer.turn);
+            }
+        }
+    }
+    for request in &mut requests {
+        request.answered_in = answers.get(&request.id).copied();
+    }
+    requests
+}
+
+/// Parses lines. Unknown lines do not end a run in progress; an invalid request with an id is
+/// answered.
+fn parse(text: &[u8]) -> Vec<RequestLogLine> {
+    let lines = text.split(|byte| *byte == b'\n').zip(1..);
+    let lines = lines.filter(|(line, _)| !line.trim_ascii().is_empty());
+    lines
+        .map(|(line, number)| match serde_json::from_slice(line) {
+            Ok(line) => line,
+            Err(error) => unreadable(line, &error).unwrap_or(RequestLogLine::Foreign { number }),
+        })
+        .collect()
+}
+
+fn unreadable(line: &[u8], error: &serde_json::Error) -> Option<RequestLogLine> {
+    let line: serde_json::Value = serde_json::from_slice(line).ok()?;
+    let request_id = line.get("request")?.get("request_id")?.as_str()?.to_owned();
+    Some(RequestLogLine::Unreadable { request_id, reason: format!("this is no request: {error}") })
+}
+
+/// Checks that all lines are readable and every answer follows its request. A resumed run repeats
+/// them, so none may be missing.
+fn check_complete(path: &Path, lines: &[RequestLogLine]) -> Result<(), SimError> {
+    let mut asked = HashSet::new();
+    for line in lines {
+        let missing = match line {
+            RequestLogLine::Request { request_id, .. }
+            | RequestLogLine::Unreadable { request_id, .. } => {
+                asked.insert(request_id);
+                continue;
+            }
+            RequestLogLine::Answer(answer) if asked.contains(&answer.request_id) => continue,
+            RequestLogLine::Answer(RequestAnswer { request_id, .. }) => {
+                format!("the request {request_id} is missing, and its answer is there")
+            }
+            RequestLogLine::Foreign { number } => {
+                format!("line {number} is neither a request nor an answer")
+            }
+        };
+        let reason = format!(
+            "{missing}, so no one knows whether the run would go the same way again; restore the \
+             file, or remove the line to go on without it"
+        );
+        return Err(SimError::damaged(path, reason));
+    }
+    Ok(())
+}
+
+/// Submits a request, from any process. Returns a watch for its answer.
+pub(crate) fn submit(
+    path: &Path,
+    id: &str,
+    action: LifecycleAction,
+) -> Result<AnswerWatch, SimError> {
+    let request_id = id.to_owned();
+    let request = RequestLogLine::Request { request_id: request_id.clone(), turn: None, action };
+    let offset = append(path, &[request])?;
+    Ok(AnswerWatch { request_id, tail: LogTail::new(path, offset) })
+}
+
+/// Returns the requests handled after a turn, each with its turn.
+pub(crate) fn requests_after(path: &Path, turn: u64) -> Result<Vec<RequestLogLine>, SimError> {
+    let mut lines = Vec::new();
+    for (turn, requests) in RequestLog::open(path, turn)?.planned {
+        for OutsideRequest { id, action, .. } in requests {
+            // An unreadable request has changed nothing.
+            let Ok(action) = action else { continue };
+            lines.push(RequestLogLine::Request { request_id: id, turn: Some(turn), action });
+        }
+    }
+    Ok(lines)
+}
+
+/// Appends the requests of another run. The fork decides on them itself.
+pub(crate) fn append_all(path: &Path, asked: &[RequestLogLine]) -> Result<(), SimError> {
+    if asked.is_empty() { Ok(()) } else { append(path, asked).map(drop) }
+}
+
+/// Answers a request in place of a run that ended. Turn 0 makes a resumed run skip it.
+pub(crate) fn withdraw(path: &Path, request_id: &str, reason: &str) -> Result<(), SimError> {
+    let verdict = RequestVerdict::refused(reason);
+    let answer = RequestAnswer { request_id: request_id.to_owned(), turn: 0, verdict };
+    append(path, &[RequestLogLine::Answer(answer)]).map(drop)
+}
+
+/// Appends complete lines under a lock and returns their offset.
+fn append(path: &Path, lines: &[RequestLogLine]) -> Result<u64, SimError> {
+    let write = |error| SimError::io("write", path)(error);
+    let mut text = Vec::new();
+    for line in lines {
+        serde_json::to_writer(&mut text, line).map_err(|error| write(error.into()))?;
+        text.push(b'\n');
+    }
+    let mut file =
+        OpenOptions::new().read(true).append(true).create(true).open(path).map_err(write)?;
+    file.lock().map_err(write)?;
+    // An unfinished line of a crashed process is removed first.
+    let mut length = file.metadata().map_err(write)?.len();
+    if length > 0 {
+        let mut last = [0];
+        file.seek(SeekFrom::End(-1)).and_then(|_| file.read_exact(&mut last)).map_err(write)?;
+        if last != *b"\n" {
+            length = complete_length(&mut file, length).map_err(write)?;
+            file.set_len(length).map_err(write)?;
+        }
+    }
+    file.write_all(&text).and_then(|()| file.sync_all()).map_err(write)?;
+    if length == 0 {
+        files::sync_name(path)?;
+    }
+    Ok(length)
+}
+
+/// Returns the length of all complete lines.
+fn complete_length(file: &mut File, length: u64) -> std::io::Result<u64> {
+    let mut text = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.take(length).read_to_end(&mut text)?;
+    Ok(text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end as u64 + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lifecycle::LifecycleOperation;
+
+    fn action(name: &str) -> LifecycleAction {
+        LifecycleAction::new(LifecycleOperation::PauseAgent, name)
+    }
+
+    fn names(requests: &[OutsideRequest]) -> Vec<String> {
+        let name = |request: &OutsideRequest| request.action.clone().unwrap().target_agent_name;
+        requests.iter().map(name).collect()
+    }
+
+    fn answer(id: &str, turn: u64) -> RequestAnswer {
+        RequestAnswer { request_id: id.to_owned(), turn, verdict: RequestVerdict::default() }
+    }
+
+    #[test]
+    fn resumed_run_handles_a_request_in_the_same_turn() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("requests.jsonl");
+        let mut log = RequestLog::open(&path, 0).unwrap();
+        assert_eq!(log.take(1).unwrap(), []);
+        submit(&path, "1", action("a")).unwrap();
+        submit(&path, "2", action("b")).unwrap();
+        assert_eq!(names(&log.take(2).unwrap()), ["a", "b"]);
+        log.record_answers(vec![answer("1", 2), answer("2", 2)]).unwrap();
+        assert_eq!(log.take(3).unwrap(), []);
+        submit(&path, "3", action("c")).unwrap();
+
+        let mut resumed = RequestLog::open(&path, 1).unwrap();
+        assert_eq!(names(&resumed.take(2).unwrap()), ["a", "b", "c"]);
+        let mut resumed = RequestLog::open(&path, 2).unwrap();
+        assert_eq!(names(&resumed.take(3).unwrap()), ["c"]);
+        let answer_to = |id| AnswerWatch::from_start(&path, id).poll().unwrap();
+        assert_eq!(answer_to("2"), Some(answer("2", 2)));
+        assert_eq!(answer_to("3"), None);
+    }
+
+    #[test]
+    fn answer_watch_reads_each_line_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("requests.jsonl");
+        let log = RequestLog::open(&path, 0).unwrap();
+        log.record_answers(vec![answer("1", 7)]).unwrap();
+        let mut watch = submit(&path, "1", action("a")).unwrap();
+        assert_eq!(watch.poll().unwrap(), None, "what stands before is not looked at");
+        log.record_answers(vec![answer("other", 8)]).unwrap();
+        assert_eq!(watch.poll().unwrap(), None);
+        log.record_answers(vec![answer("1", 9)]).unwrap();
+        assert_eq!(watch.poll().unwrap(), Some(answer("1", 9)));
+        assert_eq!(watch.poll().unwrap(), None, "it was read");
+    }
+
+    #[test]
+    fn unknown_lines_do_not_end_a_running_simulation() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("requests.jsonl");
+        let nonsense = concat!(
+            "hello\n",
+            "{\"request\": {\"request_id\": \"1\", \"operation\": \"dance\"}}\n",
+            "[1, 2]\n",
+        );
+        let mut log = RequestLog::open(&path, 0).unwrap();
+        std::fs::write(&path, nonsense).unwrap();
+        submit(&path, "2", action("a")).unwrap();
+        let taken = log.take(1).unwrap();
+        let ids: Vec<&str> = taken.iter().map(|request| request.id.as_str()).collect();
+        assert_eq!(ids, ["1", "2"]);
+        assert!(taken[0].action.clone().unwrap_err().starts_with("this is no request"));
+        assert_eq!(names(&taken[1..]), ["a"]);
+    }
+
+    #[test]
+    fn resume_rejects_a_damaged_request_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("requests.jsonl");
+        let mut log = RequestLog::open(&path, 0).unwrap();
+        submit(&path, "1", action("a")).unwrap();
+        log.take(1).unwrap();
+        log.record_answers(vec![answer("1", 1)]).unwrap();
+        let whole = std::fs::read_to_string(&path).unwrap();
+        let [request, reply] = *whole.lines().collect::<Vec<_>>() else { panic!("{whole}") };
+        let refused = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            RequestLog::open(&path, 0).unwrap_err().to_string()
+        };
+        let cut = refused(&format!("{}\n{reply}\n", &request[..20]));
+        assert!(cut.contains("line 1 is neither a request nor an answer"), "{cut}");
+        let cut = refused(&format!("{request}\n\n{}\n", &reply[..20]));
+        assert!(cut.contains("line 3 is neither"), "{cut}");
+        let missing = refused(&format!("{reply}\n"));
+        assert!(missing.contains("the request 1 is missing"), "{missing}");
+        std::fs::write(&path, whole).unwrap();
+        RequestLog::open(&path, 0).unwrap();
+    }
+
+    #[test]
+    fn unfinished_line_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("requests.jsonl");
+        submit(&path, "1", action("a")).unwrap();
+        let mut text = std::fs::read(&path).unwrap();
+        text.extend_from_slice(b"{\"request\": {\"req");
+        std::fs::write(&path, &text).unwrap();
+        assert_eq!(names(&RequestLog::open(&path, 0).unwrap().take(1).unwrap()), ["a"]);
+        submit(&path, "2", action("b")).unwrap();
+        assert_eq!(names(&RequestLog::open(&path, 0).unwrap().take(1).unwrap()), ["a", "b"]);
+    }
+}

@@ -1,0 +1,508 @@
+//! Evaluates an expression for a list of agents at once.
+//!
+//! An expression may have no value for an agent: division by zero, overflow or a missing value.
+//! Usually all agents of a list share the reason, and are only counted. Otherwise those agents are
+//! evaluated one by one on the scalar path.
+
+use polity_statechart::{
+    ArithmeticOp, CompareOp, EvalError, ExpressionNode, ExpressionOperand, ExpressionTree, FieldId,
+    ScalarKind, ScalarValue,
+};
+
+use crate::kernel::BLOCK;
+use crate::kernel::columns::fields::FieldColumn;
+use crate::kernel::columns::lanes::{LanePool, LaneValues, lane_index};
+use crate::kernel::columns::masks::mask_of;
+use crate::kernel::draws::draw_cache::DrawCache;
+use crate::kernel::expressions::arithmetic::{
+    apply_each, apply_left, apply_right, compare_each, compare_same,
+};
+use crate::kernel::expressions::eval_errors::{ErrorCause, EvalErrors};
+use crate::kernel::expressions::eval_input::{EvalInput, OperandKind, TextSource};
+
+/// One number per agent of a list.
+pub(crate) enum NumberResults {
+    /// The same for all agents.
+    Same(f64),
+    /// One per agent.
+    Each(LaneValues<f64>),
+}
+
+/// One boolean per agent of a list: all bits for true, none for false.
+pub(crate) enum BoolResults {
+    /// The same for all agents.
+    Same(bool),
+    /// One per agent.
+    Each(LaneValues<u8>),
+}
+
+/// Scratch buffers for intermediate values.
+#[derive(Debug, Default)]
+pub(crate) struct EvalScratch {
+    pub(crate) draw_cache: DrawCache,
+    numbers: LanePool<f64>,
+    pub(crate) bools: LanePool<u8>,
+}
+
+impl NumberResults {
+    #[inline]
+    pub(crate) fn get(&self, number: usize) -> f64 {
+        match self {
+            Self::Same(same) => *same,
+            Self::Each(fill_mask) => fill_mask[number % BLOCK],
+        }
+    }
+}
+
+impl BoolResults {
+    #[inline]
+    pub(crate) fn get(&self, number: usize) -> bool {
+        match self {
+            Self::Same(same) => *same,
+            Self::Each(fill_mask) => fill_mask[number % BLOCK] != 0,
+        }
+    }
+}
+
+impl EvalScratch {
+    pub(crate) fn release_numbers(&mut self, numbers: NumberResults) {
+        match numbers {
+            NumberResults::Same(_) => {}
+            NumberResults::Each(rows) => self.numbers.release(rows),
+        }
+    }
+
+    pub(crate) fn release_bools(&mut self, bools: BoolResults) {
+        match bools {
+            BoolResults::Same(_) => {}
+            BoolResults::Each(rows) => self.bools.release(rows),
+        }
+    }
+
+    /// Records an error for all agents.
+    fn all(&mut self, eval_input: &EvalInput<'_>, errors: &mut EvalErrors, cause: ErrorCause) {
+        errors.add(&mut self.bools, eval_input.list.len(), |_| true, cause);
+    }
+
+    /// Evaluates a numeric expression.
+    pub(crate) fn numbers(
+        &mut self,
+        eval_input: &EvalInput<'_>,
+        tree: ExpressionTree<'_>,
+        errors: &mut EvalErrors,
+    ) -> NumberResults {
+        self.number(eval_input, tree, tree.root, errors)
+    }
+
+    /// Evaluates a field plus an expression. The sum may be infinite.
+    pub(crate) fn sums(
+        &mut self,
+        eval_input: &EvalInput<'_>,
+        field: FieldId,
+        tree: ExpressionTree<'_>,
+        errors: &mut EvalErrors,
+    ) -> NumberResults {
+        let count = eval_input.list.len();
+        let more = self.numbers(eval_input, tree, errors);
+        let mut sums = self.numbers.take();
+        if let FieldColumn::Numbers(column) = &eval_input.fields[field.index()] {
+            gather_lanes(column, eval_input.list, &mut sums);
+        }
+        match &more {
+            NumberResults::Same(more) => apply_right(ArithmeticOp::Add, &mut sums[..count], *more),
+            NumberResults::Each(more) => {
+                apply_each(ArithmeticOp::Add, &mut sums[..count], &more[..count])
+            }
+        };
+        self.release_numbers(more);
+        NumberResults::Each(sums)
+    }
+
+    /// Evaluates a boolean expression.
+    pub(crate) fn bools(
+        &mut self,
+        eval_input: &EvalInput<'_>,
+        tree: ExpressionTree<'_>,
+        errors: &mut EvalErrors,
+    ) -> BoolResults {
+        self.bool_node(eval_input, tree, tree.root, errors)
+    }
+
+    fn number(
+        &mut self,
+        eval_input: &EvalInput<'_>,
+        tree: ExpressionTree<'_>,
+        node: u16,
+        errors: &mut EvalErrors,
+    ) -> NumberResults {
+        let cause = match &tree.nodes[usize::from(node)] {
+            ExpressionNode::Leaf(leaf) => {
+                match self.number_operand(eval_input, leaf, tree.first_draw) {
+                    Ok(numbers) => return numbers,
+                    Err(cause) => cause,
+                }
+            }
+            ExpressionNode::Negate(inner) => {
+                return match self.number(eval_input, tree, *inner, errors) {
+                    NumberResults::Same(same) => NumberResults::Same(-same),
+                    NumberResults::Each(mut fill_mask) => {
+                        fill_mask[..eval_input.list.len()]
+                            .iter_mut()
+                            .for_each(|number| *number = -*number);
+                        NumberResults::Each(fill_mask)
+                    }
+                };
+            }
+            ExpressionNode::Arithmetic(operator, left, right) => {
+                let left = self.number(eval_input, tree, *left, errors);
+                let right = self.number(eval_input, tree, *right, errors);
+                return self.arithmetic(eval_input, *operator, left, right, errors);
+            }
+            ExpressionNode::Not(_)
+            | ExpressionNode::Compare(..)
+            | ExpressionNode::And(..)
+            | ExpressionNode::Or(..) => ErrorCause::Several,
+        };
+        self.all(eval_input, errors, cause);
+        NumberResults::Same(0.0)
+    }
+
+    /// Returns the numbers of an operand.
+    fn number_operand(
+        &mut self,
+        eval_input: &EvalInput<'_>,
+        leaf: &ExpressionOperand,
+        first_draw: u32,
+    ) -> Result<NumberResults, ErrorCause> {
+        match leaf {
+            ExpressionOperand::Number(number) => Ok(NumberResults::Same(*number)),
+            ExpressionOperand::Draw(draw) => {
+                let mut out = self.numbers.take();
+                let index = first_draw + u32::from(*draw);
+                self.draw_cache.numbers(&eval_input.draw_input, index, eval_input.list, &mut out);
+                Ok(NumberResults::Each(out))
+            }
+            ExpressionOperand::Field(field) => match &eval_input.fields[field.index()] {
+                FieldColumn::Numbers(column) => {
+                    let mut out = self.numbers.take();
+                    gather_lanes(column, eval_input.list, &mut out);
+                    Ok(NumberResults::Each(out))
+                }
+                FieldColumn::Flags(_) | FieldColumn::Texts(_) => Err(ErrorCause::Several),
+            },
+            ExpressionOperand::World(world) => match eval_input.world[world.index()] {
+                Some(ScalarValue::Number(number)) => Ok(NumberResults::Same(number)),
+                Some(ScalarValue::Bool(_) | ScalarValue::Text(_)) => Err(ErrorCause::Several),
+                None => Err(ErrorCause::One(EvalError::NoWorld(*world))),
+            },
+            ExpressionOperand::Context(context) => {
+                Err(ErrorCause::One(EvalError::NoContext(*context)))
+            }
+            ExpressionOperand::Bool(_) | ExpressionOperand::Text(_) => Err(ErrorCause::Several),
+        }
+    }
+
+    fn arithmetic(
+        &mut self,
+        eval_input: &EvalInput<'_>,
+        operator: ArithmeticOp,
+        left: NumberResults,
+        right: NumberResults,
+        errors: &mut EvalErrors,
+    ) -> NumberResults {
+        let count = eval_input.list.len();
+        match operator {
+            ArithmeticOp::Divide => {
+                let is_zero = |number: usize| right.get(number) == 0.0;
+                errors.add(
+                    &mut self.bools,
+                    count,
+                    is_zero,
+                    ErrorCause::One(EvalError::DivisionByZero),
+                );
+            }
+            ArithmeticOp::Add | ArithmeticOp::Subtract | ArithmeticOp::Multiply => {}
+        }
+        let (out, is_finite) = match (left, right) {
+            (NumberResults::Same(left), NumberResults::Same(right)) => {
+                let mut number = [left];
+                let is_finite = apply_right(operator, &mut number, right);
+                (NumberResults::Same(number[0]), is_finite)
+            }
+            (NumberResults::Each(mut left), NumberResults::Same(right)) => {
+                let is_finite = apply_right(operator, &mut left[..count], right);
+                (NumberResults::Each(left), is_finite)
+            }
+            (NumberResults::Same(left), NumberResults::Each(mut right)) => {
+                let is_finite = apply_left(operator, left, &mut right[..count]);
+                (NumberResults::Each(right), is_finite)
+            }
+            (NumberResults::Each(mut left), NumberResults::Each(right)) => {
+                let is_finite = apply_each(operator, &mut left[..count], &right[..count]);
+                self.numbers.release(right);
+                (NumberResults::Each(left), is_finite)
+            }
+        };
+        if !is_finite {
+            let is_wrong = |number: usize| !out.get(number).is_finite();
+            errors.add(&mut self.bools, count, is_wrong, ErrorCause::One(EvalError::Overflow));
+        }
+        out
+    }
+
+    fn bool_node(
+        &mut self,
+        eval_input: &EvalInput<'_>,
+        tree: ExpressionTree<'_>,
+        node: u16,
+        errors: &mut EvalErrors,
+    ) -> BoolResults {
+        let cause = match &tree.nodes[usize::from(node)] {
+            ExpressionNode::Leaf(leaf) => match self.bool_operand(eval_input, leaf) {
+                Ok(bools) => return bools,
+                Err(cause) => cause,
+            },
+            ExpressionNode::Not(inner) => {
+                return match self.bool_node(eval_input, tree, *inner, errors) {
+                    BoolResults::Same(same) => BoolResults::Same(!same),
+                    BoolResults::Each(mut fill_mask) => {
+                        fill_mask[..eval_input.list.len()]
+                            .iter_mut()
+                            .for_each(|bool_node| *bool_node = !*bool_node);
+                        BoolResults::Each(fill_mask)
+                    }
+                };
+            }
+            ExpressionNode::And(left, right) => {
+                return self.both(eval_input, tree, [*left, *right], true, errors);
+            }
+            ExpressionNode::Or(left, right) => {
+                return self.both(eval_input, tree, [*left, *right], false, errors);
+            }
+            ExpressionNode::Compare(operator, left, right) => {
+                return self.compare(eval_input, tree, *operator, [*left, *right], errors);
+            }
+            ExpressionNode::Negate(_) | ExpressionNode::Arithmetic(..) => ErrorCause::Several,
+        };
+        self.all(eval_input, errors, cause);
+        BoolResults::Same(false)
+    }
+
+    /// Returns the booleans of an operand.
+    fn bool_operand(
+        &mut self,
+        eval_input: &EvalInput<'_>,
+        leaf: &ExpressionOperand,
+    ) -> Result<BoolResults, ErrorCause> {
+        match leaf {
+            ExpressionOperand::Bool(bool) => Ok(BoolResults::Same(*bool)),
+            ExpressionOperand::Field(field) => match &eval_input.fields[field.index()] {
+                FieldColumn::Flags(column) => {
+                    let mut out = self.bools.take();
+                    gather_lanes(column, eval_input.list, &mut out);
+                    Ok(BoolResults::Each(out))
+                }
+                FieldColumn::Numbers(_) | FieldColumn::Texts(_) => Err(ErrorCause::Several),
+            },
+            ExpressionOperand::World(world) => match &eval_input.world[world.index()] {
+                Some(ScalarValue::Bool(bool)) => Ok(BoolResults::Same(*bool)),
+                Some(ScalarValue::Number(_) | ScalarValue::Text(_)) => Err(ErrorCause::Several),
+                None => Err(ErrorCause::One(EvalError::NoWorld(*world))),
+            },
+            ExpressionOperand::Context(context) => {
+                Err(ErrorCause::One(EvalError::NoContext(*context)))
+            }
+            ExpressionOperand::Number(_)
+            | ExpressionOperand::Text(_)
+            | ExpressionOperand::Draw(_) => Err(ErrorCause::Several),
+        }
+    }
+
+    /// Evaluates `&&` or `||`. The right side matters where the left one is `decides`: true for
+    /// `&&`, false for `||`.
+    fn both(
+        &mut self,
+        eval_input: &EvalInput<'_>,
+        tree: ExpressionTree<'_>,
+        [left, right]: [u16; 2],
+        decides: bool,
+        errors: &mut EvalErrors,
+    ) -> BoolResults {
+        let count = eval_input.list.len();
+        let left = self.bool_node(eval_input, tree, left, errors);
+        let mut mine = EvalErrors::default();
+        let right = self.bool_node(eval_input, tree, right, &mut mine);
+        if mine.mask().is_some() {
+            let matters = |number: usize| left.get(number) == decides && mine.has_error(number);
+            errors.add(&mut self.bools, count, matters, mine.cause().clone());
+        }
+        mine.end(&mut self.bools);
+        match (left, right) {
+            (BoolResults::Same(same), other) | (other, BoolResults::Same(same))
+                if same == decides =>
+            {
+                other
+            }
+            (BoolResults::Same(same), other) | (other, BoolResults::Same(same)) => {
+                self.release_bools(other);
+                BoolResults::Same(same)
+            }
+            (BoolResults::Each(mut left), BoolResults::Each(right)) => {
+                let pairs = left[..count].iter_mut().zip(&right[..count]);
+                if decides {
+                    pairs.for_each(|(left, right)| *left &= *right);
+                } else {
+                    pairs.for_each(|(left, right)| *left |= *right);
+                }
+                self.bools.release(right);
+                BoolResults::Each(left)
+            }
+        }
+    }
+
+    fn compare(
+        &mut self,
+        eval_input: &EvalInput<'_>,
+        tree: ExpressionTree<'_>,
+        operator: CompareOp,
+        [left, right]: [u16; 2],
+        errors: &mut EvalErrors,
+    ) -> BoolResults {
+        match (eval_input.kind(tree, left), eval_input.kind(tree, right)) {
+            (
+                OperandKind::ScalarKind(ScalarKind::Number),
+                OperandKind::ScalarKind(ScalarKind::Number),
+            ) => {
+                let left = self.number(eval_input, tree, left, errors);
+                let right = self.number(eval_input, tree, right, errors);
+                self.compare_numbers(eval_input.list.len(), operator, left, right)
+            }
+            (
+                OperandKind::ScalarKind(ScalarKind::Bool),
+                OperandKind::ScalarKind(ScalarKind::Bool),
+            ) if is_equality(operator) => {
+                let left = self.bool_node(eval_input, tree, left, errors);
+                let right = self.bool_node(eval_input, tree, right, errors);
+                let mut out = self.bools.take();
+                let wanted = operator == CompareOp::Equal;
+                for (number, out) in out[..eval_input.list.len()].iter_mut().enumerate() {
+                    *out = mask_of((left.get(number) == right.get(number)) == wanted);
+                }
+                self.release_bools(left);
+                self.release_bools(right);
+                BoolResults::Each(out)
+            }
+            (
+                OperandKind::ScalarKind(ScalarKind::Text),
+                OperandKind::ScalarKind(ScalarKind::Text),
+            ) if is_equality(operator) => {
+                let wanted = operator == CompareOp::Equal;
+                let texts = [eval_input.texts(tree, left), eval_input.texts(tree, right)];
+                self.compare_texts(eval_input, texts, wanted)
+            }
+            (OperandKind::Missing(fault), _) => {
+                self.all(eval_input, errors, ErrorCause::One(fault));
+                BoolResults::Same(false)
+            }
+            // An error of the left side comes first.
+            (OperandKind::ScalarKind(kind), OperandKind::Missing(fault)) => {
+                match kind {
+                    ScalarKind::Number => {
+                        let numbers = self.number(eval_input, tree, left, errors);
+                        self.release_numbers(numbers);
+                    }
+                    ScalarKind::Bool => {
+                        let bools = self.bool_node(eval_input, tree, left, errors);
+                        self.release_bools(bools);
+                    }
+                    ScalarKind::Text => {}
+                }
+                self.all(eval_input, errors, ErrorCause::One(fault));
+                BoolResults::Same(false)
+            }
+            (OperandKind::ScalarKind(_), OperandKind::ScalarKind(_)) => {
+                self.all(eval_input, errors, ErrorCause::Several);
+                BoolResults::Same(false)
+            }
+        }
+    }
+
+    fn compare_numbers(
+        &mut self,
+        count: usize,
+        operator: CompareOp,
+        left: NumberResults,
+        right: NumberResults,
+    ) -> BoolResults {
+        let (left, operator, right) = match (left, right) {
+            (NumberResults::Same(left), NumberResults::Same(right)) => {
+                return BoolResults::Same(operator.holds(left, right));
+            }
+            (NumberResults::Same(left), right @ NumberResults::Each(_)) => {
+                (right, operator.mirrored(), NumberResults::Same(left))
+            }
+            (left @ NumberResults::Each(_), right) => (left, operator, right),
+        };
+        let mut out = self.bools.take();
+        if let NumberResults::Each(left) = &left {
+            let out = &mut out[..count];
+            match &right {
+                NumberResults::Same(right) => compare_same(operator, &left[..count], *right, out),
+                NumberResults::Each(right) => {
+                    compare_each(operator, &left[..count], &right[..count], out);
+                }
+            }
+        }
+        self.release_numbers(left);
+        self.release_numbers(right);
+        BoolResults::Each(out)
+    }
+
+    fn compare_texts(
+        &mut self,
+        eval_input: &EvalInput<'_>,
+        texts: [Option<TextSource<'_>>; 2],
+        wanted: bool,
+    ) -> BoolResults {
+        let (texts, other) = match texts {
+            [Some(TextSource::Same(left)), Some(TextSource::Same(right))] => {
+                return BoolResults::Same((left == right) == wanted);
+            }
+            [Some(TextSource::Each(texts)), Some(other)]
+            | [Some(other), Some(TextSource::Each(texts))] => (texts, other),
+            [None, _] | [_, None] => return BoolResults::Same(false),
+        };
+        let mut out = self.bools.take();
+        let lanes = out.iter_mut().zip(eval_input.list);
+        match other {
+            TextSource::Same(text) => match texts.known(text) {
+                Some(text) => lanes.for_each(|(out, lane)| {
+                    *out = mask_of((texts.numbers[lane_index(*lane)] == text) == wanted);
+                }),
+                None => lanes.for_each(|(out, _)| *out = mask_of(!wanted)),
+            },
+            TextSource::Each(others) => lanes.for_each(|(out, lane)| {
+                let lane = lane_index(*lane);
+                *out = mask_of((texts.get(lane) == others.get(lane)) == wanted);
+            }),
+        }
+        BoolResults::Each(out)
+    }
+}
+
+fn is_equality(operator: CompareOp) -> bool {
+    match operator {
+        CompareOp::Equal | CompareOp::NotEqual => true,
+        CompareOp::Less
+        | CompareOp::LessOrEqual
+        | CompareOp::Greater
+        | CompareOp::GreaterOrEqual => false,
+    }
+}
+
+/// Gathers the values of a list of agents from a column.
+#[inline]
+fn gather_lanes<T: Copy>(column: &[T], list: &[u16], out: &mut LaneValues<T>) {
+    let Some(column) = column.first_chunk::<BLOCK>() else { return };
+    out.iter_mut().zip(list).for_each(|(out, lane)| *out = column[lane_index(*lane)]);
+}
