@@ -85,7 +85,7 @@ impl SimulationDefinitions {
         let name = document.name.clone();
         let chart = document.content.as_ref().and_then(|file| file.chart.clone());
         let scenario = document.content.take().and_then(|file| {
-            for error in file.never_happening(0) {
+            for error in file.unreachable_events(0) {
                 document.report(complaint_from(error));
             }
             let chart = self.chart_for(&file, &mut document)?;
@@ -221,7 +221,7 @@ pub fn scenario_from_file(
 
 /// A scenario error as a problem of its document.
 pub fn complaint_from(error: ScenarioError) -> DocumentProblem {
-    let ScenarioError { place, message, found, allowed, limit: _ } = error;
+    let ScenarioError { location: place, message, found, allowed, limit: _ } = error;
     let near = |found: &String| nearest(found, allowed.iter().map(String::as_str));
     let suggestion = found.as_ref().and_then(near).map(str::to_owned);
     let allowed = (!allowed.is_empty()).then(|| allowed.join(", "));

@@ -13,6 +13,7 @@ pub(crate) use self::rules::{PopulationChange, PopulationDraft, RequestRuling, n
 /// An operation on the population.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "Operation")]
 pub enum LifecycleOperation {
     /// Adds an agent.
     AddAgent,

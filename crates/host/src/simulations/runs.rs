@@ -6,7 +6,7 @@ use std::path::Path;
 
 use polity_definition::ExternalDocument;
 use polity_simulator::error::SimError;
-use polity_simulator::folder::{RunFolder, RunRecord, RunStatus};
+use polity_simulator::folder::{RunFolder, RunStatus, SimulationRecord};
 use serde_json::{Value, json};
 
 use super::{LoadedScenario, chart_from_document, scenario_from_file};
@@ -16,7 +16,7 @@ use crate::home_folder::HomeFolder;
 /// The runs of a home.
 pub struct RunList {
     /// The readable runs, newest first.
-    pub runs: Vec<(RunFolder, RunRecord)>,
+    pub runs: Vec<(RunFolder, SimulationRecord)>,
     /// The errors of the unreadable ones.
     pub unreadable: Vec<SimError>,
 }
@@ -47,8 +47,8 @@ pub fn list_runs(home: &HomeFolder) -> Result<RunList, HostError> {
 /// is read only if the name is not a folder.
 pub fn find_run(
     name: &str,
-    list: impl FnOnce() -> Result<Vec<(RunFolder, RunRecord)>, HostError>,
-) -> Result<(RunFolder, RunRecord), HostError> {
+    list: impl FnOnce() -> Result<Vec<(RunFolder, SimulationRecord)>, HostError>,
+) -> Result<(RunFolder, SimulationRecord), HostError> {
     if let Some(folder) = RunFolder::open(Path::new(name)) {
         let record = folder.record()?;
         return Ok((folder, record));
@@ -77,7 +77,7 @@ pub fn find_run(
 }
 
 /// The name by which [`find_run`] finds a run: its id, or its folder if that is outside of the home.
-pub fn run_name(home: &HomeFolder, folder: &RunFolder, record: &RunRecord) -> String {
+pub fn run_name(home: &HomeFolder, folder: &RunFolder, record: &SimulationRecord) -> String {
     if folder.path() == home.runs().join(&record.run_id) {
         record.run_id.clone()
     } else {
@@ -104,7 +104,7 @@ pub fn pinned_scenario(folder: &RunFolder) -> Result<LoadedScenario, HostError> 
 /// The state of a run as seen from outside of its process.
 pub struct RunOverview {
     /// The record of the run.
-    pub record: RunRecord,
+    pub record: SimulationRecord,
     /// True if the run should be at work and its process is gone.
     pub interrupted: bool,
     /// The turns that have a checkpoint.
@@ -115,8 +115,8 @@ pub struct RunOverview {
 
 impl RunOverview {
     /// Reads the state of a run.
-    pub fn read(folder: RunFolder, record: RunRecord) -> Result<Self, HostError> {
-        let interrupted = record.status == RunStatus::Running && !folder.is_owned()?;
+    pub fn read(folder: RunFolder, record: SimulationRecord) -> Result<Self, HostError> {
+        let interrupted = record.status == RunStatus::Running && !folder.is_locked()?;
         // The owner may have ended between the two reads; then its last record counts.
         let record = if interrupted { folder.record()? } else { record };
         let interrupted = interrupted && record.status == RunStatus::Running;
@@ -141,8 +141,16 @@ impl RunOverview {
 
     /// The JSON form.
     pub fn to_json(&self) -> Value {
-        let RunRecord { run_id, scenario, created_at, forked_from, strict, turns, status, summary } =
-            &self.record;
+        let SimulationRecord {
+            run_id,
+            scenario,
+            created_at,
+            forked_from,
+            strict,
+            turns,
+            status,
+            summary,
+        } = &self.record;
         json!({
             "run_id": run_id,
             "scenario": scenario,

@@ -26,7 +26,7 @@ pub(super) fn export(app: &AppContext, args: &SimExportArgs) -> CliResult {
     }
     let (turn, agent) = (simulation.turn(), &args.agent);
     let missing = format!("there is no agent \"{agent}\" at the end of turn {turn}");
-    let seen = simulation.last_seen(&folder, agent).map_err(|error| run_error(error, &run))?;
+    let seen = simulation.last_seen_turn(&folder, agent).map_err(|error| run_error(error, &run))?;
     if let Some(seen) = seen {
         let removed = seen + 1;
         let error = CliError::not_found(format!("{missing}: it was removed in turn {removed}"));
