@@ -49,7 +49,6 @@ pub(crate) struct CheckpointHead {
     pub(crate) behaviours: Vec<String>,
     /// The number of kernel ticks so far.
     pub(crate) tick: u64,
-    /// The serial of the next agent.
     pub(crate) next_serial: u64,
     /// The number of visits of each state.
     pub(crate) visits: StateCounts,
@@ -63,7 +62,6 @@ pub(crate) struct CheckpointHead {
 /// diverge.
 const FORMAT: u32 = 3;
 
-/// One agent.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AgentRow {
     pub(crate) name: String,

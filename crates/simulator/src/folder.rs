@@ -99,7 +99,6 @@ pub struct ForkOrigin {
     pub turn: u64,
 }
 
-/// The format of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CheckpointFormat {
     /// Readable JSON.

@@ -362,7 +362,6 @@ impl ScratchPool {
     }
 }
 
-/// Returns the slot of the first agent of a block.
 #[expect(clippy::cast_possible_truncation, reason = "slots have 32 bits")]
 fn first_slot(block: usize) -> u32 {
     (block * BLOCK) as u32

@@ -84,7 +84,6 @@ impl Population {
         self.next = self.next.max(next);
     }
 
-    /// Returns the index of an initial agent.
     fn initial_index(&self, serial: AgentSerial) -> Option<usize> {
         usize::try_from(serial.0).ok().filter(|index| *index < self.initial.len())
     }
@@ -146,17 +145,14 @@ impl Population {
         self.max_agents
     }
 
-    /// Returns the serial of the next agent.
     pub(crate) fn next_serial(&self) -> AgentSerial {
         AgentSerial(self.next)
     }
 
-    /// Finds an agent by name.
     pub(crate) fn find(&self, name: &str) -> Option<AgentSerial> {
         self.names.serial(name).filter(|serial| self.slot(*serial).is_some())
     }
 
-    /// Returns the name of an agent.
     pub(crate) fn name(&self, serial: AgentSerial) -> String {
         self.names.name(serial)
     }

@@ -397,7 +397,6 @@ impl SimulationRun {
         Ok(true)
     }
 
-    /// True if a checkpoint is due.
     fn is_checkpoint_due(&self) -> bool {
         let (scenario, agents) = (self.simulation.scenario(), self.simulation.len());
         let after = scenario.checkpoint_interval(agents, self.record.turns);

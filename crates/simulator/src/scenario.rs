@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use self::check::{ScenarioError, ScenarioLimit};
+pub use self::scaling::ScalingError;
 use crate::kernel::{self, BehaviourId, RateTable, RatesError};
 use crate::lifecycle::{LifecycleAction, LifecycleOperation};
 

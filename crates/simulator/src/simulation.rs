@@ -418,7 +418,6 @@ impl Simulation {
     }
 }
 
-/// Returns the start of a copy of an agent.
 fn start_of_copy(chart: &Chart, snapshot: &AgentSnapshot) -> AgentStart {
     let fields = chart.fields().iter().zip(&snapshot.fields);
     let fields =

@@ -58,7 +58,6 @@ impl RefusedRequests {
     }
 }
 
-/// Adds a count to a reason.
 fn with_count(reason: &str, count: u64) -> String {
     if count == 1 { reason.to_owned() } else { format!("{reason} ({count} times)") }
 }

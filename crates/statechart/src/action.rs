@@ -24,7 +24,6 @@ use crate::expression::{
 use crate::ids::{FieldId, WorldId};
 use crate::value::{ScalarKind, ScalarValue};
 
-/// A compiled action.
 #[derive(Debug, Clone)]
 pub(crate) struct CompiledAction {
     pub(crate) text: String,

@@ -20,7 +20,6 @@ impl ChartError {
         Self { location: location.into(), message: message.into(), allowed: None, suggestion: None }
     }
 
-    /// Sets the location.
     pub(crate) fn at(mut self, location: impl Into<String>) -> Self {
         self.location = location.into();
         self

@@ -24,7 +24,7 @@ mod parse;
 mod token;
 
 pub(crate) use self::code::{CompiledExpression, NameResolver};
-pub use self::code::{EvalError, EvalScope, ExpressionNode, ExpressionOperand, ExpressionTree};
+pub use self::code::{EvalError, EvalScope, ExprNode, ExprOperand, ExprTree};
 pub use self::comparisons::OperandComparison;
 pub(crate) use self::parse::parse;
 pub(crate) use self::token::{ExpressionToken, tokens};

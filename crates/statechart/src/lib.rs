@@ -46,8 +46,7 @@
 //!   transition of a composite state applies to all its children, after their own transitions. `*`
 //!   ranks with the transitions of the outermost states.
 //! - **Order.** Candidates are tried in order, and the first whose guard holds is taken. A state
-//!   may
-//!   have one transition without a guard per trigger, unless all of them are `oracle: true`.
+//!   may have one transition without a guard per trigger, unless all of them are `oracle: true`.
 //! - **Oracle.** If several `oracle: true` candidates hold, the caller chooses
 //!   ([`FireDecision::AskOracle`]). Without a usable answer the agent goes to `oracle_default`.
 //! - **Guards and actions.** Guards use the language of [`expression`], actions that of [`action`].
@@ -56,12 +55,10 @@
 //! - **Timeouts.** A timeout fires on the first tick on which the ticks in the state exceed its
 //!   threshold. It replaces any other transition of that tick.
 //! - **Self-transitions** run their action only. They are not recorded and do not reset the ticks
-//!   in
-//!   the state.
+//!   in the state.
 //! - **Nested states.** Entering a composite state enters its `initial` child, or with
 //!   `history: shallow` the child that was last active. Exit actions run from the inside out, then
-//!   the
-//!   transition's actions, then entry actions from the outside in.
+//!   the transition's actions, then entry actions from the outside in.
 //!
 //! # Running many agents
 //!
@@ -98,8 +95,8 @@ pub use self::compile::{
 pub use self::error::{ChartError, ChartErrors};
 pub use self::export::Arrow;
 pub use self::expression::{
-    ArithmeticOp, CompareOp, EvalError, EvalScope, ExpressionNode, ExpressionOperand,
-    ExpressionTree, OperandComparison,
+    ArithmeticOp, CompareOp, EvalError, EvalScope, ExprNode, ExprOperand, ExprTree,
+    OperandComparison,
 };
 pub use self::ids::{ContextId, FieldId, StateId, TriggerId, WorldId};
 pub use self::instance::{

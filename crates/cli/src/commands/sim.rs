@@ -9,7 +9,7 @@ mod status;
 use polity_host::HostError;
 use polity_host::simulations::runs::{RunList, find_run, list_runs};
 use polity_simulator::error::SimError;
-use polity_simulator::folder::{RunFolder, RunRecord};
+use polity_simulator::folder::{RunFolder, SimulationRecord};
 
 use crate::app::AppContext;
 use crate::args::SimCommand;
@@ -28,7 +28,7 @@ pub(crate) fn sim(app: &AppContext, command: SimCommand) -> CliResult {
 }
 
 /// The runs of the home, newest first. An unreadable run is a warning and does not hide the others.
-fn runs(app: &AppContext) -> Result<Vec<(RunFolder, RunRecord)>, HostError> {
+fn runs(app: &AppContext) -> Result<Vec<(RunFolder, SimulationRecord)>, HostError> {
     let RunList { runs, unreadable } = list_runs(app.folder())?;
     // With `--json` stderr is for errors alone.
     for error in unreadable.iter().filter(|_| app.shows_progress()) {
@@ -38,7 +38,7 @@ fn runs(app: &AppContext) -> Result<Vec<(RunFolder, RunRecord)>, HostError> {
 }
 
 /// Finds a run by its id, the beginning of one, its folder or `last`.
-fn find(app: &AppContext, run: &str) -> Result<(RunFolder, RunRecord), CliError> {
+fn find(app: &AppContext, run: &str) -> Result<(RunFolder, SimulationRecord), CliError> {
     Ok(find_run(run, || runs(app))?)
 }
 

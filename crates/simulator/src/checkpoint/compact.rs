@@ -30,7 +30,6 @@ const ACTIVE: u8 = 0;
 const PAUSED: u8 = 1;
 const PAUSED_FOR: u8 = 2;
 
-/// Writes a simulation and returns its digest.
 pub(super) fn write(simulation: &Simulation, out: &mut impl Write) -> io::Result<StateDigest> {
     let mut encoder = CheckpointEncoder::new(&mut *out);
     encoder.bytes(MAGIC)?;
@@ -82,8 +81,8 @@ fn write_agent(
         encoder.number(tick - before)?;
         before = *tick;
         encoder.byte(to.get())?;
-        let way = chart.arrival_code(*to, *from, *trigger);
-        encoder.byte(way.ok_or_else(|| wrong("a transition is none of the chart"))?)?;
+        let code = chart.arrival_code(*to, *from, *trigger);
+        encoder.byte(code.ok_or_else(|| wrong("a transition is none of the chart"))?)?;
     }
     Ok(())
 }

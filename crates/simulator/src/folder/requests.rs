@@ -54,7 +54,6 @@ pub struct RequestAnswer {
     pub verdict: RequestVerdict,
 }
 
-/// A request from outside.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct OutsideRequest {
     pub(crate) id: String,

@@ -20,7 +20,6 @@ mod tests;
 /// Resolves the start of a new agent, from the index of the request and its initial state.
 pub(crate) type StartResolver<'a, S> = &'a dyn Fn(usize, &Map<String, Value>) -> Result<S, String>;
 
-/// The ruling on one request.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestRuling<S> {
     pub(crate) result: ValidationResult,
@@ -31,13 +30,11 @@ pub(crate) struct RequestRuling<S> {
 }
 
 impl<S> RequestRuling<S> {
-    /// Returns the verdict.
     pub(crate) fn into_verdict(self) -> RequestVerdict {
         RequestVerdict { result: self.result, name: self.name }
     }
 }
 
-/// A change of the population.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PopulationChange<S> {
     Add { serial: AgentSerial, name: String, start: S },

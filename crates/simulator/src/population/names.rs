@@ -25,7 +25,6 @@ pub(crate) fn name_error(name: &str) -> Option<String> {
     }
 }
 
-/// The names of all agents.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AgentNames {
     /// The groups, by first serial.

@@ -85,7 +85,6 @@ impl AgentRequests {
         u32::try_from(AGENT_TICKS_PER_BATCH / agents.max(1)).unwrap_or(u32::MAX).max(1)
     }
 
-    /// Adds requests.
     pub(super) fn add(&mut self, agent_requests: Vec<(AgentSlot, AgentRequest)>) {
         for (slot, request) in agent_requests {
             if !self.filter.is_new(slot, &request) {

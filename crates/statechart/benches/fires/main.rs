@@ -1,4 +1,4 @@
-//! How fast one agent fires on a chart that was loaded from a file.
+//! Benchmark of one agent firing on a chart.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench may panic")]
 
 use std::hint::black_box;
@@ -9,11 +9,11 @@ use polity_statechart::{Chart, ChartInstance, FireContext};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
-/// The promise, in millions of transitions per CPU-second.
+/// The target, in millions of transitions per CPU-second.
 const LEAST: f64 = 100.0;
 
-/// What `XState` 5.33 reaches with the same ring of states and a guard, in transitions per CPU-second.
-/// Measured in November 2026 on one core.
+/// The rate of `XState` 5.33 with the same ring of states and a guard, in transitions per
+/// CPU-second. Measured in November 2026 on one core.
 const XSTATE: f64 = 162e3;
 
 fn main() {

@@ -3,7 +3,7 @@
 use super::{CandidateId, Chart, PathId};
 use crate::action::{ActionBody, AgentRequest};
 use crate::chart::{AgentScope, ErrorSite};
-use crate::expression::ExpressionTree;
+use crate::expression::ExprTree;
 use crate::ids::{FieldId, WorldId};
 
 /// An action of a transition path.
@@ -19,13 +19,13 @@ pub struct TransitionAction<'a> {
 #[derive(Debug, Clone, Copy)]
 pub enum ActionKind<'a> {
     /// Sets a field of the agent.
-    SetField(FieldId, ExpressionTree<'a>),
+    SetField(FieldId, ExprTree<'a>),
     /// Adds to a field of the agent.
-    AddField(FieldId, ExpressionTree<'a>),
+    AddField(FieldId, ExprTree<'a>),
     /// Sets a world value.
-    SetWorld(WorldId, ExpressionTree<'a>),
+    SetWorld(WorldId, ExprTree<'a>),
     /// Adds to a world value.
-    AddWorld(WorldId, ExpressionTree<'a>),
+    AddWorld(WorldId, ExprTree<'a>),
     /// Records a request of the agent.
     Request(&'a AgentRequest),
 }

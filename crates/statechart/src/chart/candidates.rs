@@ -2,7 +2,7 @@
 
 use super::{Chart, FastGuard, Transition};
 use crate::chart::GuardBody;
-use crate::expression::{ExpressionTree, OperandComparison};
+use crate::expression::{ExprTree, OperandComparison};
 use crate::ids::{StateId, TriggerId};
 
 /// The id of a candidate; see [`Chart::candidates`].
@@ -90,7 +90,7 @@ impl Chart {
     }
 
     /// Returns a candidate's guard as an expression, unless it is a Rust function.
-    pub fn guard_tree(&self, candidate: CandidateId) -> Option<ExpressionTree<'_>> {
+    pub fn guard_tree(&self, candidate: CandidateId) -> Option<ExprTree<'_>> {
         let row = &self.candidates[candidate.0 as usize];
         match &self.guards[usize::from(row.guard?)].body {
             GuardBody::Simple(_, code) | GuardBody::Code(code) => Some(code.tree(row.first_draw)),

@@ -226,7 +226,6 @@ impl ChartDraft {
         self.tree.initial_leaf(*node)
     }
 
-    /// Finds a state by name.
     pub(super) fn find_state(&mut self, location: &str, what: &str, name: &str) -> Option<usize> {
         if name.is_empty() {
             self.error(location, format!("{what} is missing or empty"));

@@ -9,7 +9,7 @@ use crate::chart::{
 };
 use crate::chart::{Guard, GuardBody};
 use crate::error::ChartError;
-use crate::expression::ExpressionOperand;
+use crate::expression::ExprOperand;
 use crate::ids::{StateId, TriggerId};
 use crate::source::ChartSource;
 
@@ -250,15 +250,13 @@ fn fast_guard(guard: Option<&Guard>, first_draw: u32) -> FastGuard {
     let [comparison] = &**comparisons else { return FastGuard::Other };
     let Some((side, operator, number)) = comparison.with_number() else { return FastGuard::Other };
     match side {
-        ExpressionOperand::Field(field) => FastGuard::Field(*field, operator, number),
-        ExpressionOperand::Draw(draw) => {
-            FastGuard::Draw(first_draw + u32::from(*draw), operator, number)
-        }
-        ExpressionOperand::Number(_)
-        | ExpressionOperand::Bool(_)
-        | ExpressionOperand::Text(_)
-        | ExpressionOperand::Context(_)
-        | ExpressionOperand::World(_) => FastGuard::Other,
+        ExprOperand::Field(field) => FastGuard::Field(*field, operator, number),
+        ExprOperand::Draw(draw) => FastGuard::Draw(first_draw + u32::from(*draw), operator, number),
+        ExprOperand::Number(_)
+        | ExprOperand::Bool(_)
+        | ExprOperand::Text(_)
+        | ExprOperand::Context(_)
+        | ExprOperand::World(_) => FastGuard::Other,
     }
 }
 

@@ -55,7 +55,7 @@ pub enum EvalError {
 
 /// An operand of an expression.
 #[derive(Debug, Clone, PartialEq)]
-pub enum ExpressionOperand {
+pub enum ExprOperand {
     /// A constant number.
     Number(f64),
     /// A constant boolean.
@@ -74,9 +74,9 @@ pub enum ExpressionOperand {
 
 /// A node of a compiled expression. It refers to others by index.
 #[derive(Debug, Clone, PartialEq)]
-pub enum ExpressionNode {
+pub enum ExprNode {
     /// An operand.
-    Leaf(ExpressionOperand),
+    Leaf(ExprOperand),
     /// `!`
     Not(u16),
     /// `-` before a value.
@@ -93,19 +93,18 @@ pub enum ExpressionNode {
 
 /// A borrowed compiled expression, for batch evaluation.
 #[derive(Debug, Clone, Copy)]
-pub struct ExpressionTree<'a> {
+pub struct ExprTree<'a> {
     /// The nodes.
-    pub nodes: &'a [ExpressionNode],
+    pub nodes: &'a [ExprNode],
     /// The index of the root node.
     pub root: u16,
     /// The offset to add to each draw index.
     pub first_draw: u32,
 }
 
-/// A compiled expression.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CompiledExpression {
-    pub(super) nodes: Box<[ExpressionNode]>,
+    pub(super) nodes: Box<[ExprNode]>,
     pub(super) root: u16,
     draws: u16,
 }
@@ -131,25 +130,25 @@ impl CompiledExpression {
 
     /// True if the expression reads one of the world values.
     pub(crate) fn reads_world(&self, world_values: &[WorldId]) -> bool {
-        let is_one = |node: &ExpressionNode| matches!(node, ExpressionNode::Leaf(ExpressionOperand::World(world)) if world_values.contains(world));
+        let is_one = |node: &ExprNode| matches!(node, ExprNode::Leaf(ExprOperand::World(world)) if world_values.contains(world));
         self.nodes.iter().any(is_one)
     }
 
-    pub(crate) fn tree(&self, first_draw: u32) -> ExpressionTree<'_> {
-        ExpressionTree { nodes: &self.nodes, root: self.root, first_draw }
+    pub(crate) fn tree(&self, first_draw: u32) -> ExprTree<'_> {
+        ExprTree { nodes: &self.nodes, root: self.root, first_draw }
     }
 
     /// Returns the value of a constant numeric expression.
     pub(crate) fn constant(&self) -> Option<f64> {
         match &self.nodes[usize::from(self.root)] {
-            ExpressionNode::Leaf(ExpressionOperand::Number(number)) => Some(*number),
-            ExpressionNode::Leaf(_)
-            | ExpressionNode::Not(_)
-            | ExpressionNode::Negate(_)
-            | ExpressionNode::Arithmetic(..)
-            | ExpressionNode::Compare(..)
-            | ExpressionNode::And(..)
-            | ExpressionNode::Or(..) => None,
+            ExprNode::Leaf(ExprOperand::Number(number)) => Some(*number),
+            ExprNode::Leaf(_)
+            | ExprNode::Not(_)
+            | ExprNode::Negate(_)
+            | ExprNode::Arithmetic(..)
+            | ExprNode::Compare(..)
+            | ExprNode::And(..)
+            | ExprNode::Or(..) => None,
         }
     }
 
@@ -171,24 +170,22 @@ impl CompiledExpression {
     /// the value or the error.
     fn fast_bool(&self, node: u16, scope: &impl EvalScope, first_draw: u32) -> Option<bool> {
         match &self.nodes[usize::from(node)] {
-            ExpressionNode::Compare(operator, left, right) => {
+            ExprNode::Compare(operator, left, right) => {
                 let left = self.fast_operand(*left, scope, first_draw)?;
                 let right = self.fast_operand(*right, scope, first_draw)?;
                 Some(operator.holds(left, right))
             }
-            ExpressionNode::And(left, right) => {
+            ExprNode::And(left, right) => {
                 let left = self.fast_bool(*left, scope, first_draw)?;
                 Some(left && self.fast_bool(*right, scope, first_draw)?)
             }
-            ExpressionNode::Or(left, right) => {
+            ExprNode::Or(left, right) => {
                 let left = self.fast_bool(*left, scope, first_draw)?;
                 Some(left || self.fast_bool(*right, scope, first_draw)?)
             }
-            ExpressionNode::Not(inner) => Some(!self.fast_bool(*inner, scope, first_draw)?),
-            ExpressionNode::Leaf(ExpressionOperand::Bool(bool)) => Some(*bool),
-            ExpressionNode::Leaf(_)
-            | ExpressionNode::Negate(_)
-            | ExpressionNode::Arithmetic(..) => None,
+            ExprNode::Not(inner) => Some(!self.fast_bool(*inner, scope, first_draw)?),
+            ExprNode::Leaf(ExprOperand::Bool(bool)) => Some(*bool),
+            ExprNode::Leaf(_) | ExprNode::Negate(_) | ExprNode::Arithmetic(..) => None,
         }
     }
 
@@ -197,22 +194,22 @@ impl CompiledExpression {
     #[expect(clippy::inline_always, reason = "guards are evaluated for every agent and tick")]
     fn fast_operand(&self, node: u16, scope: &impl EvalScope, first_draw: u32) -> Option<f64> {
         match &self.nodes[usize::from(node)] {
-            ExpressionNode::Leaf(leaf) => match leaf {
-                ExpressionOperand::Number(number) => Some(*number),
-                ExpressionOperand::Draw(draw) => scope.draw(first_draw + u32::from(*draw)),
-                ExpressionOperand::Field(field) => number(scope.field(*field)),
-                ExpressionOperand::Context(name) => number(scope.context(*name)),
-                ExpressionOperand::World(name) => number(scope.world(*name)),
-                ExpressionOperand::Bool(_) | ExpressionOperand::Text(_) => None,
+            ExprNode::Leaf(leaf) => match leaf {
+                ExprOperand::Number(number) => Some(*number),
+                ExprOperand::Draw(draw) => scope.draw(first_draw + u32::from(*draw)),
+                ExprOperand::Field(field) => number(scope.field(*field)),
+                ExprOperand::Context(name) => number(scope.context(*name)),
+                ExprOperand::World(name) => number(scope.world(*name)),
+                ExprOperand::Bool(_) | ExprOperand::Text(_) => None,
             },
-            ExpressionNode::Arithmetic(operator, left, right) => {
+            ExprNode::Arithmetic(operator, left, right) => {
                 self.fast_arithmetic(*operator, *left, *right, scope, first_draw)
             }
-            ExpressionNode::Not(_)
-            | ExpressionNode::Negate(_)
-            | ExpressionNode::Compare(..)
-            | ExpressionNode::And(..)
-            | ExpressionNode::Or(..) => None,
+            ExprNode::Not(_)
+            | ExprNode::Negate(_)
+            | ExprNode::Compare(..)
+            | ExprNode::And(..)
+            | ExprNode::Or(..) => None,
         }
     }
 
@@ -263,27 +260,27 @@ impl CompiledExpression {
         let value = |node: u16| self.value(node, scope, first_draw);
         let bool = |node: u16| self.bool(node, scope, first_draw);
         match &self.nodes[usize::from(node)] {
-            ExpressionNode::Leaf(leaf) => leaf.value(scope, first_draw),
-            ExpressionNode::Not(inner) => Ok(ScalarRef::Bool(!bool(*inner)?)),
-            ExpressionNode::Negate(inner) => match value(*inner)? {
+            ExprNode::Leaf(leaf) => leaf.value(scope, first_draw),
+            ExprNode::Not(inner) => Ok(ScalarRef::Bool(!bool(*inner)?)),
+            ExprNode::Negate(inner) => match value(*inner)? {
                 ScalarRef::Number(number) => Ok(ScalarRef::Number(-number)),
                 other @ (ScalarRef::Bool(_) | ScalarRef::Text(_)) => {
                     Err(EvalError::Mismatch { operator: "-", left: other.kind(), right: None })
                 }
             },
-            ExpressionNode::Arithmetic(operator, left, right) => {
+            ExprNode::Arithmetic(operator, left, right) => {
                 arithmetic(*operator, value(*left)?, value(*right)?)
             }
-            ExpressionNode::Compare(operator, left, right) => {
+            ExprNode::Compare(operator, left, right) => {
                 compare(*operator, value(*left)?, value(*right)?).map(ScalarRef::Bool)
             }
-            ExpressionNode::And(left, right) => Ok(ScalarRef::Bool(bool(*left)? && bool(*right)?)),
-            ExpressionNode::Or(left, right) => Ok(ScalarRef::Bool(bool(*left)? || bool(*right)?)),
+            ExprNode::And(left, right) => Ok(ScalarRef::Bool(bool(*left)? && bool(*right)?)),
+            ExprNode::Or(left, right) => Ok(ScalarRef::Bool(bool(*left)? || bool(*right)?)),
         }
     }
 }
 
-impl ExpressionOperand {
+impl ExprOperand {
     fn value<'s>(
         &'s self,
         scope: &'s impl EvalScope,
@@ -362,7 +359,7 @@ fn compare(
 }
 
 struct ExpressionCompiler<'n, N> {
-    nodes: Vec<ExpressionNode>,
+    nodes: Vec<ExprNode>,
     draws: u16,
     names: &'n mut N,
 }
@@ -370,11 +367,7 @@ struct ExpressionCompiler<'n, N> {
 type TypedNode = (u16, Option<ScalarKind>);
 
 impl<N: NameResolver> ExpressionCompiler<'_, N> {
-    fn push(
-        &mut self,
-        node: ExpressionNode,
-        kind: Option<ScalarKind>,
-    ) -> Result<TypedNode, ChartError> {
+    fn push(&mut self, node: ExprNode, kind: Option<ScalarKind>) -> Result<TypedNode, ChartError> {
         // An expression of the maximum length has fewer nodes.
         let index = u16::try_from(self.nodes.len())
             .map_err(|_| ChartError::from("it is too long".to_owned()))?;
@@ -384,59 +377,59 @@ impl<N: NameResolver> ExpressionCompiler<'_, N> {
 
     fn leaf(
         &mut self,
-        operand: ExpressionOperand,
+        operand: ExprOperand,
         kind: Option<ScalarKind>,
     ) -> Result<TypedNode, ChartError> {
-        self.push(ExpressionNode::Leaf(operand), kind)
+        self.push(ExprNode::Leaf(operand), kind)
     }
 
     fn node(&mut self, expression: &ExpressionAst) -> Result<TypedNode, ChartError> {
         if let Some(number) = constant(expression) {
-            return self.leaf(ExpressionOperand::Number(number), Some(ScalarKind::Number));
+            return self.leaf(ExprOperand::Number(number), Some(ScalarKind::Number));
         }
         match expression {
             ExpressionAst::Number(number) => {
-                self.leaf(ExpressionOperand::Number(*number), Some(ScalarKind::Number))
+                self.leaf(ExprOperand::Number(*number), Some(ScalarKind::Number))
             }
             ExpressionAst::Bool(bool) => {
-                self.leaf(ExpressionOperand::Bool(*bool), Some(ScalarKind::Bool))
+                self.leaf(ExprOperand::Bool(*bool), Some(ScalarKind::Bool))
             }
             ExpressionAst::Text(text) => {
-                self.leaf(ExpressionOperand::Text(text.as_str().into()), Some(ScalarKind::Text))
+                self.leaf(ExprOperand::Text(text.as_str().into()), Some(ScalarKind::Text))
             }
             ExpressionAst::Read(VariableScope::Agent, name) => {
                 let (field, kind) = self.names.field(name)?;
-                self.leaf(ExpressionOperand::Field(field), kind)
+                self.leaf(ExprOperand::Field(field), kind)
             }
             ExpressionAst::Read(VariableScope::World, name) => {
                 let (world, kind) = self.names.world(name)?;
-                self.leaf(ExpressionOperand::World(world), kind)
+                self.leaf(ExprOperand::World(world), kind)
             }
             ExpressionAst::Read(VariableScope::Context, name) => {
                 let context = self.names.context(name)?;
-                self.leaf(ExpressionOperand::Context(context), None)
+                self.leaf(ExprOperand::Context(context), None)
             }
             ExpressionAst::Draw(draw) => {
                 self.draws = self.draws.max(draw + 1);
-                self.leaf(ExpressionOperand::Draw(*draw), Some(ScalarKind::Number))
+                self.leaf(ExprOperand::Draw(*draw), Some(ScalarKind::Number))
             }
             ExpressionAst::Not(inner) => {
                 let inner = self.operand(inner, "!", ScalarKind::Bool)?;
-                self.push(ExpressionNode::Not(inner), Some(ScalarKind::Bool))
+                self.push(ExprNode::Not(inner), Some(ScalarKind::Bool))
             }
             ExpressionAst::Negate(inner) => {
                 let inner = self.operand(inner, "-", ScalarKind::Number)?;
-                self.push(ExpressionNode::Negate(inner), Some(ScalarKind::Number))
+                self.push(ExprNode::Negate(inner), Some(ScalarKind::Number))
             }
             ExpressionAst::And(left, right) => {
                 let left = self.operand(left, "&&", ScalarKind::Bool)?;
                 let right = self.operand(right, "&&", ScalarKind::Bool)?;
-                self.push(ExpressionNode::And(left, right), Some(ScalarKind::Bool))
+                self.push(ExprNode::And(left, right), Some(ScalarKind::Bool))
             }
             ExpressionAst::Or(left, right) => {
                 let left = self.operand(left, "||", ScalarKind::Bool)?;
                 let right = self.operand(right, "||", ScalarKind::Bool)?;
-                self.push(ExpressionNode::Or(left, right), Some(ScalarKind::Bool))
+                self.push(ExprNode::Or(left, right), Some(ScalarKind::Bool))
             }
             ExpressionAst::Arithmetic(operator, left, right) => {
                 if *operator == ArithmeticOp::Divide && constant(right) == Some(0.0) {
@@ -444,10 +437,7 @@ impl<N: NameResolver> ExpressionCompiler<'_, N> {
                 }
                 let left = self.operand(left, operator.as_str(), ScalarKind::Number)?;
                 let right = self.operand(right, operator.as_str(), ScalarKind::Number)?;
-                self.push(
-                    ExpressionNode::Arithmetic(*operator, left, right),
-                    Some(ScalarKind::Number),
-                )
+                self.push(ExprNode::Arithmetic(*operator, left, right), Some(ScalarKind::Number))
             }
             ExpressionAst::Compare(operator, left, right) => self.compare(*operator, left, right),
         }
@@ -492,7 +482,7 @@ impl<N: NameResolver> ExpressionCompiler<'_, N> {
             let (operator, kind) = (operator.as_str(), kind.describe());
             return Err(format!("\"{operator}\" needs numbers and is given {kind}").into());
         }
-        self.push(ExpressionNode::Compare(operator, left, right), Some(ScalarKind::Bool))
+        self.push(ExprNode::Compare(operator, left, right), Some(ScalarKind::Bool))
     }
 }
 

@@ -1,34 +1,34 @@
 //! Guards that are conjunctions of comparisons, for batch evaluation.
 
 use super::CompareOp;
-use super::code::{CompiledExpression, ExpressionNode, ExpressionOperand};
+use super::code::{CompiledExpression, ExprNode, ExprOperand};
 
 /// A comparison of two operands.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OperandComparison {
     /// The left operand.
-    pub left: ExpressionOperand,
+    pub left: ExprOperand,
     /// The operator.
     pub operator: CompareOp,
     /// The right operand.
-    pub right: ExpressionOperand,
+    pub right: ExprOperand,
 }
 
 impl OperandComparison {
     /// Returns the parts of a comparison with a constant number, with the number on the right.
-    pub fn with_number(&self) -> Option<(&ExpressionOperand, CompareOp, f64)> {
+    pub fn with_number(&self) -> Option<(&ExprOperand, CompareOp, f64)> {
         let Self { left, operator, right } = self;
-        if let ExpressionOperand::Number(number) = right {
+        if let ExprOperand::Number(number) = right {
             return Some((left, *operator, *number));
         }
         match left {
-            ExpressionOperand::Number(number) => Some((right, operator.mirrored(), *number)),
-            ExpressionOperand::Bool(_)
-            | ExpressionOperand::Text(_)
-            | ExpressionOperand::Field(_)
-            | ExpressionOperand::Context(_)
-            | ExpressionOperand::World(_)
-            | ExpressionOperand::Draw(_) => None,
+            ExprOperand::Number(number) => Some((right, operator.mirrored(), *number)),
+            ExprOperand::Bool(_)
+            | ExprOperand::Text(_)
+            | ExprOperand::Field(_)
+            | ExprOperand::Context(_)
+            | ExprOperand::World(_)
+            | ExprOperand::Draw(_) => None,
         }
     }
 }
@@ -43,55 +43,51 @@ impl CompiledExpression {
 
     fn collect(&self, node: u16, comparisons: &mut Vec<OperandComparison>) -> Option<()> {
         match &self.nodes[usize::from(node)] {
-            ExpressionNode::And(left, right) => {
+            ExprNode::And(left, right) => {
                 self.collect(*left, comparisons)?;
                 self.collect(*right, comparisons)
             }
-            ExpressionNode::Compare(operator, left, right) => {
+            ExprNode::Compare(operator, left, right) => {
                 let (left, right) = (self.operand(*left)?, self.operand(*right)?);
                 comparisons.push(OperandComparison { left, operator: *operator, right });
                 Some(())
             }
-            ExpressionNode::Not(inner) => {
+            ExprNode::Not(inner) => {
                 let left = self.flag(*inner)?;
-                let right = ExpressionOperand::Bool(false);
+                let right = ExprOperand::Bool(false);
                 comparisons.push(OperandComparison { left, operator: CompareOp::Equal, right });
                 Some(())
             }
-            ExpressionNode::Leaf(_) => {
+            ExprNode::Leaf(_) => {
                 let left = self.flag(node)?;
-                let right = ExpressionOperand::Bool(true);
+                let right = ExprOperand::Bool(true);
                 comparisons.push(OperandComparison { left, operator: CompareOp::Equal, right });
                 Some(())
             }
-            ExpressionNode::Negate(_) | ExpressionNode::Arithmetic(..) | ExpressionNode::Or(..) => {
-                None
-            }
+            ExprNode::Negate(_) | ExprNode::Arithmetic(..) | ExprNode::Or(..) => None,
         }
     }
 
     /// Returns the operand, if it can be a boolean.
-    fn flag(&self, node: u16) -> Option<ExpressionOperand> {
+    fn flag(&self, node: u16) -> Option<ExprOperand> {
         self.operand(node).filter(|operand| match operand {
-            ExpressionOperand::Bool(_)
-            | ExpressionOperand::Field(_)
-            | ExpressionOperand::Context(_)
-            | ExpressionOperand::World(_) => true,
-            ExpressionOperand::Number(_)
-            | ExpressionOperand::Text(_)
-            | ExpressionOperand::Draw(_) => false,
+            ExprOperand::Bool(_)
+            | ExprOperand::Field(_)
+            | ExprOperand::Context(_)
+            | ExprOperand::World(_) => true,
+            ExprOperand::Number(_) | ExprOperand::Text(_) | ExprOperand::Draw(_) => false,
         })
     }
 
-    fn operand(&self, node: u16) -> Option<ExpressionOperand> {
+    fn operand(&self, node: u16) -> Option<ExprOperand> {
         match &self.nodes[usize::from(node)] {
-            ExpressionNode::Leaf(operand) => Some(operand.clone()),
-            ExpressionNode::Not(_)
-            | ExpressionNode::Negate(_)
-            | ExpressionNode::Arithmetic(..)
-            | ExpressionNode::Compare(..)
-            | ExpressionNode::And(..)
-            | ExpressionNode::Or(..) => None,
+            ExprNode::Leaf(operand) => Some(operand.clone()),
+            ExprNode::Not(_)
+            | ExprNode::Negate(_)
+            | ExprNode::Arithmetic(..)
+            | ExprNode::Compare(..)
+            | ExprNode::And(..)
+            | ExprNode::Or(..) => None,
         }
     }
 }

@@ -40,8 +40,7 @@ fn scxml_keeps_common_ancestors() {
     }
 }
 
-/// Where the rules of SCXML would leave more than is left here, or lead from where nothing leads here,
-/// a state says for itself what happens, and nothing else of the same event.
+/// A state overrides inherited transitions where the rules of SCXML differ.
 #[test]
 fn scxml_overrides_inherited_transitions() {
     let text = chart(
@@ -58,12 +57,12 @@ fn scxml_overrides_inherited_transitions() {
         let end = begin + text[begin..].find("</state>").unwrap();
         text[begin..end].trim_end().lines().skip(1).map(str::trim).collect::<Vec<_>>().join("\n")
     };
-    // It does not lead from its target.
+    // `*` excludes the target.
     let from_x = "<transition event=\"go\" target=\"low\"/>\n\
         <transition event=\"in\" target=\"off\" cond=\"agent.h &gt; 1\"/>\n\
         <transition event=\"in\"/>\n<transition event=\"inner\" target=\"y\"/>";
     assert!(state("x").starts_with(from_x), "{text}");
-    // It is where it leads to.
+    // The target stays in its state.
     assert_eq!(state("low"), "<transition event=\"same\"/>", "{text}");
     assert!(state("y").contains("<transition event=\"inner\"/>"), "{text}");
 }
@@ -87,7 +86,7 @@ fn scxml_escapes_texts_and_names() {
     assert!(text.contains(r#"expr="&quot;c:\\new&quot;""#), "{text}");
 }
 
-/// Of transitions that could be taken, the innermost is; `*` is outside of all.
+/// The innermost transition is taken; `*` is outside of all states.
 #[test]
 fn scxml_puts_wildcards_on_outermost_states() {
     let text = chart(

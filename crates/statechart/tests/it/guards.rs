@@ -17,7 +17,7 @@ fn guarded(guard: &str) -> Arc<Chart> {
     Arc::new(Chart::build(&source).unwrap_or_else(|errors| panic!("{errors}")))
 }
 
-/// Whether a guard holds, and why not if it could not be evaluated.
+/// Returns the value of a guard, or its evaluation error.
 fn holds(guard: &str, context: &serde_json::Value) -> Result<bool, String> {
     let chart = guarded(guard);
     let mut agent = ChartInstance::new(Arc::clone(&chart));

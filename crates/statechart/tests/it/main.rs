@@ -1,18 +1,18 @@
-//! Charts from the outside: what is refused, and what firing does.
+//! Integration tests: invalid charts, and firing.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
-mod bad_charts;
 mod export;
 mod firing;
 mod guards;
-mod inside;
+mod invalid_charts;
+mod nested_states;
 mod social;
 
 use std::sync::Arc;
 
 use polity_statechart::{Chart, ChartInstance, StateId, TriggerId};
 
-/// A chart that must be sound.
+/// Compiles a valid chart.
 fn chart(text: &str) -> Arc<Chart> {
     Arc::new(Chart::from_text(text).unwrap_or_else(|errors| panic!("{errors}")))
 }

@@ -10,8 +10,8 @@ use polity_engine::entropy::{EntropySource, SystemEntropy};
 use polity_host::simulations::LoadedScenario;
 use polity_host::simulations::runs::{pinned_scenario, run_name};
 use polity_model::ids::RunId;
-use polity_simulator::folder::{Fork, RunRecord, RunStatus};
-use polity_simulator::run::{Beginning, GoOn, Past, Run};
+use polity_simulator::folder::{ForkOrigin, SimulationRecord, RunStatus};
+use polity_simulator::run::{RunSetup, RunControl, ForkBase, SimulationRun};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
@@ -38,7 +38,7 @@ pub(super) fn run(app: &AppContext, args: &SimRunArgs) -> CliResult {
     let path = run_path(app, args.out.as_deref(), &record)?;
     let texts = texts(&read)?;
     let beginning = beginning(read, &texts, args.threads);
-    perform(app, || Ok(Run::begin(&path, record, &beginning)?))
+    perform(app, || Ok(SimulationRun::start(&path, record, &beginning)?))
 }
 
 pub(super) fn resume(app: &AppContext, args: &SimResumeArgs) -> CliResult {
@@ -47,7 +47,7 @@ pub(super) fn resume(app: &AppContext, args: &SimResumeArgs) -> CliResult {
     let scenario = Arc::new(pinned_scenario(&folder)?.scenario);
     let threads = args.threads.threads;
     perform(app, || {
-        let resumed = Run::resume(folder, args.from, args.turns, &scenario, threads);
+        let resumed = SimulationRun::resume(folder, args.from, args.turns, &scenario, threads);
         resumed.map_err(|error| run_error(error, &run))
     })
 }
@@ -68,20 +68,20 @@ pub(super) fn fork(app: &AppContext, args: &SimForkArgs) -> CliResult {
     let read = apply_changes(&pinned, changes)?;
     let values = values_set(&args.set, &read.file);
     let scenario = Arc::new(pinned.scenario);
-    let past = Past { folder: &other, scenario: &scenario, turn: args.at, values: &values };
-    let forked_from = Fork { run_id: before.run_id, turn: args.at };
+    let past = ForkBase { folder: &other, scenario: &scenario, turn: args.at, values: &values };
+    let forked_from = ForkOrigin { run_id: before.run_id, turn: args.at };
     let record = record(&read, before.strict, Some(forked_from));
     let path = run_path(app, args.out.as_deref(), &record)?;
     let texts = texts(&read)?;
     let beginning = beginning(read, &texts, args.threads);
     perform(app, || {
-        let forked = Run::fork(&path, record, &beginning, &past);
+        let forked = SimulationRun::fork(&path, record, &beginning, &past);
         forked.map_err(|error| run_error(error, &run))
     })
 }
 
-fn record(read: &LoadedScenario, strict: bool, forked_from: Option<Fork>) -> RunRecord {
-    RunRecord {
+fn record(read: &LoadedScenario, strict: bool, forked_from: Option<ForkOrigin>) -> SimulationRecord {
+    SimulationRecord {
         run_id: RunId::from_random_bytes(SystemEntropy.seed()).to_string(),
         scenario: read.scenario.name.clone(),
         created_at: SystemClock.now(),
@@ -93,7 +93,7 @@ fn record(read: &LoadedScenario, strict: bool, forked_from: Option<Fork>) -> Run
     }
 }
 
-fn run_path(app: &AppContext, out: Option<&Path>, record: &RunRecord) -> Result<PathBuf, CliError> {
+fn run_path(app: &AppContext, out: Option<&Path>, record: &SimulationRecord) -> Result<PathBuf, CliError> {
     if let Some(out) = out {
         return Ok(out.to_owned());
     }
@@ -108,30 +108,30 @@ fn texts(read: &LoadedScenario) -> Result<(String, String), CliError> {
     Ok((text_of(&read.file)?, chart))
 }
 
-fn beginning(read: LoadedScenario, texts: &(String, String), threads: ThreadArgs) -> Beginning<'_> {
+fn beginning(read: LoadedScenario, texts: &(String, String), threads: ThreadArgs) -> RunSetup<'_> {
     let (scenario_text, chart_text) = texts;
     let scenario = Arc::new(read.scenario);
-    Beginning { scenario, scenario_text, chart_text, threads: threads.threads }
+    RunSetup { scenario, scenario_text, chart_text, threads: threads.threads }
 }
 
 /// Runs to the last turn, or to the end of the turn in which a signal arrives.
-fn perform(app: &AppContext, begin: impl FnOnce() -> Result<Run, CliError>) -> CliResult {
+fn perform(app: &AppContext, begin: impl FnOnce() -> Result<SimulationRun, CliError>) -> CliResult {
     let stop = listen(app)?;
     let mut run = begin()?;
     let mut bar = ProgressBar::new(app);
     if app.shows_events() {
-        run.note_done();
+        run.record_events();
     }
     let mut checkpoint_timer = CheckpointTimer::new(&run);
-    let summary = run.go(|progress| {
+    let summary = run.run(|progress| {
         print_done(app, progress);
         bar.show(progress);
         if stop.load(Ordering::Relaxed) {
-            GoOn::Stop
+            RunControl::Stop
         } else if checkpoint_timer.is_due(progress.agents) {
-            GoOn::Keep
+            RunControl::Checkpoint
         } else {
-            GoOn::Yes
+            RunControl::Continue
         }
     });
     bar.clear();
@@ -142,7 +142,7 @@ fn perform(app: &AppContext, begin: impl FnOnce() -> Result<Run, CliError>) -> C
     } else {
         print_summary(app, &summary, Some(&name))?;
     }
-    let RunRecord { status, turns, .. } = run.record();
+    let SimulationRecord { status, turns, .. } = run.record();
     match status {
         RunStatus::Running | RunStatus::Ended => Ok(ExitStatus::Done),
         RunStatus::Stopped => {
@@ -167,7 +167,7 @@ impl CheckpointTimer {
     const AFTER: Duration = Duration::from_secs(2);
     const AFTER_FOR_EACH_AGENT: Duration = Duration::from_micros(30);
 
-    fn new(run: &Run) -> Self {
+    fn new(run: &SimulationRun) -> Self {
         Self { last: Instant::now(), is_automatic: run.scenario().checkpoint_every.is_none() }
     }
 

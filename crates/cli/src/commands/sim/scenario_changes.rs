@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polity_definition::{ExternalDocument, nearest};
 use polity_host::simulations::{LoadedScenario, complaint_from};
-use polity_simulator::scenario::{Limit, ScalingError, Scenario, ScenarioError, ScenarioFile};
+use polity_simulator::scenario::{ScenarioLimit, ScalingError, Scenario, ScenarioError, ScenarioFile};
 use serde_json::{Map, Value};
 
 use crate::commands::set_option;
@@ -82,9 +82,9 @@ pub(super) fn apply_changes(
         scale(&mut file, agents)?;
     }
     // A shorter run may drop later entries of the file, but not those that a flag asks for.
-    let never = file.never_happening(changes.after).into_iter();
+    let never = file.unreachable_events(changes.after).into_iter();
     let asked_for = |error: &ScenarioError| {
-        let entry = error.place.trim_end_matches(".turn");
+        let entry = error.location.trim_end_matches(".turn");
         applied.iter().any(|applied| applied.covers(entry))
     };
     let never: Vec<ScenarioError> = never.filter(asked_for).collect();
@@ -99,15 +99,15 @@ pub(super) fn apply_changes(
         Err(errors) => {
             let over = errors.iter().find_map(|error| Some((error.limit?, &error.message)));
             match over {
-                Some((Limit::MaxAgents, message)) => {
+                Some((ScenarioLimit::MaxAgents, message)) => {
                     return Err(CliError::over_limit("limit_max_agents", message)
                         .hint("--set max_agents=N raises it for this run"));
                 }
-                Some((Limit::Agents, message)) => {
+                Some((ScenarioLimit::Agents, message)) => {
                     return Err(CliError::over_limit("limit_agents", message)
                         .hint("no population can be larger; have fewer agents"));
                 }
-                Some((Limit::Turns, message)) => {
+                Some((ScenarioLimit::Turns, message)) => {
                     return Err(CliError::over_limit("limit_turns", message)
                         .hint("ask for fewer turns, or give a turn fewer ticks"));
                 }

@@ -34,7 +34,6 @@ pub(crate) struct AgentBlock {
     pub(crate) effects: BlockEffects,
 }
 
-/// One agent as a row.
 pub(crate) struct BlockRow {
     pub(crate) serial: u64,
     pub(crate) key: u64,

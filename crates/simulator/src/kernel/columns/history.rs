@@ -339,7 +339,6 @@ impl<'c> HistoryFold<'c> {
     }
 }
 
-/// Counts the codes in a column.
 #[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn count_codes(column: &[u8; LANES], counts: &mut [u8; LANES]) {
     for lane in 0..LANES {

@@ -12,7 +12,6 @@ pub(crate) type LaneNumbers = [f64; LANES];
 
 /// False for all agents.
 pub(crate) const NO: LaneMask = [0; LANES];
-/// True for all agents.
 pub(crate) const YES: LaneMask = [0xFF; LANES];
 
 /// Compares the numbers of all lanes.

@@ -102,9 +102,9 @@ fn codes(chart: &Chart, snapshot: &AgentSnapshot) -> Result<Vec<(u8, u32)>, Kern
         if transition.to != to {
             return Err(broken());
         }
-        let way = chart.arrival_code(to, transition.from, transition.trigger);
+        let code = chart.arrival_code(to, transition.from, transition.trigger);
         let tick = u32::try_from(transition.tick).ok();
-        let (Some(code), Some(tick)) = (way, tick) else {
+        let (Some(code), Some(tick)) = (code, tick) else {
             return Err(KernelError::History {
                 from: chart.state_name(transition.from).to_owned(),
                 to: chart.state_name(to).to_owned(),

@@ -11,7 +11,7 @@ use crate::kernel::columns::masks::{LaneMask, NO, mask_of};
 use crate::kernel::{BLOCK, LANES};
 
 /// Charts with more arrivals are counted agent by agent, because each arrival costs a vector pass.
-const WAYS_MAX: usize = 96;
+const ARRIVALS_MAX: usize = 96;
 
 /// The number of columns that a byte can count.
 const COLUMNS_AT_ONCE: usize = 255;
@@ -20,10 +20,9 @@ const COLUMNS_AT_ONCE: usize = 255;
 #[derive(Debug)]
 pub(crate) struct VisitCounter {
     states: Vec<StateArrivals>,
-    ways: usize,
+    arrivals: usize,
 }
 
-/// The arrivals of a state.
 #[derive(Debug)]
 struct StateArrivals {
     state: u8,
@@ -47,7 +46,7 @@ impl VisitCounter {
             StateArrivals { state: to.get(), before, codes }
         });
         let states: Vec<StateArrivals> = states.collect();
-        Self { ways: states.iter().map(|entered| entered.codes.len()).sum(), states }
+        Self { arrivals: states.iter().map(|entered| entered.codes.len()).sum(), states }
     }
 
     /// Counts the visits in the newest columns of a block.
@@ -60,7 +59,7 @@ impl VisitCounter {
         let visits = &mut block.effects.visits;
         let mut counts = vec![NO; self.states.len()];
         for columns in columns.chunks(COLUMNS_AT_ONCE) {
-            if self.ways > WAYS_MAX {
+            if self.arrivals > ARRIVALS_MAX {
                 for codes in columns {
                     count_scalar(self, codes, states, visits);
                 }
@@ -77,18 +76,18 @@ impl VisitCounter {
     }
 }
 
-fn count_scalar(known: &VisitCounter, codes: &[u8], states: &mut [u8], visits: &mut [u64]) {
+fn count_scalar(counter: &VisitCounter, codes: &[u8], states: &mut [u8], visits: &mut [u64]) {
     for (code, state) in codes.iter().zip(states).filter(|(code, _)| **code != 0) {
         let entered = usize::from(*state);
         visits[entered] += 1;
-        *state = known.states[entered].before[usize::from(*code)];
+        *state = counter.states[entered].before[usize::from(*code)];
     }
 }
 
 /// Counts a group of agents without branches.
 #[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn count_simd(
-    known: &VisitCounter,
+    counter: &VisitCounter,
     columns: &[&[u8]],
     base: usize,
     states: &mut LaneMask,
@@ -97,7 +96,7 @@ fn count_simd(
     for column in columns {
         let Some(codes) = column[base..].first_chunk::<LANES>() else { continue };
         let mut before = *states;
-        for (entered, counts) in known.states.iter().zip(&mut *counts) {
+        for (entered, counts) in counter.states.iter().zip(&mut *counts) {
             let mut here = NO;
             for lane in 0..LANES {
                 here[lane] = codes[lane] & mask_of(states[lane] == entered.state);

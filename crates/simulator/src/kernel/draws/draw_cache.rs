@@ -46,11 +46,11 @@ impl<const WORDS: usize> Default for CounterDraws<WORDS> {
 }
 
 impl<const WORDS: usize> CounterDraws<WORDS> {
-    fn ensure(&mut self, draw_input: &DrawInput<'_>, counter: u32) {
+    fn ensure(&mut self, input: &DrawInput<'_>, counter: u32) {
         if !std::mem::replace(&mut self.is_filled, true)
             && let Some(words) = self.draws.as_chunks_mut().0.first_chunk_mut::<WORDS>()
         {
-            fill(draw_input, counter, words);
+            fill(input, counter, words);
         }
     }
 
@@ -90,14 +90,13 @@ impl DrawCache {
     }
 
     /// Makes the draws that decide on triggers, unless cached.
-    pub(crate) fn ensure_triggers(&mut self, draw_input: &DrawInput<'_>, trigger: TriggerDraw) {
+    pub(crate) fn ensure_triggers(&mut self, input: &DrawInput<'_>, trigger: TriggerDraw) {
         self.trigger = trigger;
         match trigger {
             TriggerDraw::Own => {
-                self.triggers
-                    .ensure(&DrawInput { purpose: DrawPurpose::Trigger, ..*draw_input }, 0);
+                self.triggers.ensure(&DrawInput { purpose: DrawPurpose::Trigger, ..*input }, 0);
             }
-            TriggerDraw::Spare => self.counter(0).ensure(draw_input, 0),
+            TriggerDraw::Spare => self.counter(0).ensure(input, 0),
         }
     }
 
@@ -122,7 +121,7 @@ impl DrawCache {
     #[inline]
     pub(crate) fn known(
         &mut self,
-        draw_input: &DrawInput<'_>,
+        input: &DrawInput<'_>,
         index: u32,
         agents: usize,
     ) -> Option<&[u32; BLOCK]> {
@@ -134,19 +133,19 @@ impl DrawCache {
         if !counter.is_worthwhile(agents) {
             return None;
         }
-        counter.ensure(draw_input, number);
+        counter.ensure(input, number);
         Some(counter.word(word))
     }
 
     /// Writes a draw as a number for each agent of a list.
     pub(crate) fn numbers(
         &mut self,
-        draw_input: &DrawInput<'_>,
+        input: &DrawInput<'_>,
         index: u32,
         list: &[u16],
         out: &mut LaneValues<f64>,
     ) {
-        if let Some(draws) = self.known(draw_input, index, list.len()) {
+        if let Some(draws) = self.known(input, index, list.len()) {
             let mut some = [0; AT_ONCE];
             for (lanes, out) in list.chunks(AT_ONCE).zip(out.as_chunks_mut::<AT_ONCE>().0) {
                 some.iter_mut()
@@ -155,7 +154,7 @@ impl DrawCache {
                 units(&some[..lanes.len()], out);
             }
         } else {
-            let DrawInput { philox, keys, tick, purpose } = *draw_input;
+            let DrawInput { philox, keys, tick, purpose } = *input;
             let draw = |lane: u16| philox.draw(keys[lane_index(lane)], tick, purpose, index);
             out.iter_mut().zip(list).for_each(|(out, lane)| *out = unit(draw(*lane)));
         }
@@ -169,12 +168,8 @@ fn units(draws: &[u32], out: &mut [f64; AT_ONCE]) {
 }
 
 #[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn fill<const WORDS: usize>(
-    draw_input: &DrawInput<'_>,
-    counter: u32,
-    out: &mut [[u32; BLOCK]; WORDS],
-) {
-    let DrawInput { philox, keys, tick, purpose } = *draw_input;
+fn fill<const WORDS: usize>(input: &DrawInput<'_>, counter: u32, out: &mut [[u32; BLOCK]; WORDS]) {
+    let DrawInput { philox, keys, tick, purpose } = *input;
     for (group, keys) in keys.as_chunks::<LANES>().0.iter().enumerate() {
         let out = out.each_mut().map(|words| &mut words.as_chunks_mut::<LANES>().0[group]);
         philox.fill(keys, tick, purpose, counter, out);

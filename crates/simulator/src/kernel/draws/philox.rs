@@ -78,7 +78,6 @@ impl PhiloxRng {
         Self { seed: [seed.0 as u32, (seed.0 >> 32) as u32] }
     }
 
-    /// Returns a draw by index for one agent, tick and purpose.
     #[expect(clippy::cast_possible_truncation, reason = "the low half of each word is what counts")]
     pub(crate) fn draw(self, key: u64, tick: u32, purpose: DrawPurpose, index: u32) -> u32 {
         let (block, word) = counter_of(index);

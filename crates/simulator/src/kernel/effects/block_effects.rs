@@ -6,7 +6,6 @@ use polity_statechart::{AgentRequest, ErrorSite, EvalError};
 
 use crate::kernel::effects::world::BlockWorldChanges;
 
-/// A request of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PendingRequest {
     pub(crate) tick: u32,

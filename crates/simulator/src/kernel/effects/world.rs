@@ -52,7 +52,6 @@ pub(crate) struct ValueChanges {
 pub(crate) struct BlockWorldChanges(Vec<ValueChanges>);
 
 impl BlockWorldChanges {
-    /// Returns the changes of a value.
     pub(crate) fn of(&mut self, world: WorldId) -> &mut ValueChanges {
         if self.0.len() <= world.index() {
             self.0.resize_with(world.index() + 1, ValueChanges::default);

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use polity_statechart::{
-    EvalError, ExpressionNode, ExpressionOperand, ExpressionTree, ScalarKind, ScalarValue,
-};
+use polity_statechart::{EvalError, ExprNode, ExprOperand, ExprTree, ScalarKind, ScalarValue};
 
 use crate::kernel::columns::fields::{FieldColumn, TextColumn};
 use crate::kernel::draws::draw_cache::DrawInput;
@@ -15,7 +13,7 @@ pub(crate) struct EvalInput<'a> {
     pub(crate) fields: &'a [FieldColumn],
     pub(crate) world: &'a [Option<ScalarValue>],
     pub(crate) list: &'a [u16],
-    pub(crate) draw_input: DrawInput<'a>,
+    pub(crate) draws: DrawInput<'a>,
 }
 
 /// The kind of a node's value for these agents.
@@ -32,27 +30,26 @@ pub(crate) enum TextSource<'a> {
 
 impl<'a> EvalInput<'a> {
     /// Returns the kind of a node's value.
-    pub(crate) fn kind(&self, tree: ExpressionTree<'_>, node: u16) -> OperandKind {
+    pub(crate) fn kind(&self, tree: ExprTree<'_>, node: u16) -> OperandKind {
         OperandKind::ScalarKind(match &tree.nodes[usize::from(node)] {
-            ExpressionNode::Negate(_) | ExpressionNode::Arithmetic(..) => ScalarKind::Number,
-            ExpressionNode::Not(_)
-            | ExpressionNode::Compare(..)
-            | ExpressionNode::And(..)
-            | ExpressionNode::Or(..) => ScalarKind::Bool,
-            ExpressionNode::Leaf(leaf) => match leaf {
-                ExpressionOperand::Number(_) | ExpressionOperand::Draw(_) => ScalarKind::Number,
-                ExpressionOperand::Bool(_) => ScalarKind::Bool,
-                ExpressionOperand::Text(_) => ScalarKind::Text,
-                ExpressionOperand::Field(field) => match &self.fields[field.index()] {
+            ExprNode::Negate(_) | ExprNode::Arithmetic(..) => ScalarKind::Number,
+            ExprNode::Not(_) | ExprNode::Compare(..) | ExprNode::And(..) | ExprNode::Or(..) => {
+                ScalarKind::Bool
+            }
+            ExprNode::Leaf(leaf) => match leaf {
+                ExprOperand::Number(_) | ExprOperand::Draw(_) => ScalarKind::Number,
+                ExprOperand::Bool(_) => ScalarKind::Bool,
+                ExprOperand::Text(_) => ScalarKind::Text,
+                ExprOperand::Field(field) => match &self.fields[field.index()] {
                     FieldColumn::Numbers(_) => ScalarKind::Number,
                     FieldColumn::Flags(_) => ScalarKind::Bool,
                     FieldColumn::Texts(_) => ScalarKind::Text,
                 },
-                ExpressionOperand::World(world) => match &self.world[world.index()] {
+                ExprOperand::World(world) => match &self.world[world.index()] {
                     Some(value) => value.kind(),
                     None => return OperandKind::Missing(EvalError::NoWorld(*world)),
                 },
-                ExpressionOperand::Context(context) => {
+                ExprOperand::Context(context) => {
                     return OperandKind::Missing(EvalError::NoContext(*context));
                 }
             },
@@ -60,7 +57,7 @@ impl<'a> EvalInput<'a> {
     }
 
     /// Returns the kind of the expression's value, if it has one.
-    pub(crate) fn root_kind(&self, tree: ExpressionTree<'_>) -> Option<ScalarKind> {
+    pub(crate) fn root_kind(&self, tree: ExprTree<'_>) -> Option<ScalarKind> {
         match self.kind(tree, tree.root) {
             OperandKind::ScalarKind(kind) => Some(kind),
             OperandKind::Missing(_) => None,
@@ -68,22 +65,22 @@ impl<'a> EvalInput<'a> {
     }
 
     /// Returns the texts of a node. Only operands can be texts.
-    pub(crate) fn texts(&self, tree: ExpressionTree<'a>, node: u16) -> Option<TextSource<'a>> {
-        let ExpressionNode::Leaf(leaf) = &tree.nodes[usize::from(node)] else { return None };
+    pub(crate) fn texts(&self, tree: ExprTree<'a>, node: u16) -> Option<TextSource<'a>> {
+        let ExprNode::Leaf(leaf) = &tree.nodes[usize::from(node)] else { return None };
         match leaf {
-            ExpressionOperand::Text(text) => Some(TextSource::Same(text)),
-            ExpressionOperand::Field(field) => match &self.fields[field.index()] {
+            ExprOperand::Text(text) => Some(TextSource::Same(text)),
+            ExprOperand::Field(field) => match &self.fields[field.index()] {
                 FieldColumn::Texts(texts) => Some(TextSource::Each(texts)),
                 FieldColumn::Numbers(_) | FieldColumn::Flags(_) => None,
             },
-            ExpressionOperand::World(world) => match &self.world[world.index()] {
+            ExprOperand::World(world) => match &self.world[world.index()] {
                 Some(ScalarValue::Text(text)) => Some(TextSource::Same(text)),
                 Some(ScalarValue::Number(_) | ScalarValue::Bool(_)) | None => None,
             },
-            ExpressionOperand::Number(_)
-            | ExpressionOperand::Bool(_)
-            | ExpressionOperand::Context(_)
-            | ExpressionOperand::Draw(_) => None,
+            ExprOperand::Number(_)
+            | ExprOperand::Bool(_)
+            | ExprOperand::Context(_)
+            | ExprOperand::Draw(_) => None,
         }
     }
 }

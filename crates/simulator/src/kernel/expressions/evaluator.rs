@@ -5,8 +5,8 @@
 //! evaluated one by one on the scalar path.
 
 use polity_statechart::{
-    ArithmeticOp, CompareOp, EvalError, ExpressionNode, ExpressionOperand, ExpressionTree, FieldId,
-    ScalarKind, ScalarValue,
+    ArithmeticOp, CompareOp, EvalError, ExprNode, ExprOperand, ExprTree, FieldId, ScalarKind,
+    ScalarValue,
 };
 
 use crate::kernel::BLOCK;
@@ -80,33 +80,33 @@ impl EvalScratch {
     }
 
     /// Records an error for all agents.
-    fn all(&mut self, eval_input: &EvalInput<'_>, errors: &mut EvalErrors, cause: ErrorCause) {
-        errors.add(&mut self.bools, eval_input.list.len(), |_| true, cause);
+    fn all(&mut self, input: &EvalInput<'_>, errors: &mut EvalErrors, cause: ErrorCause) {
+        errors.add(&mut self.bools, input.list.len(), |_| true, cause);
     }
 
     /// Evaluates a numeric expression.
     pub(crate) fn numbers(
         &mut self,
-        eval_input: &EvalInput<'_>,
-        tree: ExpressionTree<'_>,
+        input: &EvalInput<'_>,
+        tree: ExprTree<'_>,
         errors: &mut EvalErrors,
     ) -> NumberResults {
-        self.number(eval_input, tree, tree.root, errors)
+        self.number(input, tree, tree.root, errors)
     }
 
     /// Evaluates a field plus an expression. The sum may be infinite.
     pub(crate) fn sums(
         &mut self,
-        eval_input: &EvalInput<'_>,
+        input: &EvalInput<'_>,
         field: FieldId,
-        tree: ExpressionTree<'_>,
+        tree: ExprTree<'_>,
         errors: &mut EvalErrors,
     ) -> NumberResults {
-        let count = eval_input.list.len();
-        let more = self.numbers(eval_input, tree, errors);
+        let count = input.list.len();
+        let more = self.numbers(input, tree, errors);
         let mut sums = self.numbers.take();
-        if let FieldColumn::Numbers(column) = &eval_input.fields[field.index()] {
-            gather_lanes(column, eval_input.list, &mut sums);
+        if let FieldColumn::Numbers(column) = &input.fields[field.index()] {
+            gather_lanes(column, input.list, &mut sums);
         }
         match &more {
             NumberResults::Same(more) => apply_right(ArithmeticOp::Add, &mut sums[..count], *more),
@@ -121,96 +121,90 @@ impl EvalScratch {
     /// Evaluates a boolean expression.
     pub(crate) fn bools(
         &mut self,
-        eval_input: &EvalInput<'_>,
-        tree: ExpressionTree<'_>,
+        input: &EvalInput<'_>,
+        tree: ExprTree<'_>,
         errors: &mut EvalErrors,
     ) -> BoolResults {
-        self.bool_node(eval_input, tree, tree.root, errors)
+        self.bool_node(input, tree, tree.root, errors)
     }
 
     fn number(
         &mut self,
-        eval_input: &EvalInput<'_>,
-        tree: ExpressionTree<'_>,
+        input: &EvalInput<'_>,
+        tree: ExprTree<'_>,
         node: u16,
         errors: &mut EvalErrors,
     ) -> NumberResults {
         let cause = match &tree.nodes[usize::from(node)] {
-            ExpressionNode::Leaf(leaf) => {
-                match self.number_operand(eval_input, leaf, tree.first_draw) {
-                    Ok(numbers) => return numbers,
-                    Err(cause) => cause,
-                }
-            }
-            ExpressionNode::Negate(inner) => {
-                return match self.number(eval_input, tree, *inner, errors) {
+            ExprNode::Leaf(leaf) => match self.number_operand(input, leaf, tree.first_draw) {
+                Ok(numbers) => return numbers,
+                Err(cause) => cause,
+            },
+            ExprNode::Negate(inner) => {
+                return match self.number(input, tree, *inner, errors) {
                     NumberResults::Same(same) => NumberResults::Same(-same),
                     NumberResults::Each(mut fill_mask) => {
-                        fill_mask[..eval_input.list.len()]
+                        fill_mask[..input.list.len()]
                             .iter_mut()
                             .for_each(|number| *number = -*number);
                         NumberResults::Each(fill_mask)
                     }
                 };
             }
-            ExpressionNode::Arithmetic(operator, left, right) => {
-                let left = self.number(eval_input, tree, *left, errors);
-                let right = self.number(eval_input, tree, *right, errors);
-                return self.arithmetic(eval_input, *operator, left, right, errors);
+            ExprNode::Arithmetic(operator, left, right) => {
+                let left = self.number(input, tree, *left, errors);
+                let right = self.number(input, tree, *right, errors);
+                return self.arithmetic(input, *operator, left, right, errors);
             }
-            ExpressionNode::Not(_)
-            | ExpressionNode::Compare(..)
-            | ExpressionNode::And(..)
-            | ExpressionNode::Or(..) => ErrorCause::Several,
+            ExprNode::Not(_) | ExprNode::Compare(..) | ExprNode::And(..) | ExprNode::Or(..) => {
+                ErrorCause::Several
+            }
         };
-        self.all(eval_input, errors, cause);
+        self.all(input, errors, cause);
         NumberResults::Same(0.0)
     }
 
-    /// Returns the numbers of an operand.
     fn number_operand(
         &mut self,
-        eval_input: &EvalInput<'_>,
-        leaf: &ExpressionOperand,
+        input: &EvalInput<'_>,
+        leaf: &ExprOperand,
         first_draw: u32,
     ) -> Result<NumberResults, ErrorCause> {
         match leaf {
-            ExpressionOperand::Number(number) => Ok(NumberResults::Same(*number)),
-            ExpressionOperand::Draw(draw) => {
+            ExprOperand::Number(number) => Ok(NumberResults::Same(*number)),
+            ExprOperand::Draw(draw) => {
                 let mut out = self.numbers.take();
                 let index = first_draw + u32::from(*draw);
-                self.draw_cache.numbers(&eval_input.draw_input, index, eval_input.list, &mut out);
+                self.draw_cache.numbers(&input.draws, index, input.list, &mut out);
                 Ok(NumberResults::Each(out))
             }
-            ExpressionOperand::Field(field) => match &eval_input.fields[field.index()] {
+            ExprOperand::Field(field) => match &input.fields[field.index()] {
                 FieldColumn::Numbers(column) => {
                     let mut out = self.numbers.take();
-                    gather_lanes(column, eval_input.list, &mut out);
+                    gather_lanes(column, input.list, &mut out);
                     Ok(NumberResults::Each(out))
                 }
                 FieldColumn::Flags(_) | FieldColumn::Texts(_) => Err(ErrorCause::Several),
             },
-            ExpressionOperand::World(world) => match eval_input.world[world.index()] {
+            ExprOperand::World(world) => match input.world[world.index()] {
                 Some(ScalarValue::Number(number)) => Ok(NumberResults::Same(number)),
                 Some(ScalarValue::Bool(_) | ScalarValue::Text(_)) => Err(ErrorCause::Several),
                 None => Err(ErrorCause::One(EvalError::NoWorld(*world))),
             },
-            ExpressionOperand::Context(context) => {
-                Err(ErrorCause::One(EvalError::NoContext(*context)))
-            }
-            ExpressionOperand::Bool(_) | ExpressionOperand::Text(_) => Err(ErrorCause::Several),
+            ExprOperand::Context(context) => Err(ErrorCause::One(EvalError::NoContext(*context))),
+            ExprOperand::Bool(_) | ExprOperand::Text(_) => Err(ErrorCause::Several),
         }
     }
 
     fn arithmetic(
         &mut self,
-        eval_input: &EvalInput<'_>,
+        input: &EvalInput<'_>,
         operator: ArithmeticOp,
         left: NumberResults,
         right: NumberResults,
         errors: &mut EvalErrors,
     ) -> NumberResults {
-        let count = eval_input.list.len();
+        let count = input.list.len();
         match operator {
             ArithmeticOp::Divide => {
                 let is_zero = |number: usize| right.get(number) == 0.0;
@@ -252,69 +246,67 @@ impl EvalScratch {
 
     fn bool_node(
         &mut self,
-        eval_input: &EvalInput<'_>,
-        tree: ExpressionTree<'_>,
+        input: &EvalInput<'_>,
+        tree: ExprTree<'_>,
         node: u16,
         errors: &mut EvalErrors,
     ) -> BoolResults {
         let cause = match &tree.nodes[usize::from(node)] {
-            ExpressionNode::Leaf(leaf) => match self.bool_operand(eval_input, leaf) {
+            ExprNode::Leaf(leaf) => match self.bool_operand(input, leaf) {
                 Ok(bools) => return bools,
                 Err(cause) => cause,
             },
-            ExpressionNode::Not(inner) => {
-                return match self.bool_node(eval_input, tree, *inner, errors) {
+            ExprNode::Not(inner) => {
+                return match self.bool_node(input, tree, *inner, errors) {
                     BoolResults::Same(same) => BoolResults::Same(!same),
                     BoolResults::Each(mut fill_mask) => {
-                        fill_mask[..eval_input.list.len()]
+                        fill_mask[..input.list.len()]
                             .iter_mut()
                             .for_each(|bool_node| *bool_node = !*bool_node);
                         BoolResults::Each(fill_mask)
                     }
                 };
             }
-            ExpressionNode::And(left, right) => {
-                return self.both(eval_input, tree, [*left, *right], true, errors);
+            ExprNode::And(left, right) => {
+                return self.both(input, tree, [*left, *right], true, errors);
             }
-            ExpressionNode::Or(left, right) => {
-                return self.both(eval_input, tree, [*left, *right], false, errors);
+            ExprNode::Or(left, right) => {
+                return self.both(input, tree, [*left, *right], false, errors);
             }
-            ExpressionNode::Compare(operator, left, right) => {
-                return self.compare(eval_input, tree, *operator, [*left, *right], errors);
+            ExprNode::Compare(operator, left, right) => {
+                return self.compare(input, tree, *operator, [*left, *right], errors);
             }
-            ExpressionNode::Negate(_) | ExpressionNode::Arithmetic(..) => ErrorCause::Several,
+            ExprNode::Negate(_) | ExprNode::Arithmetic(..) => ErrorCause::Several,
         };
-        self.all(eval_input, errors, cause);
+        self.all(input, errors, cause);
         BoolResults::Same(false)
     }
 
     /// Returns the booleans of an operand.
     fn bool_operand(
         &mut self,
-        eval_input: &EvalInput<'_>,
-        leaf: &ExpressionOperand,
+        input: &EvalInput<'_>,
+        leaf: &ExprOperand,
     ) -> Result<BoolResults, ErrorCause> {
         match leaf {
-            ExpressionOperand::Bool(bool) => Ok(BoolResults::Same(*bool)),
-            ExpressionOperand::Field(field) => match &eval_input.fields[field.index()] {
+            ExprOperand::Bool(bool) => Ok(BoolResults::Same(*bool)),
+            ExprOperand::Field(field) => match &input.fields[field.index()] {
                 FieldColumn::Flags(column) => {
                     let mut out = self.bools.take();
-                    gather_lanes(column, eval_input.list, &mut out);
+                    gather_lanes(column, input.list, &mut out);
                     Ok(BoolResults::Each(out))
                 }
                 FieldColumn::Numbers(_) | FieldColumn::Texts(_) => Err(ErrorCause::Several),
             },
-            ExpressionOperand::World(world) => match &eval_input.world[world.index()] {
+            ExprOperand::World(world) => match &input.world[world.index()] {
                 Some(ScalarValue::Bool(bool)) => Ok(BoolResults::Same(*bool)),
                 Some(ScalarValue::Number(_) | ScalarValue::Text(_)) => Err(ErrorCause::Several),
                 None => Err(ErrorCause::One(EvalError::NoWorld(*world))),
             },
-            ExpressionOperand::Context(context) => {
-                Err(ErrorCause::One(EvalError::NoContext(*context)))
+            ExprOperand::Context(context) => Err(ErrorCause::One(EvalError::NoContext(*context))),
+            ExprOperand::Number(_) | ExprOperand::Text(_) | ExprOperand::Draw(_) => {
+                Err(ErrorCause::Several)
             }
-            ExpressionOperand::Number(_)
-            | ExpressionOperand::Text(_)
-            | ExpressionOperand::Draw(_) => Err(ErrorCause::Several),
         }
     }
 
@@ -322,16 +314,16 @@ impl EvalScratch {
     /// `&&`, false for `||`.
     fn both(
         &mut self,
-        eval_input: &EvalInput<'_>,
-        tree: ExpressionTree<'_>,
+        input: &EvalInput<'_>,
+        tree: ExprTree<'_>,
         [left, right]: [u16; 2],
         decides: bool,
         errors: &mut EvalErrors,
     ) -> BoolResults {
-        let count = eval_input.list.len();
-        let left = self.bool_node(eval_input, tree, left, errors);
+        let count = input.list.len();
+        let left = self.bool_node(input, tree, left, errors);
         let mut mine = EvalErrors::default();
-        let right = self.bool_node(eval_input, tree, right, &mut mine);
+        let right = self.bool_node(input, tree, right, &mut mine);
         if mine.mask().is_some() {
             let matters = |number: usize| left.get(number) == decides && mine.has_error(number);
             errors.add(&mut self.bools, count, matters, mine.cause().clone());
@@ -362,30 +354,30 @@ impl EvalScratch {
 
     fn compare(
         &mut self,
-        eval_input: &EvalInput<'_>,
-        tree: ExpressionTree<'_>,
+        input: &EvalInput<'_>,
+        tree: ExprTree<'_>,
         operator: CompareOp,
         [left, right]: [u16; 2],
         errors: &mut EvalErrors,
     ) -> BoolResults {
-        match (eval_input.kind(tree, left), eval_input.kind(tree, right)) {
+        match (input.kind(tree, left), input.kind(tree, right)) {
             (
                 OperandKind::ScalarKind(ScalarKind::Number),
                 OperandKind::ScalarKind(ScalarKind::Number),
             ) => {
-                let left = self.number(eval_input, tree, left, errors);
-                let right = self.number(eval_input, tree, right, errors);
-                self.compare_numbers(eval_input.list.len(), operator, left, right)
+                let left = self.number(input, tree, left, errors);
+                let right = self.number(input, tree, right, errors);
+                self.compare_numbers(input.list.len(), operator, left, right)
             }
             (
                 OperandKind::ScalarKind(ScalarKind::Bool),
                 OperandKind::ScalarKind(ScalarKind::Bool),
             ) if is_equality(operator) => {
-                let left = self.bool_node(eval_input, tree, left, errors);
-                let right = self.bool_node(eval_input, tree, right, errors);
+                let left = self.bool_node(input, tree, left, errors);
+                let right = self.bool_node(input, tree, right, errors);
                 let mut out = self.bools.take();
                 let wanted = operator == CompareOp::Equal;
-                for (number, out) in out[..eval_input.list.len()].iter_mut().enumerate() {
+                for (number, out) in out[..input.list.len()].iter_mut().enumerate() {
                     *out = mask_of((left.get(number) == right.get(number)) == wanted);
                 }
                 self.release_bools(left);
@@ -397,31 +389,31 @@ impl EvalScratch {
                 OperandKind::ScalarKind(ScalarKind::Text),
             ) if is_equality(operator) => {
                 let wanted = operator == CompareOp::Equal;
-                let texts = [eval_input.texts(tree, left), eval_input.texts(tree, right)];
-                self.compare_texts(eval_input, texts, wanted)
+                let texts = [input.texts(tree, left), input.texts(tree, right)];
+                self.compare_texts(input, texts, wanted)
             }
             (OperandKind::Missing(fault), _) => {
-                self.all(eval_input, errors, ErrorCause::One(fault));
+                self.all(input, errors, ErrorCause::One(fault));
                 BoolResults::Same(false)
             }
             // An error of the left side comes first.
             (OperandKind::ScalarKind(kind), OperandKind::Missing(fault)) => {
                 match kind {
                     ScalarKind::Number => {
-                        let numbers = self.number(eval_input, tree, left, errors);
+                        let numbers = self.number(input, tree, left, errors);
                         self.release_numbers(numbers);
                     }
                     ScalarKind::Bool => {
-                        let bools = self.bool_node(eval_input, tree, left, errors);
+                        let bools = self.bool_node(input, tree, left, errors);
                         self.release_bools(bools);
                     }
                     ScalarKind::Text => {}
                 }
-                self.all(eval_input, errors, ErrorCause::One(fault));
+                self.all(input, errors, ErrorCause::One(fault));
                 BoolResults::Same(false)
             }
             (OperandKind::ScalarKind(_), OperandKind::ScalarKind(_)) => {
-                self.all(eval_input, errors, ErrorCause::Several);
+                self.all(input, errors, ErrorCause::Several);
                 BoolResults::Same(false)
             }
         }
@@ -460,7 +452,7 @@ impl EvalScratch {
 
     fn compare_texts(
         &mut self,
-        eval_input: &EvalInput<'_>,
+        input: &EvalInput<'_>,
         texts: [Option<TextSource<'_>>; 2],
         wanted: bool,
     ) -> BoolResults {
@@ -473,7 +465,7 @@ impl EvalScratch {
             [None, _] | [_, None] => return BoolResults::Same(false),
         };
         let mut out = self.bools.take();
-        let lanes = out.iter_mut().zip(eval_input.list);
+        let lanes = out.iter_mut().zip(input.list);
         match other {
             TextSource::Same(text) => match texts.known(text) {
                 Some(text) => lanes.for_each(|(out, lane)| {
@@ -500,7 +492,6 @@ fn is_equality(operator: CompareOp) -> bool {
     }
 }
 
-/// Gathers the values of a list of agents from a column.
 #[inline]
 fn gather_lanes<T: Copy>(column: &[T], list: &[u16], out: &mut LaneValues<T>) {
     let Some(column) = column.first_chunk::<BLOCK>() else { return };

@@ -15,7 +15,7 @@ pub(crate) struct TriggerEvent {
 /// A candidate with its guard check.
 #[derive(Debug)]
 pub(crate) struct CandidateCheck {
-    pub(crate) row: CandidateId,
+    pub(crate) id: CandidateId,
     pub(crate) check: GuardCheck,
 }
 
@@ -36,16 +36,16 @@ pub(crate) enum GuardCheck {
 
 impl TriggerEvent {
     pub(crate) fn new(chart: &Chart, state: StateId, trigger: TriggerId) -> Self {
-        let rows = chart.candidates(state, trigger);
-        let has_oracle = rows.clone().any(|row| chart.is_oracle(row));
-        let candidates = rows.map(|row| CandidateCheck { row, check: GuardCheck::of(chart, row) });
+        let ids = chart.candidates(state, trigger);
+        let has_oracle = ids.clone().any(|id| chart.is_oracle(id));
+        let candidates = ids.map(|id| CandidateCheck { id, check: GuardCheck::of(chart, id) });
         Self { candidates: candidates.collect(), has_oracle }
     }
 }
 
 impl GuardCheck {
-    fn of(chart: &Chart, row: CandidateId) -> Self {
-        match chart.fast_guard(row) {
+    fn of(chart: &Chart, candidate: CandidateId) -> Self {
+        match chart.fast_guard(candidate) {
             FastGuard::Always => Self::Always,
             FastGuard::Field(field, operator, number) => {
                 Self::Field { field: field.index(), operator, number }

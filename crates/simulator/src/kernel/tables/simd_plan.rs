@@ -5,8 +5,8 @@
 //! path, which gives the same result.
 
 use polity_statechart::{
-    CandidateId, Chart, CompareOp, EntryRule, ExpressionOperand, FieldId, GuardKind,
-    OperandComparison, PathId, ScalarKind, ScalarValue, StateId, TimeoutThreshold, TriggerId,
+    CandidateId, Chart, CompareOp, EntryRule, ExprOperand, FieldId, GuardKind, OperandComparison,
+    PathId, ScalarKind, ScalarValue, StateId, TimeoutThreshold, TriggerId,
 };
 
 use crate::kernel::columns::masks::mask_of;
@@ -16,12 +16,11 @@ use crate::kernel::tables::event_cases::threshold_ticks;
 
 /// The maximum number of tests, including the two that every plan has.
 pub(crate) const TESTS_MAX: usize = 64;
-/// The test that is always true.
 pub(crate) const ALWAYS: usize = TESTS_MAX - 1;
 /// The test that an agent is active.
 pub(crate) const ACTS: usize = TESTS_MAX - 2;
 /// The maximum number of transitions of a plan; a byte identifies them.
-const WAYS_MAX: usize = 254;
+const TRANSITIONS_MAX: usize = 254;
 /// The maximum number of counters for the draws of a state and trigger.
 pub(crate) const BLOCKS_MAX: usize = 4;
 
@@ -69,7 +68,7 @@ pub(crate) struct PlannedTransition {
 #[derive(Debug, Clone)]
 pub(crate) struct PlannedState {
     pub(crate) state: u8,
-    pub(crate) ways: Vec<PlannedTransition>,
+    pub(crate) transitions: Vec<PlannedTransition>,
 }
 
 /// The compiled plan.
@@ -88,29 +87,29 @@ pub(crate) struct SimdPlan {
 impl SimdPlan {
     /// Compiles the ticks of a chart, if its guards are simple and it is small enough.
     pub(crate) fn new(chart: &Chart, rates: &RateTable) -> Option<Self> {
-        let mut planner = PlanBuilder::new(chart);
+        let mut builder = PlanBuilder::new(chart);
         for state in chart.states() {
-            planner.state(state, rates)?;
+            builder.state(state, rates)?;
         }
-        Some(planner.plan)
+        Some(builder.plan)
     }
 
     /// Compiles a trigger fired for every agent.
     pub(crate) fn of_trigger(chart: &Chart, trigger: TriggerId) -> Option<Self> {
-        let mut planner = PlanBuilder::new(chart);
+        let mut builder = PlanBuilder::new(chart);
         for state in chart.states() {
-            let mut ways = Vec::new();
-            planner.candidates(state, trigger, &[], &mut ways)?;
-            planner.leave(state, ways);
+            let mut transitions = Vec::new();
+            builder.candidates(state, trigger, &[], &mut transitions)?;
+            builder.add_state(state, transitions);
         }
-        Some(planner.plan)
+        Some(builder.plan)
     }
 }
 
 struct PlanBuilder<'c> {
     chart: &'c Chart,
     plan: SimdPlan,
-    ways: usize,
+    transitions: usize,
 }
 
 impl<'c> PlanBuilder<'c> {
@@ -122,35 +121,34 @@ impl<'c> PlanBuilder<'c> {
             blocks: 0,
             draws_triggers: false,
         };
-        Self { chart, plan, ways: 0 }
+        Self { chart, plan, transitions: 0 }
     }
 
-    /// Adds the transitions of a state.
-    fn leave(&mut self, state: StateId, ways: Vec<PlannedTransition>) {
-        if !ways.is_empty() {
-            self.plan.states.push(PlannedState { state: state.get(), ways });
+    fn add_state(&mut self, state: StateId, transitions: Vec<PlannedTransition>) {
+        if !transitions.is_empty() {
+            self.plan.states.push(PlannedState { state: state.get(), transitions });
         }
     }
 
     fn state(&mut self, state: StateId, rates: &RateTable) -> Option<()> {
-        let mut ways = Vec::new();
+        let mut transitions = Vec::new();
         if let (Some(threshold), Some(timeout)) =
             (self.chart.threshold(state), self.chart.timeout())
         {
             let timed_out = self.timed_out(threshold)?;
             let timed_out = TestCondition { test: self.test(timed_out)?, inverted: 0 };
-            self.candidates(state, timeout, &[timed_out], &mut ways)?;
+            self.candidates(state, timeout, &[timed_out], &mut transitions)?;
         }
         for behaviour in 0..rates.behaviours() {
             let behaviour = u8::try_from(behaviour).ok()?;
-            let mut given = Vec::new();
+            let mut preconditions = Vec::new();
             if rates.behaviours() > 1 {
                 let test = self.test(SimdTest::Behaviour { behaviour })?;
-                given.push(TestCondition { test, inverted: 0 });
+                preconditions.push(TestCondition { test, inverted: 0 });
             }
-            self.triggers(state, rates.limits(behaviour, state), &given, &mut ways)?;
+            self.triggers(state, rates.limits(behaviour, state), &preconditions, &mut transitions)?;
         }
-        self.leave(state, ways);
+        self.add_state(state, transitions);
         Some(())
     }
 
@@ -159,20 +157,20 @@ impl<'c> PlanBuilder<'c> {
         &mut self,
         state: StateId,
         limits: &[DrawLimit],
-        given: &[TestCondition],
-        ways: &mut Vec<PlannedTransition>,
+        preconditions: &[TestCondition],
+        transitions: &mut Vec<PlannedTransition>,
     ) -> Option<()> {
         let mut before = 0;
         for DrawLimit { trigger, below } in limits {
             if self.chart.candidates(state, *trigger).len() > 0 {
-                let mut conditions = given.to_vec();
+                let mut conditions = preconditions.to_vec();
                 if before > 0 {
                     conditions.push(self.drawn_trigger(before, 0xFF)?);
                 }
                 if *below < ALL_DRAWS {
                     conditions.push(self.drawn_trigger(*below, 0)?);
                 }
-                self.candidates(state, *trigger, &conditions, ways)?;
+                self.candidates(state, *trigger, &conditions, transitions)?;
             }
             before = *below;
         }
@@ -199,27 +197,31 @@ impl<'c> PlanBuilder<'c> {
         &mut self,
         state: StateId,
         trigger: TriggerId,
-        given: &[TestCondition],
-        ways: &mut Vec<PlannedTransition>,
+        preconditions: &[TestCondition],
+        transitions: &mut Vec<PlannedTransition>,
     ) -> Option<()> {
-        for row in self.chart.candidates(state, trigger) {
-            let way = match self.chart.entry(row) {
-                EntryRule::Path(way) if !self.chart.is_oracle(row) => way,
+        for candidate in self.chart.candidates(state, trigger) {
+            let transition = match self.chart.entry(candidate) {
+                EntryRule::Path(transition) if !self.chart.is_oracle(candidate) => transition,
                 EntryRule::Path(_) | EntryRule::History { .. } => return None,
             };
-            let mut conditions = given.to_vec();
-            match self.guard(row)? {
+            let mut conditions = preconditions.to_vec();
+            match self.guard(candidate)? {
                 PlannedGuard::Never => continue,
                 PlannedGuard::ExecutionPath(more) => conditions.extend(more),
             }
-            ways.push(self.way(conditions, way, self.chart.first_action_draw(row))?);
+            transitions.push(self.transition(
+                conditions,
+                transition,
+                self.chart.first_action_draw(candidate),
+            )?);
         }
         Some(())
     }
 
     /// Compiles a candidate's guard, if tests can express it.
-    fn guard(&mut self, row: CandidateId) -> Option<PlannedGuard> {
-        match self.chart.guard_kind(row) {
+    fn guard(&mut self, candidate: CandidateId) -> Option<PlannedGuard> {
+        match self.chart.guard_kind(candidate) {
             GuardKind::Always => Some(PlannedGuard::ExecutionPath(Vec::new())),
             GuardKind::Comparisons { comparisons, first_draw } => {
                 let mut conditions = Vec::new();
@@ -236,28 +238,28 @@ impl<'c> PlanBuilder<'c> {
         }
     }
 
-    fn way(
+    fn transition(
         &mut self,
         conditions: Vec<TestCondition>,
-        way: PathId,
+        transition: PathId,
         first_draw: u32,
     ) -> Option<PlannedTransition> {
-        self.ways += 1;
-        if self.ways > WAYS_MAX {
+        self.transitions += 1;
+        if self.transitions > TRANSITIONS_MAX {
             return None;
         }
-        let destination = self.chart.path_outcome(way);
+        let outcome = self.chart.path_outcome(transition);
         let mut effect = 0;
-        if destination.has_effects {
-            self.plan.effects.push((way, first_draw));
+        if outcome.has_effects {
+            self.plan.effects.push((transition, first_draw));
             effect = u8::try_from(self.plan.effects.len()).ok()?;
         }
         let mut conditions = conditions.into_iter();
         Some(PlannedTransition {
             first: conditions.next().unwrap_or(TestCondition { test: ALWAYS, inverted: 0 }),
             more: conditions.collect(),
-            to: destination.to.get(),
-            code: destination.code,
+            to: outcome.to.get(),
+            code: outcome.code,
             effect,
         })
     }
@@ -332,11 +334,11 @@ impl<'c> PlanBuilder<'c> {
         }
     }
 
-    fn side(&mut self, operand: &ExpressionOperand, first_draw: u32) -> Option<ComparisonSide> {
+    fn side(&mut self, operand: &ExprOperand, first_draw: u32) -> Option<ComparisonSide> {
         match operand {
-            ExpressionOperand::Number(number) => Some(ComparisonSide::Number(*number)),
-            ExpressionOperand::Field(field) => self.number(*field).map(ComparisonSide::Field),
-            ExpressionOperand::Draw(draw) => {
+            ExprOperand::Number(number) => Some(ComparisonSide::Number(*number)),
+            ExprOperand::Field(field) => self.number(*field).map(ComparisonSide::Field),
+            ExprOperand::Draw(draw) => {
                 let draw = first_draw as usize + usize::from(*draw);
                 let blocks = draw / DRAWS_PER_BLOCK + 1;
                 if blocks > BLOCKS_MAX {
@@ -345,10 +347,10 @@ impl<'c> PlanBuilder<'c> {
                 self.plan.blocks = self.plan.blocks.max(blocks);
                 Some(ComparisonSide::Draw(draw))
             }
-            ExpressionOperand::Bool(_)
-            | ExpressionOperand::Text(_)
-            | ExpressionOperand::Context(_)
-            | ExpressionOperand::World(_) => None,
+            ExprOperand::Bool(_)
+            | ExprOperand::Text(_)
+            | ExprOperand::Context(_)
+            | ExprOperand::World(_) => None,
         }
     }
 

@@ -121,7 +121,6 @@ const OTHER_ACTIONS: [&str; 14] = [
     "add world.tally = -1.5e308",
 ];
 
-/// Returns a chart and its rates.
 pub(super) fn random_chart(shape: u64) -> (String, RandomRates) {
     let mut numbers = LcgNumbers(shape);
     let (other, acts, nested) = (numbers.chance(40), numbers.chance(40), numbers.chance(25));

@@ -147,7 +147,6 @@ pub(super) fn note(
     (*first_tick, *first) = (*first_tick, *first).min((tick, serial));
 }
 
-/// Returns the behaviour of an agent.
 pub(super) fn behaviour(rates: &RateTable, serial: u64) -> u8 {
     u8::try_from(serial % rates.behaviours() as u64).unwrap()
 }

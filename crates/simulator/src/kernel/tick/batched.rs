@@ -48,7 +48,6 @@ impl Default for TickScratch {
     }
 }
 
-/// A tick of a block of agents.
 pub(crate) struct BlockTick<'a> {
     pub(crate) chart: &'a Chart,
     pub(crate) input: &'a TickInput<'a>,
@@ -92,7 +91,6 @@ const NONE: OracleChoice = u16::MAX;
 const TAKEN: OracleChoice = u16::MAX - 1;
 
 impl BlockTick<'_> {
-    /// Runs one tick.
     fn run(&mut self, event_table: &EventTable, scratch: &mut TickScratch) {
         self.begin(scratch);
         scratch.pending_states.begin(&self.block.states[..self.lanes()]);
@@ -129,7 +127,7 @@ impl BlockTick<'_> {
             fields: &self.block.fields,
             world: self.input.world,
             list,
-            draw_input: self.draw_input(),
+            draws: self.draw_input(),
         }
     }
 
@@ -195,12 +193,12 @@ impl BlockTick<'_> {
             let (taken, others) = match self.partition(candidate, agents, left == 0, scratch) {
                 LaneSplit::Nobody => continue,
                 LaneSplit::All => {
-                    self.take(candidate.row, agents, scratch);
+                    self.take(candidate.id, agents, scratch);
                     break;
                 }
                 LaneSplit::Some(taken, others) => (taken, others),
             };
-            self.take(candidate.row, &taken, scratch);
+            self.take(candidate.id, &taken, scratch);
             scratch.lists.release_list(taken);
             let Some(others) = others else { break };
             let is_over = others.is_empty();
@@ -243,7 +241,7 @@ impl BlockTick<'_> {
             }
             GuardCheck::Guard => {}
         }
-        match self.guard(candidate.row, list, eval) {
+        match self.guard(candidate.id, list, eval) {
             GuardResult::All => LaneSplit::All,
             GuardResult::Nobody => LaneSplit::Nobody,
             GuardResult::Some(holds) => {
@@ -263,16 +261,16 @@ impl BlockTick<'_> {
         }
         let is_default = |choice: OracleChoice| {
             let candidate = fired.candidates.get(usize::from(choice));
-            candidate.is_some_and(|candidate| chart.is_default(candidate.row))
+            candidate.is_some_and(|candidate| chart.is_default(candidate.id))
         };
-        for (choice, CandidateCheck { row, .. }) in (0..).zip(&fired.candidates) {
-            let is_oracle = chart.is_oracle(*row);
+        for (choice, CandidateCheck { id, .. }) in (0..).zip(&fired.candidates) {
+            let is_oracle = chart.is_oracle(*id);
             let TickScratch { lists, choices, eval, .. } = &mut *scratch;
             // Once the oracle has a choice, only its own candidates remain eligible.
             let open = lists.select(list, |_, lane| {
                 choices[lane] == NONE || (is_oracle && choices[lane] != TAKEN)
             });
-            let holds = self.guard(*row, &open, eval);
+            let holds = self.guard(*id, &open, eval);
             let chosen = lists.select(&open, |number, _| match &holds {
                 GuardResult::All => true,
                 GuardResult::Nobody => false,
@@ -291,32 +289,37 @@ impl BlockTick<'_> {
                 }
             }
             if !is_oracle {
-                self.take(*row, &chosen, scratch);
+                self.take(*id, &chosen, scratch);
             }
             scratch.lists.release_list(open);
             scratch.lists.release_list(chosen);
         }
-        for (choice, CandidateCheck { row, .. }) in (0..).zip(&fired.candidates) {
-            if chart.is_oracle(*row) {
+        for (choice, CandidateCheck { id, .. }) in (0..).zip(&fired.candidates) {
+            if chart.is_oracle(*id) {
                 let TickScratch { lists, choices, .. } = &mut *scratch;
                 let chosen = lists.select(list, |_, lane| choices[lane] == choice);
-                self.take(*row, &chosen, scratch);
+                self.take(*id, &chosen, scratch);
                 scratch.lists.release_list(chosen);
             }
         }
     }
 
     /// Evaluates a candidate's guard. A guard without a value counts as false and is recorded.
-    fn guard(&mut self, row: CandidateId, list: &[u16], eval: &mut EvalScratch) -> GuardResult {
+    fn guard(
+        &mut self,
+        candidate: CandidateId,
+        list: &[u16],
+        eval: &mut EvalScratch,
+    ) -> GuardResult {
         let chart = self.chart;
-        match chart.guard_kind(row) {
+        match chart.guard_kind(candidate) {
             GuardKind::Always => return GuardResult::All,
             GuardKind::Comparisons { .. } | GuardKind::Expression | GuardKind::Rust => {}
         }
-        let Some(tree) = chart.guard_tree(row) else {
+        let Some(tree) = chart.guard_tree(candidate) else {
             let mut holds = eval.bools.take();
             for (holds, lane) in holds.iter_mut().zip(list) {
-                *holds = mask_of(chart.guard_holds(row, &mut self.agent(lane_index(*lane))));
+                *holds = mask_of(chart.guard_holds(candidate, &mut self.agent(lane_index(*lane))));
             }
             return GuardResult::Some(holds);
         };
@@ -336,19 +339,25 @@ impl BlockTick<'_> {
         if *errors.cause() == ErrorCause::Several {
             for (number, lane) in list.iter().enumerate().filter(|(number, _)| failed[*number] != 0)
             {
-                holds[number] = mask_of(chart.guard_holds(row, &mut self.agent(lane_index(*lane))));
+                holds[number] =
+                    mask_of(chart.guard_holds(candidate, &mut self.agent(lane_index(*lane))));
             }
         }
-        self.add_error(ErrorSite::Guard(row), list, &errors);
+        self.add_error(ErrorSite::Guard(candidate), list, &errors);
         eval.release_bools(bools);
         errors.end(&mut eval.bools);
         GuardResult::Some(holds)
     }
 
     /// Takes a candidate.
-    fn take(&mut self, row: CandidateId, list: &[u16], scratch: &mut TickScratch) {
+    fn take(&mut self, candidate: CandidateId, list: &[u16], scratch: &mut TickScratch) {
         if !list.is_empty() {
-            self.enter(self.chart.entry(row), self.chart.first_action_draw(row), list, scratch);
+            self.enter(
+                self.chart.entry(candidate),
+                self.chart.first_action_draw(candidate),
+                list,
+                scratch,
+            );
         }
     }
 
@@ -379,12 +388,12 @@ impl BlockTick<'_> {
         list: &[u16],
         scratch: &mut TickScratch,
     ) {
-        let destination = self.chart.path_outcome(path);
-        if destination.has_effects {
+        let outcome = self.chart.path_outcome(path);
+        if outcome.has_effects {
             self.perform(path, first_draw, list, &mut scratch.eval);
         }
-        if destination.code != 0 {
-            scratch.pending_states.put(list, destination);
+        if outcome.code != 0 {
+            scratch.pending_states.put(list, outcome);
         }
     }
 

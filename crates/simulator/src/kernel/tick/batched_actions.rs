@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use polity_statechart::{
-    ActionKind, ErrorSite, EvalError, ExpressionTree, FieldId, ScalarKind, ScalarValue,
-    TransitionAction, WorldId,
+    ActionKind, ErrorSite, EvalError, ExprTree, FieldId, ScalarKind, ScalarValue, TransitionAction,
+    WorldId,
 };
 
 use crate::kernel::BLOCK;
@@ -97,7 +97,7 @@ impl BlockTick<'_> {
         &mut self,
         site: ErrorSite,
         field: FieldId,
-        tree: ExpressionTree<'_>,
+        tree: ExprTree<'_>,
         list: &[u16],
         eval: &mut EvalScratch,
         errors: &mut EvalErrors,
@@ -121,7 +121,7 @@ impl BlockTick<'_> {
     fn set_texts(
         &mut self,
         field: FieldId,
-        tree: ExpressionTree<'_>,
+        tree: ExprTree<'_>,
         list: &[u16],
         eval: &mut EvalScratch,
         errors: &mut EvalErrors,
@@ -197,7 +197,7 @@ impl BlockTick<'_> {
     fn set_world(
         &mut self,
         world: WorldId,
-        tree: ExpressionTree<'_>,
+        tree: ExprTree<'_>,
         list: &[u16],
         eval: &mut EvalScratch,
         errors: &mut EvalErrors,
@@ -254,7 +254,6 @@ impl BlockTick<'_> {
     }
 }
 
-/// Scatters numbers to the agents of a list.
 fn scatter(column: &mut [f64; BLOCK], list: &[u16], numbers: &NumberResults) {
     match numbers {
         NumberResults::Same(same) => list.iter().for_each(|lane| column[lane_index(*lane)] = *same),

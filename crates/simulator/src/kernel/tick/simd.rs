@@ -49,10 +49,10 @@ pub(crate) fn ticks(
         sorter.sort(plan.effects.len() + 1, &effects[..lanes], &mut order);
         let mut tick = BlockTick { chart, input, block, first_slot, now: *tick, column };
         tick.begin(scratch);
-        for (number, (way, first_draw)) in (1..).zip(&plan.effects) {
+        for (number, (transition, first_draw)) in (1..).zip(&plan.effects) {
             let list = &order[scratch.sorter.range(number)];
             if !list.is_empty() {
-                tick.perform(*way, *first_draw, list, &mut scratch.eval);
+                tick.perform(*transition, *first_draw, list, &mut scratch.eval);
             }
         }
         scratch.lists.release(order);
@@ -168,24 +168,24 @@ fn choose_transitions(
         for lane in 0..LANES {
             open[lane] = mask_of(states[lane] == planned.state) & tested[ACTS][lane];
         }
-        for way in &planned.ways {
+        for transition in &planned.transitions {
             let mut taken = open;
-            apply_condition(&mut taken, way.first, tested);
-            for condition in &way.more {
+            apply_condition(&mut taken, transition.first, tested);
+            for condition in &transition.more {
                 apply_condition(&mut taken, *condition, tested);
             }
             for lane in 0..LANES {
                 open[lane] &= !taken[lane];
-                chosen.codes[lane] |= taken[lane] & way.code;
+                chosen.codes[lane] |= taken[lane] & transition.code;
             }
-            if way.code != 0 {
+            if transition.code != 0 {
                 for (next, taken) in chosen.next.iter_mut().zip(taken) {
-                    *next = (*next & !taken) | (taken & way.to);
+                    *next = (*next & !taken) | (taken & transition.to);
                 }
             }
-            if way.effect != 0 {
+            if transition.effect != 0 {
                 for (effect, taken) in chosen.effects.iter_mut().zip(taken) {
-                    *effect |= taken & way.effect;
+                    *effect |= taken & transition.effect;
                 }
             }
         }

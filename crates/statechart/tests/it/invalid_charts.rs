@@ -4,7 +4,7 @@ use polity_statechart::{
     Chart, ChartSource, GuardSource, STATE_DEPTH_MAX, StateSelector, StateSource, TransitionSource,
 };
 
-/// A small chart with one line changed or added, and what must be said about it.
+/// Returns the errors of a chart.
 fn problems(text: &str) -> Vec<String> {
     Chart::from_text(text).unwrap_err().0.iter().map(ToString::to_string).collect()
 }
@@ -14,7 +14,7 @@ fn refused(text: &str, expected: &[&str]) {
     assert_eq!(problems(text), expected, "{text}");
 }
 
-/// A chart of two states around some further lines.
+/// Returns a chart of two states with further lines.
 fn around(lines: &str) -> String {
     format!(
         "name: lamp\nstates: [off, on]\ninitial: off\ntransitions:\n  \

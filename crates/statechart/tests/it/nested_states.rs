@@ -181,7 +181,7 @@ transitions:
     assert_eq!(draws("agent.n < 1", none, none), 1);
     assert_eq!(draws("draw() < 0.5", none, none), 2);
     assert_eq!(draws("draw() + draw() < 0.5", none, none), 3);
-    // A state that is entered again only by a history counts, too.
+    // A state that only a history enters counts, too.
     assert_eq!(draws("draw() < 0.5", none, one), 3);
     assert_eq!(draws("agent.n < 1", "[set agent.n = draw() + draw() + draw()]", none), 3);
     assert_eq!(chart(CHART).max_draws(), 0);
