@@ -1,9 +1,9 @@
-//! Progress and summaries of simulations.
+//! SimulationProgress and summaries of simulations.
 
 use std::time::{Duration, Instant};
 
-use polity_simulator::lifecycle::{AskedBy, Done};
-use polity_simulator::run::{Progress, Summary};
+use polity_simulator::lifecycle::{LifecycleEvent, RequestSource};
+use polity_simulator::run::{RunSummary, SimulationProgress};
 
 use super::live::{CLEAR_LINE, print_line};
 use super::{count, duration, say, strip_control, style, table, tell, width_of_stderr};
@@ -35,7 +35,7 @@ impl ProgressBar {
     }
 
     /// Shows the progress, at most once per refresh interval.
-    pub(crate) fn show(&mut self, progress: Progress<'_>) {
+    pub(crate) fn show(&mut self, progress: SimulationProgress<'_>) {
         let first = *self.first.get_or_insert(progress.turn.saturating_sub(1));
         if !self.live || self.shown.is_some_and(|shown| shown.elapsed() < SHOW_EVERY) {
             return;
@@ -55,8 +55,8 @@ impl ProgressBar {
 }
 
 /// `turn 120/1000 [===         ] 25 agents, 340 turns/s, 2.5 s left`, and the same with less and less.
-fn lines(progress: Progress<'_>, done: u64, took: Duration) -> [String; 3] {
-    let Progress { turn, turns, agents, done: _ } = progress;
+fn lines(progress: SimulationProgress<'_>, done: u64, took: Duration) -> [String; 3] {
+    let SimulationProgress { turn, turns, agents, events: _ } = progress;
     let filled = turn.saturating_mul(BAR_WIDTH).checked_div(turns).unwrap_or(BAR_WIDTH);
     let width = |cells: u64| usize::try_from(cells).unwrap_or_default();
     let bar = format!(
@@ -86,16 +86,16 @@ fn fitting(lines: &[String], width: Option<usize>) -> &str {
 }
 
 /// Prints the lifecycle requests that were applied in a turn.
-pub(crate) fn print_done(app: &AppContext, progress: Progress<'_>) {
-    for Done { operation, name, instead_of, asked_by } in progress.done {
+pub(crate) fn print_done(app: &AppContext, progress: SimulationProgress<'_>) {
+    for LifecycleEvent { operation, name, instead_of, asked_by } in progress.events {
         let wanted = instead_of.as_ref().map(|wanted| format!(" (\"{wanted}\" is taken)"));
         let wanted = wanted.unwrap_or_default();
         let asked_by = match asked_by {
-            AskedBy::Agent(agent) if agent == name => ", by itself".to_owned(),
-            AskedBy::Agent(agent) => format!(", by \"{agent}\""),
-            AskedBy::Scenario => ", by the scenario".to_owned(),
-            AskedBy::Outside => ", from outside".to_owned(),
-            AskedBy::Time => ", its pause is over".to_owned(),
+            RequestSource::Agent(agent) if agent == name => ", by itself".to_owned(),
+            RequestSource::Agent(agent) => format!(", by \"{agent}\""),
+            RequestSource::Scenario => ", by the scenario".to_owned(),
+            RequestSource::Outside => ", from outside".to_owned(),
+            RequestSource::PauseEnded => ", its pause is over".to_owned(),
         };
         let (turn, operation) = (progress.turn, operation.as_str());
         print_line(
@@ -108,7 +108,7 @@ pub(crate) fn print_done(app: &AppContext, progress: Progress<'_>) {
 /// Prints the summary of a run, with its name if given.
 pub(crate) fn print_summary(
     app: &AppContext,
-    summary: &Summary,
+    summary: &RunSummary,
     run: Option<&str>,
 ) -> Result<(), CliError> {
     let agents = count(usize::try_from(summary.agents).unwrap_or(usize::MAX), "agent");
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn progress_line_shows_rate_and_remaining_time() {
-        let progress = Progress { turn: 250, turns: 1000, agents: 25, done: &[] };
+        let progress = SimulationProgress { turn: 250, turns: 1000, agents: 25, events: &[] };
         let lines_of = lines(progress, 200, Duration::from_secs(2));
         let whole = "  turn 250/1000 [======                  ] 25 agents, 100 turns/s, 7.5 s left";
         let expected = [
@@ -173,7 +173,7 @@ mod tests {
         for (width, line) in expected {
             assert_eq!(fitting(&lines_of, width), line, "{width:?}");
         }
-        let slow = Progress { turn: 1, turns: 3, agents: 1, done: &[] };
+        let slow = SimulationProgress { turn: 1, turns: 3, agents: 1, events: &[] };
         assert_eq!(
             lines(slow, 1, Duration::from_secs(4))[0],
             "  turn 1/3 [========                ] 1 agent, 0.2 turns/s, 8.0 s left"

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use polity_engine::entropy::{EntropySource, SystemEntropy};
 use polity_host::simulations::runs::{pinned_scenario, run_name};
 use polity_model::ids::RunId;
-use polity_simulator::folder::{RunFolder, RunRecord, RunStatus};
-use polity_simulator::lifecycle::{LifecycleAction, Operation, Opinion};
+use polity_simulator::folder::{RunFolder, RunStatus, SimulationRecord};
+use polity_simulator::lifecycle::{LifecycleAction, LifecycleOperation, RequestVerdict};
 use polity_simulator::simulation::Simulation;
 
 use super::find;
@@ -30,18 +30,18 @@ pub(super) fn lifecycle(app: &AppContext, args: SimLifecycleArgs) -> CliResult {
     if record.status == RunStatus::Ended {
         return Err(ended(app, &folder, &record));
     }
-    if !folder.is_owned()? {
+    if !folder.is_locked()? {
         return later(app, &folder, &action);
     }
     let request_id = RunId::from_random_bytes(SystemEntropy.seed()).to_string();
-    let mut watch = folder.ask(&request_id, action.clone())?;
+    let mut watch = folder.submit_request(&request_id, action.clone())?;
     let asked_at = Instant::now();
     let mut is_to_be_noted = app.shows_progress();
     loop {
         // Ownership is read first: an owner answers before it exits.
-        let at_work = folder.is_owned()?;
-        if let Some(answer) = watch.look()? {
-            return tell(app, &action, &answer.opinion, &format!("in turn {}", answer.turn));
+        let at_work = folder.is_locked()?;
+        if let Some(answer) = watch.poll()? {
+            return tell(app, &action, &answer.verdict, &format!("in turn {}", answer.turn));
         }
         if !at_work {
             let record = folder.record()?;
@@ -74,19 +74,19 @@ fn later(app: &AppContext, folder: &RunFolder, action: &LifecycleAction) -> CliR
     let opinion = opinion(folder, action)?;
     if opinion.result.valid {
         let request_id = RunId::from_random_bytes(SystemEntropy.seed()).to_string();
-        folder.ask(&request_id, action.clone())?;
+        folder.submit_request(&request_id, action.clone())?;
     }
     tell(app, action, &opinion, WHEN_RESUMED)
 }
 
 /// The validation of a request against the newest checkpoint.
-fn opinion(folder: &RunFolder, action: &LifecycleAction) -> Result<Opinion, CliError> {
+fn opinion(folder: &RunFolder, action: &LifecycleAction) -> Result<RequestVerdict, CliError> {
     let scenario = Arc::new(pinned_scenario(folder)?.scenario);
     let mut simulation = Simulation::restore(folder, None, &scenario, Some(NonZeroUsize::MIN))?;
-    Ok(simulation.consider(folder, action)?)
+    Ok(simulation.preview_request(folder, action)?)
 }
 
-fn ended(app: &AppContext, folder: &RunFolder, record: &RunRecord) -> CliError {
+fn ended(app: &AppContext, folder: &RunFolder, record: &SimulationRecord) -> CliError {
     let run = run_name(app.folder(), folder, record);
     CliError::conflict(format!("the run {run} has ended, nothing can be asked of it"))
         .hint(format!("begin another future of it: `polity sim fork {run} --at TURN`"))
@@ -100,19 +100,28 @@ fn action_of(command: LifecycleCommand) -> Result<LifecycleAction, CliError> {
             })?;
             LifecycleAction {
                 initial_state: Some(initial),
-                ..LifecycleAction::new(Operation::AddAgent, args.name)
+                ..LifecycleAction::new(LifecycleOperation::AddAgent, args.name)
             }
         }
-        LifecycleCommand::Remove(args) => LifecycleAction::new(Operation::RemoveAgent, args.name),
+        LifecycleCommand::Remove(args) => {
+            LifecycleAction::new(LifecycleOperation::RemoveAgent, args.name)
+        }
         LifecycleCommand::Pause(args) => LifecycleAction {
             auto_resume_turns: args.auto_resume_turns,
-            ..LifecycleAction::new(Operation::PauseAgent, args.name)
+            ..LifecycleAction::new(LifecycleOperation::PauseAgent, args.name)
         },
-        LifecycleCommand::Resume(args) => LifecycleAction::new(Operation::ResumeAgent, args.name),
+        LifecycleCommand::Resume(args) => {
+            LifecycleAction::new(LifecycleOperation::ResumeAgent, args.name)
+        }
     })
 }
 
-fn tell(app: &AppContext, action: &LifecycleAction, opinion: &Opinion, when: &str) -> CliResult {
+fn tell(
+    app: &AppContext,
+    action: &LifecycleAction,
+    opinion: &RequestVerdict,
+    when: &str,
+) -> CliResult {
     if app.json() {
         print_json(opinion)?;
         return Ok(if opinion.result.valid { ExitStatus::Done } else { ExitStatus::Failed });

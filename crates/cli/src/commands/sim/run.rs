@@ -10,8 +10,8 @@ use polity_engine::entropy::{EntropySource, SystemEntropy};
 use polity_host::simulations::LoadedScenario;
 use polity_host::simulations::runs::{pinned_scenario, run_name};
 use polity_model::ids::RunId;
-use polity_simulator::folder::{ForkOrigin, SimulationRecord, RunStatus};
-use polity_simulator::run::{RunSetup, RunControl, ForkBase, SimulationRun};
+use polity_simulator::folder::{ForkOrigin, RunStatus, SimulationRecord};
+use polity_simulator::run::{ForkBase, RunControl, RunSetup, SimulationRun};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
@@ -80,7 +80,11 @@ pub(super) fn fork(app: &AppContext, args: &SimForkArgs) -> CliResult {
     })
 }
 
-fn record(read: &LoadedScenario, strict: bool, forked_from: Option<ForkOrigin>) -> SimulationRecord {
+fn record(
+    read: &LoadedScenario,
+    strict: bool,
+    forked_from: Option<ForkOrigin>,
+) -> SimulationRecord {
     SimulationRecord {
         run_id: RunId::from_random_bytes(SystemEntropy.seed()).to_string(),
         scenario: read.scenario.name.clone(),
@@ -93,7 +97,11 @@ fn record(read: &LoadedScenario, strict: bool, forked_from: Option<ForkOrigin>) 
     }
 }
 
-fn run_path(app: &AppContext, out: Option<&Path>, record: &SimulationRecord) -> Result<PathBuf, CliError> {
+fn run_path(
+    app: &AppContext,
+    out: Option<&Path>,
+    record: &SimulationRecord,
+) -> Result<PathBuf, CliError> {
     if let Some(out) = out {
         return Ok(out.to_owned());
     }

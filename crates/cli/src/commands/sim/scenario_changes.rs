@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use polity_definition::{ExternalDocument, nearest};
 use polity_host::simulations::{LoadedScenario, complaint_from};
-use polity_simulator::scenario::{ScenarioLimit, ScalingError, Scenario, ScenarioError, ScenarioFile};
+use polity_simulator::scenario::{
+    ScalingError, Scenario, ScenarioError, ScenarioFile, ScenarioLimit,
+};
 use serde_json::{Map, Value};
 
 use crate::commands::set_option;
