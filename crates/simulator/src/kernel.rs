@@ -239,7 +239,7 @@ impl Kernel {
             let scratch = &mut *scratch_pool.mine();
             match plan {
                 Some(plan) => {
-                    tick::simd::ticks(plan, chart, block, &input, first_slot, ticks, scratch)
+                    tick::simd::ticks(plan, chart, block, &input, first_slot, ticks, scratch);
                 }
                 None => tick::batched::ticks(
                     event_table,

@@ -251,7 +251,7 @@ impl ChartDraft {
                     self.effects.push(effect);
                 }
                 Err(error) => {
-                    self.errors.push(error.at(item_location(location, name, texts.len(), index)))
+                    self.errors.push(error.at(item_location(location, name, texts.len(), index)));
                 }
             }
         }

@@ -31,7 +31,7 @@ pub(crate) fn compare_lanes(
         CompareOp::GreaterOrEqual => fill_mask(mask, |lane| left(lane) >= right(lane)),
         CompareOp::Equal => fill_mask(mask, |lane| CompareOp::Equal.holds(left(lane), right(lane))),
         CompareOp::NotEqual => {
-            fill_mask(mask, |lane| CompareOp::NotEqual.holds(left(lane), right(lane)))
+            fill_mask(mask, |lane| CompareOp::NotEqual.holds(left(lane), right(lane)));
         }
     }
 }

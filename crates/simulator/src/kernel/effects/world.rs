@@ -139,7 +139,7 @@ impl ValueChanges {
                 }
                 // A value that is not a number counts from 0.
                 (PendingChange::Add { more, .. }, world) => {
-                    *world = Some(ScalarValue::Number(more))
+                    *world = Some(ScalarValue::Number(more));
                 }
                 (PendingChange::Set { value, .. }, world) => {
                     *world = self.values.get(value as usize).cloned();

@@ -294,7 +294,7 @@ impl CaseTables {
         match *self.at_most.chunks_exact(self.count).collect::<Vec<_>>() {
             [] => self.assign_by(cases, ticks_in_state, |_, _| 0, out),
             [only] => {
-                self.assign_by(cases, ticks_in_state, |lane, case| beyond(only, lane, case), out)
+                self.assign_by(cases, ticks_in_state, |lane, case| beyond(only, lane, case), out);
             }
             ref limits => self.assign_by(
                 cases,

@@ -188,12 +188,8 @@ pub(super) fn random_chart(shape: u64) -> (String, RandomRates) {
     // The default is a choice wherever the oracle may be asked.
     for trigger in ["go", "swap", "jump"] {
         for state in 0..states {
-            if requested
-                .iter()
-                .filter(|(its, source, _)| (*its, *source) == (trigger, state))
-                .count()
-                > 1
-            {
+            let here = requested.iter().filter(|(its, from, _)| (*its, *from) == (trigger, state));
+            if here.count() > 1 {
                 let _ = writeln!(
                     text,
                     "  - {{trigger: {trigger}, source: s{state}, target: s0, guard: \"draw() < 0.4\", \
