@@ -216,8 +216,8 @@ pub(super) fn describe(error: &serde_json::Error) -> String {
         ("u8", "a whole number from 0 to 255"),
         ("f64", "a number"),
     ];
-    words.into_iter().fold(error.to_string(), |told, (name, word)| {
-        told.replace(&format!("expected {name}"), &format!("expected {word}"))
+    words.into_iter().fold(error.to_string(), |message, (name, word)| {
+        message.replace(&format!("expected {name}"), &format!("expected {word}"))
     })
 }
 

@@ -500,12 +500,12 @@ fn counts_and_explains_failed_guards() {
     fill(&mut kernel, 2000);
     kernel.ticks(1, 10, &pool(2));
     let warnings = kernel.take_warnings();
-    let told: Vec<_> = warnings
+    let listed: Vec<_> = warnings
         .iter()
         .map(|warning| (warning.location.as_deref(), warning.reason.as_str(), warning.count))
         .collect();
     assert_eq!(
-        told,
+        listed,
         [
             (Some("transitions[0]"), "the context has no \"score\"", 20_000),
             (Some("transitions[1]"), "division by zero", 20_000),
@@ -587,11 +587,11 @@ fn visits_match_histories() {
         kernel.ticks(1, 110, &pool);
         kernel.pause(AgentSlot(3));
         kernel.fire_all(chart.trigger("next").unwrap(), 111, &pool);
-        let mut told = vec![0; chart.states().len()];
+        let mut listed = vec![0; chart.states().len()];
         for slot in kernel.slots() {
-            kernel.history(slot).iter().for_each(|past| told[past.to.index()] += 1);
+            kernel.history(slot).iter().for_each(|past| listed[past.to.index()] += 1);
         }
-        assert_eq!(kernel.take_visits(), told, "{text}");
+        assert_eq!(kernel.take_visits(), listed, "{text}");
         assert!(kernel.take_visits().iter().all(|visits| *visits == 0));
     }
 }

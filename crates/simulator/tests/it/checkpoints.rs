@@ -27,9 +27,9 @@ type CorruptionCase = (&'static str, fn(&mut Value));
 
 fn assert_refusals(cases: &[CorruptionCase]) {
     for (expected, change) in cases {
-        let told = refusal(change);
-        assert!(told.contains("turn_000006.json: the checkpoint cannot be used"), "{told}");
-        assert!(told.contains(expected), "{told}\nand not\n{expected}");
+        let message = refusal(change);
+        assert!(message.contains("turn_000006.json: the checkpoint cannot be used"), "{message}");
+        assert!(message.contains(expected), "{message}\nand not\n{expected}");
     }
 }
 
@@ -142,10 +142,10 @@ fn rejects_invalid_heads() {
 
 #[test]
 fn rejects_duplicate_serials() {
-    let told = refusal(|checkpoint| {
+    let message = refusal(|checkpoint| {
         checkpoint["agents"]["reader_2"]["state"]["serial"] = json!(0);
     });
-    assert!(told.contains("agent \"reader_2\": \"reader_1\" has the same serial"), "{told}");
+    assert!(message.contains("agent \"reader_2\": \"reader_1\" has the same serial"), "{message}");
 }
 
 #[test]
@@ -174,8 +174,8 @@ fn rejects_truncated_checkpoint_but_reads_an_older_one() {
     let text = fs::read(&path).unwrap();
     for length in [0, 1, text.len() / 2, text.len() - 3] {
         fs::write(&path, &text[..length]).unwrap();
-        let told = restored(&fixture).unwrap_err().to_string();
-        assert!(told.contains("it is truncated"), "{told}");
+        let message = restored(&fixture).unwrap_err().to_string();
+        assert!(message.contains("it is truncated"), "{message}");
     }
     assert_eq!(fixture.resume("run", Some(5)).digest, straight.digest);
 }
@@ -219,22 +219,22 @@ fn large_population_writes_compact_checkpoints() {
     assert_eq!(fixture.run("alone", 1).digest, straight.digest);
 
     let bytes = fs::read(&path).unwrap();
-    let told = |bytes: &[u8]| {
+    let message = |bytes: &[u8]| {
         fs::write(&path, bytes).unwrap();
         let scenario = fixture.scenario();
         let error = Simulation::restore(&folder, Some(13), &scenario, None).unwrap_err();
         error.to_string()
     };
-    assert!(told(&bytes[..bytes.len() / 2]).contains("it is truncated: it ends within agent "));
-    assert!(told(&bytes[..bytes.len() - 1]).contains("it ends within its checksum"));
-    assert!(told(b"something else altogether").contains("not the checkpoint of a simulation"));
+    assert!(message(&bytes[..bytes.len() / 2]).contains("it is truncated: it ends within agent "));
+    assert!(message(&bytes[..bytes.len() - 1]).contains("it ends within its checksum"));
+    assert!(message(b"something else altogether").contains("not the checkpoint of a simulation"));
     let mut changed = bytes.clone();
     let middle = changed.len() / 2;
     changed[middle] ^= 1;
-    assert!(told(&changed).contains("the checkpoint cannot be used"));
+    assert!(message(&changed).contains("the checkpoint cannot be used"));
     let mut longer = bytes.clone();
     longer.push(0);
-    assert!(told(&longer).contains("something stands behind its end"));
+    assert!(message(&longer).contains("something stands behind its end"));
 }
 
 #[test]
@@ -277,8 +277,8 @@ transitions:
     checkpoint["agents"]["m"]["state"]["memories"] = json!([9]);
     fs::write(fixture.checkpoint_path("run", 2), checkpoint.to_string()).unwrap();
     let refused = Simulation::restore(&fixture.open("run"), Some(2), &fixture.scenario(), None);
-    let told = refused.unwrap_err().to_string();
-    assert!(told.contains("agent \"m\": it remembers a state that the chart"), "{told}");
+    let message = refused.unwrap_err().to_string();
+    assert!(message.contains("agent \"m\": it remembers a state that the chart"), "{message}");
 }
 
 #[test]
@@ -288,8 +288,8 @@ fn rejects_duplicate_agents() {
     let path = fixture.checkpoint_path("run", 6);
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replacen("\"reader_2\": {", "\"reader_1\": {", 1)).unwrap();
-    let told = restored(&fixture).unwrap_err().to_string();
-    assert!(told.contains("agent \"reader_1\" stands there twice"), "{told}");
+    let message = restored(&fixture).unwrap_err().to_string();
+    assert!(message.contains("agent \"reader_1\" stands there twice"), "{message}");
 }
 
 #[test]
@@ -299,6 +299,6 @@ fn fork_respects_max_agents() {
     let agents = restored(&fixture).unwrap().len();
     assert_eq!(agents, 26, "one was added");
     fixture.file.max_agents = Some(25);
-    let told = fixture.try_fork("run", 6, "fork").unwrap_err().to_string();
-    assert_eq!(told, "26 agents are more than max_agents allows, which is 25");
+    let message = fixture.try_fork("run", 6, "fork").unwrap_err().to_string();
+    assert_eq!(message, "26 agents are more than max_agents allows, which is 25");
 }

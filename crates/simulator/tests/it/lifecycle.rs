@@ -278,10 +278,10 @@ transitions:
         behaviours: {still: []}}}";
     let summary = SimulationFixture::new(chart, scenario).run("run", 1);
     assert_eq!((summary.agents, summary.paused), (10, vec!["queen".to_owned()]));
-    let told: Vec<_> = summary.warnings.iter().map(|warning| warning.reason.as_str()).collect();
+    let listed: Vec<_> = summary.warnings.iter().map(|warning| warning.reason.as_str()).collect();
     let expected =
         ["there is no agent \"king\" (8 times)", "\"queen\" is paused already (8 times)"];
-    assert_eq!(told, expected);
+    assert_eq!(listed, expected);
 }
 
 #[test]
@@ -366,8 +366,8 @@ timeouts:
         world: {rates: [{trigger: t, rate: 1}]}}";
     let summary = SimulationFixture::new(chart, scenario).run("run", 1);
     assert_eq!(summary.agents, 999, "zed has gone");
-    let told: Vec<_> = summary.warnings.iter().map(|told| told.reason.as_str()).collect();
-    assert_eq!(told, ["\"boss\" is not paused (1998 times)"]);
+    let listed: Vec<_> = summary.warnings.iter().map(|listed| listed.reason.as_str()).collect();
+    assert_eq!(listed, ["\"boss\" is not paused (1998 times)"]);
 }
 
 #[test]

@@ -185,8 +185,8 @@ fn rejects_checkpoint_of_another_turn() {
     fixture.run_until("run", 6);
     std::fs::copy(fixture.checkpoint_path("run", 4), fixture.checkpoint_path("run", 6)).unwrap();
     let restored = Simulation::restore(&fixture.open("run"), None, &fixture.scenario(), None);
-    let told = restored.unwrap_err().to_string();
-    assert!(told.contains("it is of turn 4, and not of turn 6"), "{told}");
+    let message = restored.unwrap_err().to_string();
+    assert!(message.contains("it is of turn 4, and not of turn 6"), "{message}");
 }
 
 #[test]
@@ -195,8 +195,8 @@ fn rejects_fork_that_ends_before_it_starts() {
     fixture.run("run", 1);
     fixture.file.turns = Some(7);
     fixture.file.lifecycle = None;
-    let told = fixture.try_fork("run", 8, "fork").unwrap_err().to_string();
-    assert_eq!(told, "the run is to have 7 turns, and it goes on from the end of turn 8");
+    let message = fixture.try_fork("run", 8, "fork").unwrap_err().to_string();
+    assert_eq!(message, "the run is to have 7 turns, and it goes on from the end of turn 8");
     assert!(!fixture.path("fork").exists());
     assert_eq!(json!(fixture.fork("run", 7, "fork").turns), 7);
 }

@@ -74,9 +74,9 @@ fn progress_lists_lifecycle_events() {
     run.record_events();
     let outside = LifecycleAction::new(LifecycleOperation::RemoveAgent, "reader_2");
     fixture.open("run").submit_request("x", outside).unwrap();
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     run.run(|progress| {
-        told.extend(progress.events.iter().map(|done| (progress.turn, done.clone())));
+        events.extend(progress.events.iter().map(|done| (progress.turn, done.clone())));
         RunControl::Continue
     })
     .unwrap();
@@ -88,11 +88,11 @@ fn progress_lists_lifecycle_events() {
     };
     let removed =
         (1, done(LifecycleOperation::RemoveAgent, "reader_2", None, RequestSource::Outside));
-    assert!(told.contains(&removed), "{told:?}");
+    assert!(events.contains(&removed), "{events:?}");
     let added = |(_, done): &&(u64, LifecycleEvent)| done.operation == LifecycleOperation::AddAgent;
     let expected =
         done(LifecycleOperation::AddAgent, "ada_1", Some("ada"), RequestSource::Scenario);
-    assert_eq!(&told.iter().find(added).unwrap().1, &expected, "{told:?}");
+    assert_eq!(&events.iter().find(added).unwrap().1, &expected, "{events:?}");
     let ended = |(_, done): &&(u64, LifecycleEvent)| done.asked_by == RequestSource::PauseEnded;
-    assert_eq!(told.iter().filter(ended).count(), 1, "{told:?}");
+    assert_eq!(events.iter().filter(ended).count(), 1, "{events:?}");
 }

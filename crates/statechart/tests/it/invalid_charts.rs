@@ -509,12 +509,12 @@ fn rejects_invalid_sources_from_code() {
     };
     let back = |source: ChartSource| source.transition(TransitionSource::new("u", ["b"], "a"));
     assert!(Chart::build(&back(go())).is_ok());
-    let told = |source: ChartSource| Chart::build(&source).unwrap_err().0[0].to_string();
-    let nan = told(back(go()).field("n", f64::NAN));
+    let error_of = |source: ChartSource| Chart::build(&source).unwrap_err().0[0].to_string();
+    let nan = error_of(back(go()).field("n", f64::NAN));
     assert_eq!(nan, "fields.n: n must be a finite number, and so its min and max");
     let mut endless = back(go());
     endless.world.insert("w".to_owned(), f64::INFINITY.into());
-    assert_eq!(told(endless), "world.w: w must be a finite number");
+    assert_eq!(error_of(endless), "world.w: w must be a finite number");
     let mut state = StateSource::new("inmost");
     for depth in 0..STATE_DEPTH_MAX {
         let name = format!("s{depth}");
@@ -523,5 +523,5 @@ fn rejects_invalid_sources_from_code() {
     }
     let mut deep = back(go());
     deep.states.push(state);
-    assert_eq!(told(deep), "states: states are nested too deep: the limit state_depth is 16");
+    assert_eq!(error_of(deep), "states: states are nested too deep: the limit state_depth is 16");
 }

@@ -193,14 +193,14 @@ fn assign_events(
     }
     *out = NO;
     for (number, (first, instead)) in (0..).zip(&few.cases) {
-        let mut told = [*first; LANES];
+        let mut event = [*first; LANES];
         for (query, instead) in instead {
-            for (told, mask) in told.iter_mut().zip(&answers[*query]) {
-                *told = (*instead & mask) | (*told & !mask);
+            for (event, mask) in event.iter_mut().zip(&answers[*query]) {
+                *event = (*instead & mask) | (*event & !mask);
             }
         }
         for lane in 0..LANES {
-            out[lane] |= told[lane] & mask_of(cases[lane] == number);
+            out[lane] |= event[lane] & mask_of(cases[lane] == number);
         }
     }
     // Agents that are not active have no event.
