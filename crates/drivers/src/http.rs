@@ -26,7 +26,6 @@ pub(crate) struct HttpClients {
 }
 
 impl HttpClients {
-    /// The client for a URL.
     pub(crate) fn client_for(
         &self,
         url: &Url,

@@ -82,7 +82,6 @@ impl SecretSet {
         ToolReply { content, structured, ..reply }
     }
 
-    /// Redacts the secrets in names and values.
     pub(crate) fn redact_fields(&self, fields: Map<String, Value>) -> Map<String, Value> {
         fields
             .into_iter()
@@ -99,7 +98,6 @@ impl SecretSet {
         }
     }
 
-    /// Redacts the secrets in a failure.
     pub(crate) fn redact_failure(&self, failure: &AttemptFailure) -> AttemptFailure {
         AttemptFailure { category: failure.category, message: self.redact(&failure.message) }
     }

@@ -36,7 +36,6 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-/// A runtime with its store.
 pub(crate) struct BenchRuntime {
     pub(crate) runtime: Runtime,
     pub(crate) store: Arc<dyn Store>,
@@ -86,7 +85,6 @@ impl BenchRuntime {
         self.runtime.create(CreateTask::new(agent.clone(), description)).await.unwrap()
     }
 
-    /// Runs one task to completion.
     pub(crate) async fn run(&self, agent: &PinnedAgent, description: &str) {
         let mut task = self.create(agent, description).await;
         assert_eq!(task.wait().await.unwrap(), TaskStatus::Completed);

@@ -110,7 +110,6 @@ impl Models for RepeatingModel {
     }
 }
 
-/// A tool that only counts.
 struct CountingTool {
     toolbox: Arc<Toolbox>,
     calls: AtomicU32,

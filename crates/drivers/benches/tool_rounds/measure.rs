@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The median.
 pub(crate) fn median<T: Ord + Copy>(values: &mut [T]) -> T {
     values.sort_unstable();
     values[values.len() / 2]
@@ -85,7 +84,6 @@ pub(crate) struct MemoryUse {
 }
 
 impl MemoryUse {
-    /// The current use.
     pub(crate) fn now() -> Self {
         let live = LIVE_BYTES.load(Ordering::Relaxed);
         let pages = std::fs::read_to_string("/proc/self/statm").ok();

@@ -21,7 +21,6 @@ const CPU_MAX: Duration = Duration::from_micros(1300);
 /// the log.
 const SYNCS_MAX: f64 = 2.1;
 
-/// The cost of a task.
 #[derive(Debug, Clone, Copy)]
 struct RoundCost {
     cpu: Duration,

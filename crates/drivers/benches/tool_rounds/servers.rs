@@ -19,7 +19,6 @@ pub(crate) const TOOL_SERVER: &str = "__tools";
 /// A model in another process. Dropping it ends the process.
 pub(crate) struct ModelProcess {
     child: Child,
-    /// The URL of the server.
     pub(crate) url: String,
 }
 

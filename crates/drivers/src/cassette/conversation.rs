@@ -9,11 +9,10 @@ use polity_model::message::{Message, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::document::{CassetteAnswer, ModelSettings, RequestedArguments};
+use super::document::{CassetteAnswer, CassetteArguments, ModelSettings};
 use super::multiline::MultilineText;
 use crate::secrets::SecretSet;
 
-/// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub(super) enum CassetteMessage {
@@ -41,7 +40,6 @@ pub(super) enum CassetteMessage {
     },
 }
 
-/// A tool call in a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct CassetteToolCall {
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -52,7 +50,6 @@ pub(super) struct CassetteToolCall {
     signature: Option<String>,
 }
 
-/// One request to a model.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ModelQuestion {
     pub(super) agent: String,
@@ -185,9 +182,9 @@ impl CassetteMessage {
             server: asked.server.clone(),
             tool: asked.tool.clone(),
             arguments: match &asked.arguments {
-                RequestedArguments::Arguments(arguments) => arguments.clone(),
+                CassetteArguments::Arguments(arguments) => arguments.clone(),
                 // The answer to the call describes the error.
-                RequestedArguments::Unreadable { .. } => Map::new(),
+                CassetteArguments::Unreadable { .. } => Map::new(),
             },
             signature: asked.signature.clone(),
         });

@@ -17,7 +17,6 @@ const BEFORE_CHANGE_CHARACTERS: usize = 40;
 /// The largest number of compared pairs of lines. Above it, all differing lines count as replaced.
 const PAIRS_MAX: usize = 1_000_000;
 
-/// One line of a diff.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DiffLine<'t> {
     Same(&'t str),
@@ -157,7 +156,6 @@ fn counterpart<'t>(lines: &[DiffLine<'t>], at: usize) -> Option<&'t str> {
     }
 }
 
-/// The index of the first differing character.
 fn change(text: &str, other: Option<&str>) -> usize {
     let other = other.unwrap_or_default();
     text.chars().zip(other.chars()).take_while(|(a, b)| a == b).count()

@@ -63,7 +63,6 @@ pub(super) struct ListedTool {
     pub(super) fallback_tools: Vec<ToolName>,
 }
 
-/// One conversation.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(super) struct CassetteSession {
     /// The agent. Unknown if its tools could not be listed.
@@ -125,7 +124,6 @@ pub(super) struct ModelExchange {
     pub(super) outcome: ModelOutcome,
 }
 
-/// The outcome of a model call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ModelOutcome {
@@ -133,34 +131,31 @@ pub(super) enum ModelOutcome {
     Failure(FailedCall),
 }
 
-/// The answer of a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct CassetteAnswer {
     #[serde(default, skip_serializing_if = "MultilineText::is_empty")]
     pub(super) content: MultilineText,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) tool_calls: Vec<RequestedTool>,
+    pub(super) tool_calls: Vec<CassetteToolRequest>,
     pub(super) usage: Usage,
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) is_cut: bool,
 }
 
-/// A tool call in an answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct RequestedTool {
+pub(super) struct CassetteToolRequest {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) server: String,
     pub(super) tool: String,
     #[serde(flatten)]
-    pub(super) arguments: RequestedArguments,
+    pub(super) arguments: CassetteArguments,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) signature: Option<String>,
 }
 
-/// The arguments of a tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum RequestedArguments {
+pub(super) enum CassetteArguments {
     Arguments(Map<String, Value>),
     Unreadable { text: MultilineText, reason: String },
 }
@@ -190,7 +185,6 @@ pub(super) struct CassetteCall {
     pub(super) outcome: ToolOutcome,
 }
 
-/// The outcome of a tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ToolOutcome {
@@ -198,7 +192,6 @@ pub(super) enum ToolOutcome {
     Failure(FailedCall),
 }
 
-/// The reply of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct CassetteReply {
     #[serde(default, skip_serializing_if = "MultilineText::is_empty")]

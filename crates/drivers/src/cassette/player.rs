@@ -18,8 +18,8 @@ use serde_json::{Map, Value};
 use super::conversation::ModelQuestion;
 use super::diff::diff;
 use super::document::{
-    Cassette, CassetteAnswer, CassetteReply, CassetteSession, FailedCall, ModelOutcome,
-    RequestedArguments, ToolListing, ToolOutcome,
+    Cassette, CassetteAnswer, CassetteArguments, CassetteReply, CassetteSession, FailedCall,
+    ModelOutcome, ToolListing, ToolOutcome,
 };
 use super::session::{ExchangeIndex, tool_name};
 use crate::secrets::SecretSet;
@@ -46,7 +46,6 @@ struct PlaybackState {
     toolboxes: BTreeMap<(String, u32), Arc<Toolbox>>,
 }
 
-/// The key of an answer within its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum AnswerKey {
     ModelExchange { turn: u32, number: usize },
@@ -158,7 +157,6 @@ impl CassettePlayer {
         Err(mismatch(&what, &nearest.unwrap_or_default()))
     }
 
-    /// The recorded request.
     fn recorded_question(
         &self,
         session: &CassetteSession,
@@ -292,8 +290,8 @@ fn model_reply(answer: &CassetteAnswer) -> ModelReply {
         server: asked.server.clone(),
         tool: asked.tool.clone(),
         arguments: match &asked.arguments {
-            RequestedArguments::Arguments(arguments) => AskedArguments::Object(arguments.clone()),
-            RequestedArguments::Unreadable { text, reason } => AskedArguments::Unreadable {
+            CassetteArguments::Arguments(arguments) => AskedArguments::Object(arguments.clone()),
+            CassetteArguments::Unreadable { text, reason } => AskedArguments::Unreadable {
                 text: text.as_str().to_owned(),
                 reason: reason.clone(),
             },

@@ -43,7 +43,6 @@ struct RunInput {
     parameters: Map<String, Value>,
 }
 
-/// The end of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum RecordedRunEnd {

@@ -15,8 +15,8 @@ use polity_model::tool::ToolPattern;
 
 use super::conversation::{ModelQuestion, redacted_tool_name};
 use super::document::{
-    Cassette, CassetteAnswer, CassetteCall, CassetteReply, CassetteSession, FailedCall, ListedTool,
-    ModelOutcome, RequestedArguments, RequestedTool, ToolListing, ToolOutcome,
+    Cassette, CassetteAnswer, CassetteArguments, CassetteCall, CassetteReply, CassetteSession,
+    CassetteToolRequest, FailedCall, ListedTool, ModelOutcome, ToolListing, ToolOutcome,
 };
 use crate::secrets::SecretSet;
 
@@ -76,7 +76,7 @@ impl CassetteRecorder {
         let settings = question.settings.clone();
         self.lock_cassette().agents.insert(question.agent.clone(), settings);
         self.update_site(request.call_site, |session| {
-            session.record_exchange(request.call_site.turn, question, outcome)
+            session.record_exchange(request.call_site.turn, question, outcome);
         });
     }
 
@@ -125,7 +125,7 @@ impl CassetteRecorder {
             outcome,
         };
         self.update_site(request.call_site, |session| {
-            session.record_call(request.call_site.turn, call)
+            session.record_call(request.call_site.turn, call);
         });
     }
 
@@ -135,16 +135,16 @@ impl CassetteRecorder {
                 redacted_tool_name(&asked.server, &asked.tool, toolbox, &self.secrets);
             let arguments = match &asked.arguments {
                 AskedArguments::Object(arguments) => {
-                    RequestedArguments::Arguments(self.secrets.redact_fields(arguments.clone()))
+                    CassetteArguments::Arguments(self.secrets.redact_fields(arguments.clone()))
                 }
-                AskedArguments::Unreadable { text, reason } => RequestedArguments::Unreadable {
+                AskedArguments::Unreadable { text, reason } => CassetteArguments::Unreadable {
                     text: self.secrets.redact(text).into(),
                     reason: self.secrets.redact(reason),
                 },
             };
             let signature = asked.signature.as_ref();
             let signature = signature.map(|signature| self.secrets.redact(signature));
-            RequestedTool { server, tool, arguments, signature }
+            CassetteToolRequest { server, tool, arguments, signature }
         };
         CassetteAnswer {
             content: self.secrets.redact(&reply.content).into(),

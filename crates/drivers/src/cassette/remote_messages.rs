@@ -28,7 +28,7 @@ pub(super) struct RecordedMessage {
     #[serde(rename = "message")]
     pub(super) number: u32,
     #[serde(flatten)]
-    input: MessageInput,
+    input: RemoteMessageInput,
     /// `None` if the server accepted it and no outcome is known.
     #[serde(rename = "came_of_it", default, skip_serializing_if = "Option::is_none")]
     outcome: Option<RecordedMessageOutcome>,
@@ -36,7 +36,7 @@ pub(super) struct RecordedMessage {
 
 /// The content of a message, with secrets redacted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct MessageInput {
+struct RemoteMessageInput {
     text: MultilineText,
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     parameters: Map<String, Value>,
@@ -60,7 +60,7 @@ enum RecordedMessageEnd {
     Failure(FailedCall),
 }
 
-impl MessageInput {
+impl RemoteMessageInput {
     fn redacted(message: &RemoteMessage<'_>, secrets: &SecretSet) -> Self {
         Self {
             text: secrets.redact(message.text).into(),
@@ -88,7 +88,7 @@ impl RecordingRemoteDriver {
     /// Records a message, replacing an earlier attempt.
     fn record_message(&self, message: &RemoteMessage<'_>) {
         let number = message.call_site.turn;
-        let input = MessageInput::redacted(message, &self.recorder.secrets);
+        let input = RemoteMessageInput::redacted(message, &self.recorder.secrets);
         self.recorder.update_session(message.call_site.session, |session| {
             session.agent = Some(message.agent.name.to_string());
             // Later messages belonged to the earlier attempt.
@@ -168,7 +168,11 @@ impl PlaybackRemoteDriver {
         Self { player }
     }
 
-    fn outcome(&self, call_site: CallSite<'_>, input: Option<&MessageInput>) -> RemoteOutcome {
+    fn outcome(
+        &self,
+        call_site: CallSite<'_>,
+        input: Option<&RemoteMessageInput>,
+    ) -> RemoteOutcome {
         self.answer(call_site, input).unwrap_or_else(|message| {
             let failure = self.player.fail(message);
             let end = RemoteEnd::Failed { failure, retry_after: None };
@@ -179,7 +183,7 @@ impl PlaybackRemoteDriver {
     fn answer(
         &self,
         call_site: CallSite<'_>,
-        input: Option<&MessageInput>,
+        input: Option<&RemoteMessageInput>,
     ) -> Result<RemoteOutcome, String> {
         self.player.check_no_mismatch()?;
         let session = self.player.session(call_site.session)?;
@@ -223,7 +227,7 @@ impl Remotes for PlaybackRemoteDriver {
     }
 
     fn send<'a>(&'a self, message: RemoteMessage<'a>) -> BoxFuture<'a, Sent> {
-        let input = MessageInput::redacted(&message, &self.player.secrets);
+        let input = RemoteMessageInput::redacted(&message, &self.player.secrets);
         let outcome = self.outcome(message.call_site, Some(&input));
         Box::pin(async { Sent::Over(outcome) })
     }

@@ -9,14 +9,12 @@ use super::document::{
     ToolOutcome,
 };
 
-/// The position of an exchange in a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ExchangeIndex {
     pub(super) turn: usize,
     pub(super) exchange: usize,
 }
 
-/// The conversation up to an exchange.
 #[derive(Debug, Default)]
 struct ConversationPrefix {
     messages: Vec<CassetteMessage>,
@@ -49,7 +47,6 @@ impl CassetteSession {
         }
     }
 
-    /// The tools and messages of an exchange.
     pub(super) fn request(&self, at: ExchangeIndex) -> Option<(Vec<String>, Vec<CassetteMessage>)> {
         let turn = self.turns.get(at.turn)?;
         let exchange = turn.exchanges.get(at.exchange)?;

@@ -28,7 +28,6 @@ pub(super) struct HttpModelClient {
 }
 
 impl HttpModelClient {
-    /// Makes one call.
     pub(super) async fn call(
         &self,
         endpoint: &ModelEndpoint<'_>,

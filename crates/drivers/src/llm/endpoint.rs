@@ -23,7 +23,6 @@ pub(super) enum ProviderProtocol {
     Gemini,
 }
 
-/// The resolved endpoint of an agent's model.
 pub(super) struct ModelEndpoint<'a> {
     pub(super) provider: LlmProvider,
     pub(super) protocol: ProviderProtocol,
@@ -57,7 +56,6 @@ impl<'a> ModelEndpoint<'a> {
         Ok(Some(Self { provider: config.provider, protocol, model, url, key }))
     }
 
-    /// The headers of a call.
     pub(super) fn headers(&self) -> Result<HeaderMap, ModelCallError> {
         let mut headers = HeaderMap::new();
         let (name, prefix) = match self.protocol {

@@ -54,11 +54,8 @@ pub(super) struct ModelCallError {
 pub(super) enum ErrorRemedy {
     /// None, or the message names it.
     None,
-    /// The endpoint URL.
     Endpoint,
-    /// The endpoint URL and the model name.
     EndpointOrModel,
-    /// The API key.
     Key,
 }
 

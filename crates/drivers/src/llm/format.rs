@@ -18,31 +18,28 @@ use self::turns::PromptTurn;
 use super::error::ModelCallError;
 
 /// The content of one call, independent of the provider.
-pub(in crate::llm) struct ModelPrompt<'a> {
+pub(crate) struct ModelPrompt<'a> {
     pub(super) model: &'a str,
-    pub(in crate::llm) system: &'a str,
+    pub(crate) system: &'a str,
     /// `None` for models that reject a temperature.
-    pub(in crate::llm) temperature: Option<f64>,
-    pub(in crate::llm) turns: &'a [PromptTurn<'a>],
-    pub(in crate::llm) tools: &'a WireToolNames<'a>,
+    pub(crate) temperature: Option<f64>,
+    pub(crate) turns: &'a [PromptTurn<'a>],
+    pub(crate) tools: &'a WireToolNames<'a>,
 }
 
 /// Assembles an answer from the events of a stream.
-pub(in crate::llm) trait StreamDecoder: Send {
-    /// Decodes the data of one event.
+pub(crate) trait StreamDecoder: Send {
     fn push_event(&mut self, data: &[u8], progress: &dyn Progress) -> Result<(), ModelCallError>;
 
     /// The completeness of the answer so far.
     fn state(&self) -> StreamState;
 
-    /// Returns the assembled answer.
     fn finish(self: Box<Self>) -> Result<ModelAnswer, ModelCallError>;
 }
 
 /// The completeness of a streamed answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::llm) enum StreamState {
-    /// The answer is incomplete.
+pub(crate) enum StreamState {
     Incomplete,
     /// The answer is complete; metadata may follow.
     Complete,
@@ -50,39 +47,35 @@ pub(in crate::llm) enum StreamState {
     Ended,
 }
 
-/// A complete answer.
 #[derive(Debug, Default, PartialEq)]
-pub(in crate::llm) struct ModelAnswer {
-    pub(in crate::llm) content: String,
-    pub(in crate::llm) calls: Vec<AnswerToolCall>,
-    pub(in crate::llm) input_tokens: u64,
-    pub(in crate::llm) output_tokens: u64,
+pub(crate) struct ModelAnswer {
+    pub(crate) content: String,
+    pub(crate) calls: Vec<AnswerToolCall>,
+    pub(crate) input_tokens: u64,
+    pub(crate) output_tokens: u64,
     /// True if the model stopped at its token limit.
-    pub(in crate::llm) is_cut: bool,
+    pub(crate) is_cut: bool,
 }
 
 /// A tool call in an answer, with the tool's wire name.
 #[derive(Debug, PartialEq)]
-pub(in crate::llm) struct AnswerToolCall {
-    pub(in crate::llm) name: String,
-    pub(in crate::llm) arguments: AskedArguments,
-    pub(in crate::llm) signature: Option<String>,
+pub(crate) struct AnswerToolCall {
+    pub(crate) name: String,
+    pub(crate) arguments: AskedArguments,
+    pub(crate) signature: Option<String>,
 }
 
 /// Text borrowed from the event unless it contains escapes.
 #[derive(Debug, Default, Deserialize)]
 #[serde(transparent)]
-pub(in crate::llm) struct BorrowedText<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+pub(crate) struct BorrowedText<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
-/// Parses the JSON of one event.
-pub(in crate::llm) fn parse_event<'a, T: Deserialize<'a>>(
-    data: &'a [u8],
-) -> Result<T, ModelCallError> {
+pub(crate) fn parse_event<'a, T: Deserialize<'a>>(data: &'a [u8]) -> Result<T, ModelCallError> {
     serde_json::from_slice(data).map_err(|error| ModelCallError::invalid_json(&error, data))
 }
 
 /// Appends a text delta to the answer and reports it as progress.
-pub(in crate::llm) fn append_text(content: &mut String, piece: &str, progress: &dyn Progress) {
+pub(crate) fn append_text(content: &mut String, piece: &str, progress: &dyn Progress) {
     if !piece.is_empty() {
         content.push_str(piece);
         progress.text(piece);
@@ -90,7 +83,7 @@ pub(in crate::llm) fn append_text(content: &mut String, piece: &str, progress: &
 }
 
 /// Parses arguments sent as text. Models omit them for tools without parameters.
-pub(in crate::llm) fn parse_arguments(text: String) -> AskedArguments {
+pub(crate) fn parse_arguments(text: String) -> AskedArguments {
     if text.trim().is_empty() {
         return AskedArguments::Object(Map::new());
     }
@@ -101,10 +94,7 @@ pub(in crate::llm) fn parse_arguments(text: String) -> AskedArguments {
 }
 
 /// Accepts an object or null as arguments; anything else is unreadable.
-pub(in crate::llm) fn check_arguments(
-    value: Value,
-    text: impl FnOnce() -> String,
-) -> AskedArguments {
+pub(crate) fn check_arguments(value: Value, text: impl FnOnce() -> String) -> AskedArguments {
     let kind = match value {
         Value::Object(object) => return AskedArguments::Object(object),
         Value::Null => return AskedArguments::Object(Map::new()),
@@ -117,7 +107,7 @@ pub(in crate::llm) fn check_arguments(
 }
 
 /// The schema of a tool's arguments, with the `type` and `properties` that providers require.
-pub(in crate::llm) struct ArgumentsSchema<'a>(pub(super) &'a Map<String, Value>);
+pub(crate) struct ArgumentsSchema<'a>(pub(super) &'a Map<String, Value>);
 
 impl Serialize for ArgumentsSchema<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

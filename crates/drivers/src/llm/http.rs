@@ -20,7 +20,6 @@ const ERROR_BYTES_MAX: usize = 64 * 1024;
 /// was read to the end.
 const END_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The connections of the process.
 #[derive(Debug, Default)]
 pub(super) struct HttpTransport {
     clients: HttpClients,

@@ -157,7 +157,6 @@ impl ScriptInterpolation<'_> {
 }
 
 enum ScriptReference<'a> {
-    /// `$$`.
     Escape,
     /// `$name` or `${name}`.
     Name(&'a str),

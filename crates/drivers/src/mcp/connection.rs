@@ -39,15 +39,11 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The longest wait for the exit of a process that has closed its output.
 const END_WAIT: Duration = Duration::from_secs(1);
 
-/// One connection to a server.
 pub(super) struct McpConnection {
-    /// The server's name.
     pub(super) server: String,
-    /// Sends requests.
     pub(super) peer: Peer<RoleClient>,
     /// Set when the tools change after they were listed.
     pub(super) changed: ToolsChangedFlag,
-    /// The listed tools.
     pub(super) tools: tokio::sync::Mutex<Option<Arc<[Arc<Tool>]>>>,
     /// The secrets given to the server.
     pub(super) secrets: SecretSet,
@@ -180,7 +176,6 @@ impl McpConnection {
         }
     }
 
-    /// The agreed protocol version.
     pub(super) fn protocol_version(&self) -> String {
         let info = self.peer.peer_info();
         info.map(|info| info.protocol_version.to_string()).unwrap_or_default()
@@ -214,7 +209,6 @@ impl McpConnection {
         answered
     }
 
-    /// Counts a request as active.
     pub(super) fn start_request(&self) -> RequestGuard<'_> {
         self.activity().active += 1;
         RequestGuard(self)
@@ -229,7 +223,6 @@ impl McpConnection {
         self.retired.store(true, Ordering::SeqCst);
     }
 
-    /// The time since the connection was opened.
     pub(super) fn age(&self) -> Duration {
         self.opened.elapsed()
     }
@@ -256,14 +249,12 @@ impl McpConnection {
     }
 }
 
-/// The result of a handshake.
 struct McpSession {
     service: RunningService<RoleClient, McpClientHandler>,
     changed: ToolsChangedFlag,
     secrets: SecretSet,
 }
 
-/// A failed handshake.
 enum HandshakeError {
     /// The server did not answer in this time.
     Timeout(Duration),

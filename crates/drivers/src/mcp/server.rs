@@ -22,7 +22,6 @@ const RESTART_DELAY_FIRST: Duration = Duration::from_millis(500);
 /// The longest delay between restarts.
 const RESTART_DELAY_MAX: Duration = Duration::from_mins(1);
 
-/// One server of the home.
 pub(super) struct McpServer {
     definition: McpServerDefinition,
     options: Arc<McpOptions>,
@@ -42,7 +41,6 @@ impl McpServer {
         Self { definition, options, live: Mutex::new(None), history, was_slow, closed }
     }
 
-    /// The server's name.
     pub(super) fn name(&self) -> &str {
         self.definition.name.as_str()
     }
@@ -160,12 +158,10 @@ impl McpServer {
 /// The recent failures of the server.
 #[derive(Debug, Default)]
 struct RestartHistory {
-    /// The number of consecutive failures.
     failures: u32,
     /// The end of the last start, successful or not. Delays count from there, not from the
     /// beginning of a slow start.
     last_attempt: Option<Instant>,
-    /// The last failure.
     reason: String,
 }
 

@@ -14,7 +14,6 @@ const STATE_PREFIX: &str = "TASK_STATE_";
 /// The ratio of bytes to Base64 characters.
 const BASE64_BYTES: (usize, usize) = (3, 4);
 
-/// A task.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct A2aTask {
@@ -30,7 +29,6 @@ pub(super) struct A2aTask {
     metadata: Option<Value>,
 }
 
-/// The status of a task.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct A2aStatus {
     pub(super) state: A2aState,
@@ -38,7 +36,6 @@ pub(super) struct A2aStatus {
     pub(super) message: Option<A2aMessage>,
 }
 
-/// A message.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct A2aMessage {
     #[serde(default)]
@@ -47,7 +44,6 @@ pub(super) struct A2aMessage {
     parts: Vec<A2aPart>,
 }
 
-/// An artifact of a task.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct A2aArtifact {
     #[serde(default)]
@@ -64,19 +60,18 @@ struct A2aPart {
     url: Option<String>,
     filename: Option<String>,
     media_type: Option<String>,
-    file: Option<A2aFile>,
+    file: Option<A2aFilePart>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct A2aFile {
+struct A2aFilePart {
     bytes: Option<String>,
     uri: Option<String>,
     name: Option<String>,
     mime_type: Option<String>,
 }
 
-/// The state of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum A2aState {
     Submitted,
@@ -149,21 +144,18 @@ impl<'de> Deserialize<'de> for A2aState {
     }
 }
 
-/// The answer to a message.
 #[derive(Debug, Clone)]
 pub(super) enum A2aReply {
     Task(A2aTask),
     Message(A2aMessage),
 }
 
-/// An event of a task's stream.
 #[derive(Debug, Clone)]
 pub(super) enum A2aStreamEvent {
     /// The task changed its state.
     StateChanged(A2aState),
     /// Text of an artifact.
     ArtifactText(String),
-    /// Any other event.
     Other,
 }
 
@@ -183,12 +175,10 @@ pub(super) fn decode_reply(mut json: Value) -> Result<A2aReply, String> {
     }
 }
 
-/// Decodes a task.
 pub(super) fn decode_task(json: Value) -> Result<A2aTask, String> {
     serde_json::from_value(json).map_err(|error| error.to_string())
 }
 
-/// Decodes an event of a stream.
 pub(super) fn decode_event(mut json: Value) -> A2aStreamEvent {
     let event = if json["kind"].is_string() {
         json
@@ -251,7 +241,6 @@ impl A2aTask {
 }
 
 impl A2aMessage {
-    /// The text of the message.
     pub(super) fn text(&self) -> String {
         join_parts(&self.parts)
     }

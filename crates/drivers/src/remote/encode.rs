@@ -17,10 +17,8 @@ pub(super) enum A2aBinding {
 }
 
 impl A2aBinding {
-    /// All supported bindings.
     pub(super) const ALL: [Self; 3] = [Self::JsonRpc1, Self::HttpJson1, Self::JsonRpc03];
 
-    /// The protocol version.
     pub(super) fn version(self) -> &'static str {
         match self {
             Self::JsonRpc1 | Self::HttpJson1 => "1.0",
@@ -48,20 +46,15 @@ pub(super) struct A2aInterface {
     pub(super) tenant: Option<String>,
 }
 
-/// An operation on a server.
 #[derive(Clone, Copy)]
 pub(super) enum A2aOperation<'a> {
-    /// Sends a message.
     Send(&'a RemoteMessage<'a>),
-    /// Fetches a task.
     Get(&'a str),
-    /// Cancels a task.
     Cancel(&'a str),
     /// Streams the updates of a task.
     Subscribe(&'a str),
 }
 
-/// An HTTP request.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct A2aRequest {
     pub(super) url: Url,
@@ -71,7 +64,6 @@ pub(super) struct A2aRequest {
 }
 
 impl A2aInterface {
-    /// Encodes an operation.
     pub(super) fn request(&self, operation: A2aOperation<'_>) -> A2aRequest {
         let version = self.binding.version();
         let (url, body) = match self.binding {

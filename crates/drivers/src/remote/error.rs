@@ -33,7 +33,6 @@ pub(super) enum RemoteError {
     TooLarge(String),
 }
 
-/// The state of a message after a failed send.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum SendFailure {
     /// The server did not accept it, or it failed.

@@ -38,7 +38,6 @@ pub(super) struct RemoteHttp {
 }
 
 impl RemoteHttp {
-    /// Fetches the card at a URL.
     pub(super) async fn fetch_card(
         &self,
         url: &Url,
@@ -147,7 +146,6 @@ async fn next_chunk(
     response.chunk().await.map_err(|error| RemoteError::Lost(root_cause(error)))
 }
 
-/// Reads the whole body up to the limit.
 async fn read_body(
     mut response: Response,
     bytes_max: u64,

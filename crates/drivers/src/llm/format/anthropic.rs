@@ -15,7 +15,7 @@ use super::{
 };
 
 /// The `anthropic-version` that this module implements.
-pub(in crate::llm) const API_VERSION: &str = "2023-06-01";
+pub(crate) const API_VERSION: &str = "2023-06-01";
 
 /// The token limit of one answer. The API requires a limit, and every current model supports this
 /// one.
@@ -79,8 +79,7 @@ struct AnthropicTool<'a> {
     input_schema: ArgumentsSchema<'a>,
 }
 
-/// Encodes the body of a request.
-pub(in crate::llm) fn encode_body(prompt: &ModelPrompt<'_>) -> serde_json::Result<Vec<u8>> {
+pub(crate) fn encode_body(prompt: &ModelPrompt<'_>) -> serde_json::Result<Vec<u8>> {
     let tools = prompt.tools.iter().map(|(name, tool)| AnthropicTool {
         name,
         description: &tool.description,
@@ -197,9 +196,8 @@ struct AnthropicDelta<'a> {
     stop_reason: Option<BorrowedText<'a>>,
 }
 
-/// Assembles an answer.
 #[derive(Default)]
-pub(in crate::llm) struct AnthropicDecoder {
+pub(crate) struct AnthropicDecoder {
     answer: ModelAnswer,
     blocks: BTreeMap<u32, PartialBlock>,
     stop_reason: Option<String>,

@@ -89,7 +89,7 @@ struct GeminiDeclaration<'a> {
 }
 
 /// Encodes the body of a request. The model is part of the URL.
-pub(in crate::llm) fn encode_body(prompt: &ModelPrompt<'_>) -> serde_json::Result<Vec<u8>> {
+pub(crate) fn encode_body(prompt: &ModelPrompt<'_>) -> serde_json::Result<Vec<u8>> {
     let declarations = prompt.tools.iter().map(|(name, tool)| GeminiDeclaration {
         name,
         description: &tool.description,
@@ -201,9 +201,8 @@ struct GeminiUsage {
     thoughts_token_count: Option<u64>,
 }
 
-/// Assembles an answer.
 #[derive(Default)]
-pub(in crate::llm) struct GeminiDecoder {
+pub(crate) struct GeminiDecoder {
     answer: ModelAnswer,
     finish_reason: Option<String>,
 }

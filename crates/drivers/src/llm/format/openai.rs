@@ -79,8 +79,7 @@ struct OpenAiFunction<'a> {
     parameters: ArgumentsSchema<'a>,
 }
 
-/// Encodes the body of a request.
-pub(in crate::llm) fn encode_body(
+pub(crate) fn encode_body(
     prompt: &ModelPrompt<'_>,
     provider: LlmProvider,
 ) -> serde_json::Result<Vec<u8>> {
@@ -192,9 +191,8 @@ struct OpenAiUsage {
     completion_tokens: Option<u64>,
 }
 
-/// Assembles an answer.
 #[derive(Default)]
-pub(in crate::llm) struct OpenAiDecoder {
+pub(crate) struct OpenAiDecoder {
     answer: ModelAnswer,
     calls: Vec<PartialToolCall>,
     finish_reason: Option<String>,

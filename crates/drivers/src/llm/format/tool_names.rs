@@ -15,13 +15,12 @@ const SEPARATOR: &str = "__";
 const NAMELESS: &str = "unknown";
 
 /// The offered tools with their wire names.
-pub(in crate::llm) struct WireToolNames<'a> {
+pub(crate) struct WireToolNames<'a> {
     named: Vec<(String, &'a Tool)>,
 }
 
 impl<'a> WireToolNames<'a> {
-    /// Names all tools that the model may call.
-    pub(in crate::llm) fn new(toolbox: &'a Toolbox) -> Self {
+    pub(crate) fn new(toolbox: &'a Toolbox) -> Self {
         let mut named: Vec<(String, &'a Tool)> = Vec::with_capacity(toolbox.offered().len());
         for tool in toolbox.offered() {
             let name = wire_name(tool.name.server(), tool.name.tool());
@@ -35,14 +34,13 @@ impl<'a> WireToolNames<'a> {
         Self { named }
     }
 
-    /// The tools with their wire names.
-    pub(in crate::llm) fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &'a Tool)> {
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &'a Tool)> {
         self.named.iter().map(|(name, tool)| (&**name, *tool))
     }
 
     /// Resolves a wire name to server and tool. A name that was not offered is split at the first
     /// separator; without one, the server is empty.
-    pub(in crate::llm) fn resolve(&self, name: &str) -> (String, String) {
+    pub(crate) fn resolve(&self, name: &str) -> (String, String) {
         if let Some((_, tool)) = self.named.iter().find(|(known, _)| known == name) {
             return (tool.name.server().to_owned(), tool.name.tool().to_owned());
         }
@@ -56,7 +54,7 @@ impl<'a> WireToolNames<'a> {
 
 /// The wire name of a tool. It depends only on the tool, so a conversation stays valid when other
 /// tools are added.
-pub(in crate::llm) fn wire_name(server: &str, tool: &str) -> String {
+pub(crate) fn wire_name(server: &str, tool: &str) -> String {
     let mut name = String::with_capacity(NAME_BYTES_MAX);
     name.push_str(server);
     if !server.is_empty() {

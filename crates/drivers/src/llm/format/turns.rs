@@ -4,39 +4,34 @@
 use polity_engine::driver::History;
 use polity_model::message::{Message, ToolCall};
 
-/// One turn of a conversation.
 #[derive(Debug, PartialEq)]
-pub(in crate::llm) enum PromptTurn<'a> {
+pub(crate) enum PromptTurn<'a> {
     /// Input to the model.
     User {
         /// The results of the previous turn's calls.
         answers: Vec<PromptToolResult<'a>>,
-        /// The texts, in order.
         texts: Vec<PromptText<'a>>,
     },
     /// Output of the model.
     Assistant {
         /// The texts, none of them empty.
         texts: Vec<&'a str>,
-        /// The tool calls.
         calls: Vec<&'a ToolCall>,
     },
 }
 
 /// The result of a tool call.
 #[derive(Debug, PartialEq)]
-pub(in crate::llm) struct PromptToolResult<'a> {
-    /// The call.
-    pub(in crate::llm) call: &'a ToolCall,
-    /// The text of the result.
-    pub(in crate::llm) content: &'a str,
+pub(crate) struct PromptToolResult<'a> {
+    pub(crate) call: &'a ToolCall,
+    pub(crate) content: &'a str,
     /// True if the call failed.
-    pub(in crate::llm) is_error: bool,
+    pub(crate) is_error: bool,
 }
 
 /// A text in the input to the model.
 #[derive(Debug, PartialEq)]
-pub(in crate::llm) enum PromptText<'a> {
+pub(crate) enum PromptText<'a> {
     /// From a person or another agent.
     User(&'a str),
     /// From Polity or the agent's author.
@@ -45,7 +40,7 @@ pub(in crate::llm) enum PromptText<'a> {
 
 impl PromptText<'_> {
     /// The text for providers without instructions in the middle of a conversation.
-    pub(in crate::llm) fn for_user(&self) -> String {
+    pub(crate) fn for_user(&self) -> String {
         match self {
             Self::User(text) => (*text).to_owned(),
             Self::Instruction(text) => {
@@ -56,13 +51,13 @@ impl PromptText<'_> {
 }
 
 /// Groups messages into turns; two consecutive turns are never of the same kind.
-pub(in crate::llm) fn group_turns(history: History<'_>) -> Vec<PromptTurn<'_>> {
+pub(crate) fn group_turns(history: History<'_>) -> Vec<PromptTurn<'_>> {
     let mut turns = Vec::new();
     for message in history.iter() {
         match message {
             Message::User { content, .. } => add_user_text(&mut turns, PromptText::User(content)),
             Message::System { content, .. } => {
-                add_user_text(&mut turns, PromptText::Instruction(content))
+                add_user_text(&mut turns, PromptText::Instruction(content));
             }
             Message::Assistant { content, tool_calls, .. } => {
                 add_assistant_message(&mut turns, content, tool_calls);

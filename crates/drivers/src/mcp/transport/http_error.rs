@@ -5,10 +5,10 @@ use std::error::Error;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
 /// An error of streamable HTTP.
-pub(in crate::mcp) type StreamableError = StreamableHttpError<reqwest::Error>;
+pub(crate) type StreamableError = StreamableHttpError<reqwest::Error>;
 
 /// Removes the URL, which may contain a key.
-pub(in crate::mcp) fn strip_url(error: StreamableError) -> StreamableError {
+pub(crate) fn strip_url(error: StreamableError) -> StreamableError {
     match error {
         StreamableHttpError::Client(error) => StreamableHttpError::Client(error.without_url()),
         other => other,
@@ -16,7 +16,7 @@ pub(in crate::mcp) fn strip_url(error: StreamableError) -> StreamableError {
 }
 
 /// The error with all its causes; reqwest's own text omits the decisive one.
-pub(in crate::mcp) fn error_chain(error: &(dyn Error + 'static)) -> String {
+pub(crate) fn error_chain(error: &(dyn Error + 'static)) -> String {
     // This variant does not expose its source.
     if let Some(StreamableHttpError::Client(cause)) = error.downcast_ref::<StreamableError>() {
         return error_chain(cause);

@@ -6,7 +6,7 @@
 use rmcp::model::ServerJsonRpcMessage;
 
 /// Parses a message, repairing it if needed.
-pub(in crate::mcp) fn parse_message(line: &[u8]) -> Option<ServerJsonRpcMessage> {
+pub(crate) fn parse_message(line: &[u8]) -> Option<ServerJsonRpcMessage> {
     if let Ok(message) = serde_json::from_slice(line) {
         return Some(message);
     }

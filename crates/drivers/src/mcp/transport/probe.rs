@@ -16,32 +16,32 @@ use rmcp::transport::Transport;
 use tokio::time::Instant;
 
 /// The longest wait for an answer to `server/discover` before the older handshake is used.
-pub(in crate::mcp) const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// True once a request was handed to the transport. Travels with the request.
 #[derive(Debug, Clone, Default)]
-pub(in crate::mcp) struct SentFlag(Arc<AtomicBool>);
+pub(crate) struct SentFlag(Arc<AtomicBool>);
 
 impl SentFlag {
     /// True if the server may have received the request or a part of it.
-    pub(in crate::mcp) fn is_sent(&self) -> bool {
+    pub(crate) fn is_sent(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }
 }
 
 /// True if the server answered the probe after the timeout.
 #[derive(Debug, Clone, Default)]
-pub(in crate::mcp) struct LateProbeAnswer(Arc<AtomicBool>);
+pub(crate) struct LateProbeAnswer(Arc<AtomicBool>);
 
 impl LateProbeAnswer {
     /// True if the server is slow but supports the newer lifecycle.
-    pub(in crate::mcp) fn has_arrived(&self) -> bool {
+    pub(crate) fn has_arrived(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }
 }
 
 /// A transport that watches for the probe and for tool calls.
-pub(in crate::mcp) struct ProbedTransport<T> {
+pub(crate) struct ProbedTransport<T> {
     transport: T,
     probe: ProbeState,
     probe_timeout: Duration,
@@ -58,11 +58,7 @@ enum ProbeState {
 }
 
 impl<T> ProbedTransport<T> {
-    pub(in crate::mcp) fn new(
-        transport: T,
-        probe_timeout: Duration,
-        late_answer: LateProbeAnswer,
-    ) -> Self {
+    pub(crate) fn new(transport: T, probe_timeout: Duration, late_answer: LateProbeAnswer) -> Self {
         Self { transport, probe: ProbeState::Idle, probe_timeout, late_answer }
     }
 

@@ -18,7 +18,7 @@ use crate::sse::SseParser;
 
 /// An error of the transport.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::mcp) enum SseTransportError {
+pub(crate) enum SseTransportError {
     /// The connection failed.
     #[error("{}", error_chain(.0))]
     Http(reqwest::Error),
@@ -40,14 +40,13 @@ pub(in crate::mcp) enum SseTransportError {
     /// The message cannot be serialized.
     #[error("the message cannot be written: {0}")]
     Json(#[from] serde_json::Error),
-    /// The transport is closed.
     #[error("the connection is closed")]
     Closed,
 }
 
 impl SseTransportError {
     /// True if the server cannot have received the request.
-    pub(in crate::mcp) fn is_before_sending(&self) -> bool {
+    pub(crate) fn is_before_sending(&self) -> bool {
         match self {
             Self::Http(error) => error.is_connect(),
             Self::Json(_) | Self::Closed => true,
@@ -67,8 +66,7 @@ impl From<reqwest::Error> for SseTransportError {
     }
 }
 
-/// A transport over an open event stream.
-pub(in crate::mcp) struct SseTransport {
+pub(crate) struct SseTransport {
     server: String,
     client: Client,
     endpoint: Url,
@@ -84,7 +82,7 @@ struct SseTransportEvent {
 
 impl SseTransport {
     /// Opens the stream and waits for the endpoint.
-    pub(in crate::mcp) async fn open(
+    pub(crate) async fn open(
         server: &str,
         client: Client,
         url: &str,

@@ -29,19 +29,19 @@ const DRAIN_WAIT: Duration = Duration::from_millis(500);
 
 /// Lines on stdout that are not messages. Servers should not print them, but some do.
 #[derive(Debug, Clone)]
-pub(in crate::mcp) struct StdoutNoise {
+pub(crate) struct StdoutNoise {
     seen: Arc<Mutex<(usize, String)>>,
     secrets: SecretSet,
 }
 
 impl StdoutNoise {
     /// Creates an empty log that redacts these secrets.
-    pub(in crate::mcp) fn new(secrets: SecretSet) -> Self {
+    pub(crate) fn new(secrets: SecretSet) -> Self {
         Self { seen: Arc::default(), secrets }
     }
 
     /// The number of lines and an excerpt of the first.
-    pub(in crate::mcp) fn seen(&self) -> Option<(usize, String)> {
+    pub(crate) fn seen(&self) -> Option<(usize, String)> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         (seen.0 > 0).then(|| seen.clone())
     }
@@ -63,8 +63,7 @@ impl StdoutNoise {
     }
 }
 
-/// A transport over the pipes of a child process.
-pub(in crate::mcp) struct StdioTransport {
+pub(crate) struct StdioTransport {
     server: String,
     child: ChildProcess,
     lines: StdioLineReader,
@@ -82,7 +81,7 @@ struct OutgoingLine {
 
 impl StdioTransport {
     /// Wraps the pipes of a process that was just started.
-    pub(in crate::mcp) fn new(server: &str, started: StartedProcess, noise: StdoutNoise) -> Self {
+    pub(crate) fn new(server: &str, started: StartedProcess, noise: StdoutNoise) -> Self {
         let StartedProcess { child, stdin, stdout } = started;
         let (to_write, queue) = mpsc::unbounded_channel();
         let writer = tokio::spawn(write(stdin, queue));

@@ -23,7 +23,7 @@ type StreamableHeaders = HashMap<HeaderName, HeaderValue>;
 /// name the request, whose caller would then wait forever. Within a session, such an error is
 /// treated as its end: a new session starts, and the rejected request is sent again.
 #[derive(Debug, Clone)]
-pub(in crate::mcp) struct StreamableClient(pub(in crate::mcp) Client);
+pub(crate) struct StreamableClient(pub(crate) Client);
 
 impl StreamableHttpClient for StreamableClient {
     type Error = reqwest::Error;

@@ -42,7 +42,6 @@ pub(crate) fn agent(provider: &str, url: &str) -> PinnedAgent {
     PinnedAgent::alone(Arc::new(agent), None)
 }
 
-/// Tools with these names.
 pub(crate) fn toolbox(names: &[&str]) -> Toolbox {
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}});
     let tool = |name: &&str| {
@@ -99,7 +98,6 @@ impl ModelHarness {
         self.models.call(request).await
     }
 
-    /// Sends a greeting.
     pub(crate) async fn hello(&self) -> Result<ModelReply, ModelFailure> {
         self.call(&[user("Hello.")]).await
     }

@@ -25,7 +25,6 @@ pub(crate) struct McpHarness {
 }
 
 impl McpHarness {
-    /// Registers servers.
     pub(crate) fn new(servers: impl IntoIterator<Item = McpServerDefinition>) -> Self {
         Self::with(servers, |_| {})
     }
@@ -70,7 +69,6 @@ impl McpHarness {
         pids
     }
 
-    /// Calls a tool.
     pub(crate) async fn call(
         &self,
         tool: &str,
@@ -91,7 +89,6 @@ impl McpHarness {
         reply.content
     }
 
-    /// The toolbox of these patterns.
     pub(crate) async fn toolbox(&self, patterns: &[&str]) -> Result<Toolbox, ToolsUnavailable> {
         let patterns: Vec<_> = patterns.iter().map(|pattern| pattern.parse().unwrap()).collect();
         self.tools.toolbox(&patterns, CallSite::OUTSIDE).await.map(|toolbox| (*toolbox).clone())
@@ -103,7 +100,6 @@ impl McpHarness {
     }
 }
 
-/// The names of the offered tools.
 pub(crate) fn names(toolbox: &Toolbox) -> Vec<&str> {
     toolbox.offered().iter().map(|tool| tool.name.as_str()).collect()
 }
