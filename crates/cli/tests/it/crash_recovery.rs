@@ -39,7 +39,9 @@ fn kill_loses_no_task_and_keeps_the_journal_valid() {
     }
     let resumed = sandbox.polity(&["task", "resume", "--all"]);
     assert_eq!(resumed.code, 0, "{resumed:?}");
-    for task in sandbox.tasks() {
+    let tasks = sandbox.tasks();
+    assert!(!tasks.is_empty(), "every process was killed before it created a task");
+    for task in tasks {
         assert_eq!(task["status"], "completed", "{task}");
         assert_eq!(task["result"], "Hello, overload.", "{task}");
         let (trace, _) = sandbox.json(&["task", "trace", task["id"].as_str().unwrap()]);

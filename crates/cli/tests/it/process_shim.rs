@@ -95,7 +95,7 @@ fn shim_kills_the_process_tree_at_exit() {
     let script = "setsid sleep 1000 & echo $!; exit 5";
     let mut child = supervised(&["sh", "-c", script]).spawn().unwrap();
     let family = family(&mut child);
-    assert_eq!(child.wait().unwrap().code(), Some(5));
+    assert_eq!((family.len(), child.wait().unwrap().code()), (1, Some(5)));
     assert!(family.iter().all(|pid| !is_alive(*pid)));
 }
 

@@ -145,7 +145,9 @@ fn killed_parent_resumes_with_its_sub_agent() {
         let resumed = sandbox.polity(&["task", "resume", "--all"]);
         assert_eq!(resumed.code, 0, "{resumed:?}");
     }
-    for task in sandbox.tasks() {
+    let tasks = sandbox.tasks();
+    assert!(!tasks.is_empty(), "every process was killed before it created a task");
+    for task in tasks {
         assert_eq!(task["status"], "completed", "{task}");
         if task["parent_task_id"].is_null() {
             assert_eq!(task["result"], "it said: dug");
