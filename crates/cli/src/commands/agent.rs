@@ -100,7 +100,7 @@ async fn show(app: &AppContext, args: &AgentArgs) -> CliResult {
     }
     say!("{} {}", style::label("digest:"), agent.digest())?;
     if let Some(said) = said {
-        say!("{} {}", style::label("override:"), strip_control(&toggle::told(said)))?;
+        say!("{} {}", style::label("override:"), strip_control(&toggle::override_text(said)))?;
     }
     Ok(ExitStatus::Done)
 }

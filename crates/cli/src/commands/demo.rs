@@ -96,13 +96,13 @@ async fn show(app: &AppContext, host: &Host, home: &Home) -> Result<Vec<Task>, C
          tries again\n",
     );
     let forecast = run(app, host, home, "forecaster", "What will the weather be in Oslo?").await?;
-    let mut tasks = vec![told(app, host, forecast).await?];
+    let mut tasks = vec![show_result(app, host, forecast).await?];
     tell(
         app,
         "\n2. an agent has two others find facts at the same time, and a third write them up\n",
     );
     let report = run(app, host, home, "supervisor", "A report on rain and snow").await?;
-    tasks.push(told(app, host, report).await?);
+    tasks.push(show_result(app, host, report).await?);
     tell(
         app,
         "\n3. a workflow: a reporter finds facts, an author writes, and an editor decides what \
@@ -110,25 +110,25 @@ async fn show(app: &AppContext, host: &Host, home: &Home) -> Result<Vec<Task>, C
     );
     let article = run(app, host, home, "newsroom", "rain").await?;
     let article = decided(app, host, article).await?;
-    tasks.push(told(app, host, article).await?);
+    tasks.push(show_result(app, host, article).await?);
     tell(
         app,
         "\n4. a program is an agent: started, watched over, measured, and its answer found in what \
          it prints\n",
     );
     let judged = run(app, host, home, "judge", "a few words").await?;
-    tasks.push(told(app, host, judged).await?);
+    tasks.push(show_result(app, host, judged).await?);
     if !has_python() {
         tell(app, "\n5. an agent with tools needs python3 here, which was not found");
         return Ok(tasks);
     }
     tell(app, "\n5. an agent keeps a note with a tool of an MCP server\n");
     let noted = run(app, host, home, "librarian", "note rain: It rains in Oslo.").await?;
-    tasks.push(told(app, host, noted).await?);
+    tasks.push(show_result(app, host, noted).await?);
     tell(app, "\n6. it is to delete the note, and that waits for a person\n");
     let deleted = run(app, host, home, "librarian", "forget rain").await?;
     let deleted = decided(app, host, deleted).await?;
-    tasks.push(told(app, host, deleted).await?);
+    tasks.push(show_result(app, host, deleted).await?);
     Ok(tasks)
 }
 
@@ -163,7 +163,7 @@ async fn run(
 }
 
 /// Shows the result of a task and its trace.
-async fn told(app: &AppContext, host: &Host, task: Task) -> Result<Task, CliError> {
+async fn show_result(app: &AppContext, host: &Host, task: Task) -> Result<Task, CliError> {
     if app.json() {
         return Ok(task);
     }

@@ -19,7 +19,11 @@ const SIDE_CHARACTERS_MAX: usize = 300;
 const CELL_CHARACTERS_MAX: usize = 48;
 
 /// The common parts, the first difference and the steps after it.
-pub(crate) fn told(a: &ComparedRun, b: &ComparedRun, comparison: &RunComparison) -> String {
+pub(crate) fn comparison_text(
+    a: &ComparedRun,
+    b: &ComparedRun,
+    comparison: &RunComparison,
+) -> String {
     let mut lines = vec![heading("a", a), heading("b", b)];
     if let Some(ForkedFrom { task_id, checkpoint }) = comparison.shared {
         let from = short(task_id);
@@ -35,17 +39,21 @@ pub(crate) fn told(a: &ComparedRun, b: &ComparedRun, comparison: &RunComparison)
         match difference {
             RunDifference::Definition { kind, name, a, b } => {
                 let what = format!("the {} {name} differs:", kind_in_words(*kind));
-                lines.extend(both(&what, &digest(a.as_ref()), &digest(b.as_ref())));
+                lines.extend(both_sides(&what, &digest(a.as_ref()), &digest(b.as_ref())));
             }
             RunDifference::Field { field, a, b } => {
-                lines.extend(both(&format!("{} differs:", in_words(field)), &text(a), &text(b)));
+                lines.extend(both_sides(
+                    &format!("{} differs:", in_words(field)),
+                    &text(a),
+                    &text(b),
+                ));
             }
             RunDifference::Step(difference) => {
                 let first = comparison.first_difference.as_ref();
                 if first == Some(difference) {
                     let StepDifference { step, a: one, b: other } = difference;
                     let what = format!("they part at step {step}:");
-                    lines.extend(both(&what, &side(one.as_ref()), &side(other.as_ref())));
+                    lines.extend(both_sides(&what, &side(one.as_ref()), &side(other.as_ref())));
                     lines.extend(rest(a, b, *step));
                 }
             }
@@ -99,7 +107,7 @@ fn same(a: &ComparedRun, b: &ComparedRun, comparison: &RunComparison) -> String 
 }
 
 /// Both sides of one difference, one per line.
-fn both(what: &str, a: &str, b: &str) -> [String; 3] {
+fn both_sides(what: &str, a: &str, b: &str) -> [String; 3] {
     let side = |name: &str, text: &str| {
         format!("  {} {}", style::dim(name), strip_control(&shorten(text, SIDE_CHARACTERS_MAX)))
     };

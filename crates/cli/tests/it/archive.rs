@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use polity_model::digest::Digest;
 use serde_json::{Value, json};
 
-use crate::reviews::{asked, counted};
+use crate::reviews::{count_lines, home_awaiting_review};
 use crate::sandbox::{CommandOutput, HomeSandbox};
 use crate::sub_agents::{DIGS, ONE, home};
 use crate::tools;
@@ -42,16 +42,16 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// A home with nothing but the settings: what a task needs of definitions it brings along.
-fn bare() -> HomeSandbox {
+fn home_without_agents() -> HomeSandbox {
     let sandbox = HomeSandbox::empty();
     sandbox.write("polity.yaml", "");
     sandbox
 }
 
 /// Imports into a new home, and holds everything there against where it came from.
-fn there_and_back(from: &HomeSandbox, id: &str) -> HomeSandbox {
+fn round_trip(from: &HomeSandbox, id: &str) -> HomeSandbox {
     let out = export(from, id, "out");
-    let to = bare();
+    let to = home_without_agents();
     let output = import(&to, &out);
     assert_eq!(output.code, 0, "{output:?}");
     assert_eq!(files(&export(&to, id, "again")), files(&out));
@@ -71,7 +71,7 @@ fn sub_agent_task_round_trips_through_an_archive() {
     let from = home("", ONE, DIGS);
     let (task, _) = from.json(&["run", "boss", "go", "--param", "x=0.1", "--class", "c"]);
     let id = task["id"].as_str().unwrap();
-    let to = there_and_back(&from, id);
+    let to = round_trip(&from, id);
     let folder = from.file("out").join("tasks").join(id);
     let read = |name: &str| -> Value {
         serde_json::from_slice(&fs::read(folder.join(name)).unwrap()).unwrap()
@@ -90,7 +90,7 @@ fn sub_agent_task_round_trips_through_an_archive() {
     let part = sessions[0]["session_id"].as_str().unwrap();
     let output = from.polity(&["task", "export", part, "--out", "elsewhere"]);
     assert!(output.code == 2 && output.err.contains(id), "{output:?}");
-    let other = bare();
+    let other = home_without_agents();
     let output = import(&other, &from.file("out").join("tasks").join(part));
     assert_eq!((output.code, other.tasks().len()), (0, 2), "{output:?}");
 }
@@ -104,7 +104,7 @@ fn import_names_a_missing_part() {
     let (sessions, _) = from.json(&["session", "list"]);
     let part = out.join("tasks").join(sessions[0]["session_id"].as_str().unwrap());
     fs::remove_dir_all(&part).unwrap();
-    let to = bare();
+    let to = home_without_agents();
     let output = import(&to, &out);
     assert_eq!((output.code, to.tasks().len()), (1, 0), "{output:?}");
     let expected = format!("{}: the folder is missing; it is a part of task {id}", part.display());
@@ -120,22 +120,22 @@ fn tool_task_round_trips_through_an_archive() {
     );
     let (task, code) = from.json(&["run", "worker", "go"]);
     assert_eq!(code, 0, "{task}");
-    there_and_back(&from, task["id"].as_str().unwrap());
+    round_trip(&from, task["id"].as_str().unwrap());
 }
 
 #[test]
 fn imported_review_is_answered_in_another_home() {
-    let (from, id) = asked();
+    let (from, id) = home_awaiting_review();
     let out = export(&from, &id, "out");
-    let to = bare();
+    let to = home_without_agents();
     fs::create_dir_all(to.file("config")).unwrap();
     fs::copy(from.file("config/mcp_servers.yaml"), to.file("config/mcp_servers.yaml")).unwrap();
     assert_eq!(import(&to, &out).code, 0);
     assert_eq!(to.json(&["review", "list"]).0, from.json(&["review", "list"]).0);
-    assert_eq!(counted(&to, "a"), 0);
+    assert_eq!(count_lines(&to, "a"), 0);
     let output = to.polity(&["review", "approve", &id]);
     assert_eq!((output.code, output.out.as_str()), (0, "it said: counted\n"), "{output:?}");
-    assert_eq!((counted(&to, "a"), counted(&from, "a")), (1, 0));
+    assert_eq!((count_lines(&to, "a"), count_lines(&from, "a")), (1, 0));
     // What has gone on here is not what was exported.
     let again = import(&to, &out);
     assert_eq!(again.code, 1, "{again:?}");
@@ -151,7 +151,7 @@ fn running_task_is_exported_and_resumed_elsewhere() {
     let task = out.join("tasks").join(&id).join("task.json");
     let exported: Value = serde_json::from_slice(&fs::read(task).unwrap()).unwrap();
     assert_eq!((&exported["status"], &exported["interrupted"]), (&json!("running"), &json!(false)));
-    let to = bare();
+    let to = home_without_agents();
     let output = import(&to, &out);
     assert!(output.code == 0 && output.out.contains("interrupted"), "{output:?}");
     let interrupted = || to.json(&["task", "show", &id]).0["interrupted"].clone();
@@ -159,7 +159,7 @@ fn running_task_is_exported_and_resumed_elsewhere() {
     let again = export(&to, &id, "again");
     let task = again.join("tasks").join(&id).join("task.json");
     assert!(fs::read_to_string(task).unwrap().contains("\"interrupted\": true"));
-    let output = import(&bare(), &again);
+    let output = import(&home_without_agents(), &again);
     assert_eq!(output.code, 0, "{output:?}");
     let mut resumed = to.start(&["task", "resume", &id]);
     to.wait_until("someone works on it", || (interrupted() == false).then_some(()));
@@ -175,7 +175,7 @@ fn import_is_idempotent() {
     let (task, _) = from.json(&["run", "boss", "go"]);
     let id = task["id"].as_str().unwrap();
     let out = export(&from, id, "out");
-    let to = bare();
+    let to = home_without_agents();
     let ids = |(answer, code): (Value, i32), name: &str| {
         assert_eq!(code, 0);
         answer[name].as_array().unwrap().len()
@@ -210,7 +210,7 @@ fn export_replaces_a_folder_only_with_force() {
 }
 
 /// Damages a copy of an archive, and expects that nothing of it is imported and the file is named.
-fn refused(to: &HomeSandbox, archive: &Path, file: &Path, bytes: Option<&[u8]>) -> String {
+fn import_error(to: &HomeSandbox, archive: &Path, file: &Path, bytes: Option<&[u8]>) -> String {
     let original = fs::read(archive.join(file)).unwrap();
     match bytes {
         Some(bytes) => fs::write(archive.join(file), bytes).unwrap(),
@@ -231,21 +231,21 @@ fn import_names_the_damaged_file() {
     let from = home("", ONE, DIGS);
     let (task, _) = from.json(&["run", "boss", "go"]);
     let out = export(&from, task["id"].as_str().unwrap(), "out");
-    let to = bare();
+    let to = home_without_agents();
     let files = files(&out);
     assert!(files.len() >= 8, "{:?}", files.keys());
     for (file, bytes) in &files {
-        let missing = refused(&to, &out, file, None);
+        let missing = import_error(&to, &out, file, None);
         assert!(missing.contains("the file is missing"), "{missing}");
         for length in [0, 1, bytes.len() / 2, bytes.len() - 1] {
-            refused(&to, &out, file, Some(&bytes[..length]));
+            import_error(&to, &out, file, Some(&bytes[..length]));
         }
         // A digit changes a time, an id or a number; or a letter, where there is no digit.
         let place = bytes.len() / 2
             + bytes[bytes.len() / 2..].iter().position(u8::is_ascii_alphanumeric).unwrap();
         let mut changed = bytes.clone();
         changed[place] = if changed[place] == b'1' { b'2' } else { b'1' };
-        let told = refused(&to, &out, file, Some(&changed));
+        let told = import_error(&to, &out, file, Some(&changed));
         assert!(told.contains(", line "), "{told}");
     }
     let output = import(&to, &out);
@@ -279,8 +279,8 @@ fn import_names_the_line_of_an_impossible_event() {
     let text = fs::read_to_string(out.join(&file)).unwrap();
     let place = |kind: &str| text.lines().position(|line| line.contains(kind)).unwrap() + 1;
     let (started, called) = (place("task_started"), place("model_called"));
-    let to = bare();
-    let try_it = |forged: String| refused(&to, &out, &file, Some(forged.as_bytes()));
+    let to = home_without_agents();
+    let try_it = |forged: String| import_error(&to, &out, &file, Some(forged.as_bytes()));
 
     // The store's rules: a task completes only after it has started.
     let told = try_it(forge(&text, |line, event| (line != started).then_some(event)));
@@ -309,12 +309,12 @@ fn import_names_the_line_of_an_impossible_event() {
     // A checkpoint that never was.
     let stray = file.with_file_name("checkpoint_077.json");
     fs::write(out.join(&stray), "{}").unwrap();
-    assert!(refused(&to, &out, &stray, Some(b"{}")).contains("no such checkpoint"));
+    assert!(import_error(&to, &out, &stray, Some(b"{}")).contains("no such checkpoint"));
 }
 
 #[test]
 fn import_distinguishes_empty_and_damaged_folders() {
-    let sandbox = bare();
+    let sandbox = home_without_agents();
     sandbox.write("empty/tasks/.hidden/x", "");
     sandbox.write("strange/tasks/notes/x", "");
     for (folder, told) in [

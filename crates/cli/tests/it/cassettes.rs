@@ -354,7 +354,7 @@ fn cassette_contains_no_secrets() {
     );
 }
 
-/// The folder goes away while the model is asked. The result is still told, and so is the failure.
+/// The folder is removed during the model call. The result and the error are both printed.
 #[test]
 fn failed_write_keeps_the_old_cassette() {
     let sandbox = HomeSandbox::empty();

@@ -21,7 +21,7 @@ const CHARTS_LONG: u64 = 2000;
 const EVENTS: usize = 40;
 
 /// The script's reply to each line.
-fn told(script: &str, lines: &[Value]) -> Vec<Value> {
+fn run_script(script: &str, lines: &[Value]) -> Vec<Value> {
     let mut command = Command::new("node");
     command.current_dir(peers::charts()).arg(peers::script(&format!("npm-charts/{script}")));
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -183,8 +183,8 @@ fn random_chart(seed: u64) -> String {
     text
 }
 
-/// The way that an agent goes, as the script tells it.
-fn way(chart: &Arc<Chart>, events: &[&str]) -> Value {
+/// The states of an agent after each event, as the script prints them.
+fn agent_path(chart: &Arc<Chart>, events: &[&str]) -> Value {
     let mut agent = ChartInstance::new(Arc::clone(chart));
     let context: FireContext = chart.context(&Value::Null);
     let mut w = 0.0;
@@ -238,8 +238,9 @@ fn scxml_behaves_alike_in_another_interpreter() {
         .iter()
         .map(|(_, _, chart, events)| json!({"scxml": chart.to_scxml(), "events": events}))
         .collect();
-    for ((seed, text, chart, events), theirs) in charts.iter().zip(told("scxml.cjs", &lines)) {
-        let ours = way(chart, events);
+    for ((seed, text, chart, events), theirs) in charts.iter().zip(run_script("scxml.cjs", &lines))
+    {
+        let ours = agent_path(chart, events);
         assert_eq!(ours.as_array().unwrap().len(), theirs.as_array().unwrap().len());
         let steps = ours.as_array().unwrap().iter().zip(theirs.as_array().unwrap());
         let parted = steps.enumerate().find(|(_, (ours, theirs))| ours != theirs);
@@ -279,7 +280,7 @@ fn mermaid_parses_the_exported_charts() {
         guard: 'draw() < 0.5 && chance(0.25)'}\n";
     diagrams.push((chart_to_mermaid(&Chart::from_text(words).unwrap()), "stateDiagram"));
     let lines: Vec<Value> = diagrams.iter().map(|(text, _)| text.as_str().into()).collect();
-    for ((text, expected), read) in diagrams.iter().zip(told("mermaid.cjs", &lines)) {
+    for ((text, expected), read) in diagrams.iter().zip(run_script("mermaid.cjs", &lines)) {
         assert_eq!(read, *expected, "{text}");
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::reviews::counted;
+use crate::reviews::count_lines;
 use crate::sandbox::HomeSandbox;
 use crate::tools::{calls, home};
 
@@ -221,24 +221,24 @@ nodes:
 ",
     );
     for detaches in [false, true] {
-        let before = counted(&kit, "a");
+        let before = count_lines(&kit, "a");
         assert_eq!(kit.polity(&["run", "flow", "go"]).code, 3);
         let whole = kit.json(&["task", "show", "last"]).0["id"].as_str().unwrap().to_owned();
         let (parts, _) = kit.json(&["task", "list", "--parent", &whole]);
         let part = parts[0]["id"].as_str().unwrap();
         if detaches {
             assert_eq!(kit.polity(&["review", "approve", part, "--detach"]).code, 0);
-            assert_eq!(counted(&kit, "a"), before);
+            assert_eq!(count_lines(&kit, "a"), before);
             let resumed = kit.polity(&["task", "resume", part]);
             assert_eq!((resumed.code, resumed.out.as_str()), (0, "it said: counted\n"));
         } else {
             let output = kit.polity(&["review", "approve", part]);
             assert_eq!(output.code, 3, "the whole still asks: {output:?}");
         }
-        assert_eq!(counted(&kit, "a"), before + 1);
+        assert_eq!(count_lines(&kit, "a"), before + 1);
         let output = kit.polity(&["--quiet", "review", "approve", &whole, "--message", "yes"]);
         let expected = "{\"ask\":\"yes\",\"left\":\"it said: counted\"}\n";
         assert_eq!((output.code, output.out.as_str()), (0, expected), "{output:?}");
-        assert_eq!(counted(&kit, "a"), before + 1);
+        assert_eq!(count_lines(&kit, "a"), before + 1);
     }
 }

@@ -28,7 +28,7 @@ fn supervised(program: &[&str]) -> Command {
     command
 }
 
-/// The process ids that a family tells when it is there.
+/// The process ids that the process tree prints.
 fn family(child: &mut Child) -> Vec<i32> {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

@@ -192,7 +192,7 @@ fn lasting_rate_limit_is_a_transient_failure(agent: &'static RealAgent) {
     setting.failed(&setting.run(), "transient");
 }
 
-/// Some lose what is beyond 64 KiB if no one reads it at once.
+/// Some agents lose output beyond 64 KiB unless it is read at once.
 fn rate_limit_is_retried_and_a_long_answer_is_complete(agent: &'static RealAgent) {
     let lines: Vec<_> = (0..8000).map(|n| format!("{n} squared is {}", n * n)).collect();
     let long = lines.join("\n");

@@ -30,18 +30,18 @@ fn shown(sandbox: &HomeSandbox) -> Vec<Value> {
 }
 
 /// Every field that was there is there, with the same value. There may be more.
-fn holds(place: &str, then: &Value, now: &Value) {
+fn assert_contains(place: &str, then: &Value, now: &Value) {
     match (then, now) {
         (Value::Object(then), Value::Object(now)) => {
             for (name, then) in then {
                 let place = format!("{place}.{name}");
                 let now = now.get(name).unwrap_or_else(|| panic!("{place} is gone"));
-                holds(&place, then, now);
+                assert_contains(&place, then, now);
             }
         }
         (Value::Array(then), Value::Array(now)) if then.len() == now.len() => {
             for (index, (then, now)) in then.iter().zip(now).enumerate() {
-                holds(&format!("{place}[{index}]"), then, now);
+                assert_contains(&format!("{place}[{index}]"), then, now);
             }
         }
         _ => assert_eq!(now, then, "{place}"),
@@ -64,7 +64,7 @@ fn recorded_journals_replay_and_resume() {
         assert_eq!(tasks.len(), expected.len(), "{journal:?}");
         for (then, now) in expected.iter().zip(shown(&sandbox)) {
             let name = journal.file_stem().unwrap().to_str().unwrap();
-            holds(&format!("{name}: {}", then["task"]["id"]), then, &now);
+            assert_contains(&format!("{name}: {}", then["task"]["id"]), then, &now);
         }
         let (reviews, _) = sandbox.json(&["review", "list"]);
         let reviews = reviews.as_array().unwrap();
@@ -132,7 +132,7 @@ fn written() -> HomeSandbox {
     sandbox
 }
 
-/// A task that goes on from the first checkpoint of the newest task of `done`.
+/// A fork from the first checkpoint of the newest task of `done`.
 fn fork(sandbox: &HomeSandbox) {
     let path = sandbox.file("data/polity.db");
     let store = SqliteStore::open(&path, StoreAccess::ReadWrite(CommitDurability::Full)).unwrap();

@@ -36,7 +36,7 @@ fn run(sandbox: &HomeSandbox, input: &str) -> CommandOutput {
     sandbox.polity(&["-q", "run", "painter", input])
 }
 
-/// Starts work that waits for a file, and waits until the server has told its name.
+/// Starts work that waits for a file, and waits until the server has reported its id.
 fn start_waiting(sandbox: &HomeSandbox) -> (Child, String) {
     let input = format!("wait {}", sandbox.file("go").display());
     let child = sandbox.start(&["-q", "run", "painter", &input]);
@@ -367,7 +367,7 @@ fn remote_workflow_node_can_ask_for_review() {
     assert_ne!(messages[2]["context"], messages[0]["context"]);
 }
 
-/// A conversation with a question in it is recorded, and goes on again with no server anywhere.
+/// A conversation with a question is recorded, and replayed without a server.
 #[test]
 fn remote_calls_are_recorded_and_replayed() {
     let (sandbox, server) = python(&["--offer", "JSONRPC/1.0"]);

@@ -16,7 +16,7 @@ const TELLS: &str = "#!/bin/sh\nset -eu\ncat > \"notifications-$POLITY_TASK_ID.j
     echo \"$PWD|$POLITY_HOME|$POLITY_REVIEW_POSITION|$POLITY_REVIEW_QUESTION|$*\" >> notifications.txt\n\
     env > env.txt\n";
 
-/// A home in which `count` needs approval, and someone is notified of it.
+/// A home in which `count` needs approval, with a notification.
 fn asks(notify: &Value) -> HomeSandbox {
     let sandbox = home("approval: [kit/count]\n", "{}", &[]);
     calls(&sandbox, &json!([{"tool": "kit/count", "arguments": {"file": "a"}}]));

@@ -8,7 +8,7 @@ use crate::sandbox::HomeSandbox;
 use crate::tools::{calls, home};
 
 /// A home in which `count` needs approval, with a task that waits for it.
-pub(crate) fn asked() -> (HomeSandbox, String) {
+pub(crate) fn home_awaiting_review() -> (HomeSandbox, String) {
     let sandbox = home("approval: [kit/count]\n", "{}", &[]);
     calls(&sandbox, &json!([{"tool": "kit/count", "arguments": {"file": "a"}}]));
     let output = sandbox.polity(&["run", "worker", "go"]);
@@ -22,13 +22,13 @@ pub(crate) fn asked() -> (HomeSandbox, String) {
     (sandbox, task["id"].as_str().unwrap().to_owned())
 }
 
-pub(crate) fn counted(sandbox: &HomeSandbox, file: &str) -> usize {
+pub(crate) fn count_lines(sandbox: &HomeSandbox, file: &str) -> usize {
     fs::read_to_string(sandbox.file(file)).unwrap_or_default().lines().count()
 }
 
 #[test]
 fn review_shows_agent_tool_and_arguments() {
-    let (sandbox, id) = asked();
+    let (sandbox, id) = home_awaiting_review();
     let (reviews, _) = sandbox.json(&["review", "list"]);
     let review = &reviews[0];
     assert_eq!((&review["task_id"], &review["position"]), (&json!(id), &json!("worker")));
@@ -39,7 +39,7 @@ fn review_shows_agent_tool_and_arguments() {
     for told in ["worker", "kit/count", "\"file\": \"a\"", "polity review approve"] {
         assert!(shown.contains(told), "{told} is not in {shown}");
     }
-    assert_eq!(counted(&sandbox, "a"), 0);
+    assert_eq!(count_lines(&sandbox, "a"), 0);
     let resumed = sandbox.polity(&["task", "resume", &id]);
     assert_eq!(resumed.code, 3, "{resumed:?}");
     assert_eq!(sandbox.polity(&["task", "resume", "--all"]).out, "nothing to resume\n");
@@ -47,10 +47,10 @@ fn review_shows_agent_tool_and_arguments() {
 
 #[test]
 fn approved_call_runs_once() {
-    let (sandbox, id) = asked();
+    let (sandbox, id) = home_awaiting_review();
     let output = sandbox.polity(&["review", "approve", &id, "--message", "fine"]);
     assert_eq!((output.code, output.out.as_str()), (0, "it said: counted\n"), "{output:?}");
-    assert_eq!(counted(&sandbox, "a"), 1);
+    assert_eq!(count_lines(&sandbox, "a"), 1);
     let again = sandbox.polity(&["review", "reject", &id]);
     assert_eq!(again.code, 1, "{again:?}");
     assert!(again.err.contains("waits for no decision"), "{again:?}");
@@ -62,7 +62,7 @@ fn approved_call_runs_once() {
 
 #[test]
 fn checkpoints_show_reviews_and_answers() {
-    let (sandbox, id) = asked();
+    let (sandbox, id) = home_awaiting_review();
     let list = || sandbox.polity(&["task", "checkpoints", &id]).out;
     let waiting = list();
     assert!(waiting.lines().next().unwrap().ends_with("PERSON"), "{waiting}");
@@ -72,7 +72,7 @@ fn checkpoints_show_reviews_and_answers() {
     let answered = list();
     assert!(answered.lines().nth(1).unwrap().ends_with("approve by ada: fine"), "{answered}");
 
-    let (sandbox, id) = asked();
+    let (sandbox, id) = home_awaiting_review();
     assert_eq!(sandbox.polity(&["task", "cancel", &id]).code, 0);
     let cancelled = sandbox.polity(&["task", "checkpoints", &id]).out;
     assert!(cancelled.contains("did not answer"), "{cancelled}");
@@ -80,10 +80,10 @@ fn checkpoints_show_reviews_and_answers() {
 
 #[test]
 fn detached_answer_is_recorded_for_later() {
-    let (sandbox, id) = asked();
+    let (sandbox, id) = home_awaiting_review();
     let output = sandbox.polity(&["review", "approve", &id, "--detach"]);
     assert_eq!(output.code, 0, "{output:?}");
-    assert_eq!(counted(&sandbox, "a"), 0);
+    assert_eq!(count_lines(&sandbox, "a"), 0);
     assert_eq!(sandbox.tasks()[0]["interrupted"], true);
     let listed = sandbox.polity(&["task", "list"]).out;
     assert!(listed.contains("running (ready to resume)"), "{listed}");
@@ -92,29 +92,29 @@ fn detached_answer_is_recorded_for_later() {
     assert!(shown.contains(&next), "{shown}");
     let resumed = sandbox.polity(&["task", "resume", &id]);
     assert_eq!((resumed.code, resumed.out.as_str()), (0, "it said: counted\n"), "{resumed:?}");
-    assert_eq!(counted(&sandbox, "a"), 1);
+    assert_eq!(count_lines(&sandbox, "a"), 1);
 }
 
 #[test]
 fn rejected_call_is_reported_to_the_model() {
-    let (sandbox, id) = asked();
+    let (sandbox, id) = home_awaiting_review();
     let output = sandbox.polity(&["review", "reject", &id, "--message", "not on a Sunday"]);
     assert_eq!(output.code, 0, "{output:?}");
     let expected = "it said: a person decided against calling kit/count: not on a Sunday\n";
     assert_eq!(output.out, expected);
-    assert_eq!(counted(&sandbox, "a"), 0);
+    assert_eq!(count_lines(&sandbox, "a"), 0);
 }
 
 #[test]
 fn modified_arguments_reach_the_tool() {
-    let (sandbox, id) = asked();
+    let (sandbox, id) = home_awaiting_review();
     for wrong in ["file", "=x"] {
         let output = sandbox.polity(&["review", "modify", &id, "--set", wrong]);
         assert_eq!(output.code, 2, "{output:?}");
     }
     let output = sandbox.polity(&["review", "modify", &id, "--set", "file=b"]);
     assert_eq!(output.code, 0, "{output:?}");
-    assert_eq!((counted(&sandbox, "a"), counted(&sandbox, "b")), (0, 1));
+    assert_eq!((count_lines(&sandbox, "a"), count_lines(&sandbox, "b")), (0, 1));
     let (trace, _) = sandbox.json(&["task", "trace", &id]);
     let steps = trace["steps"].as_array().unwrap().clone();
     let made = steps.iter().find(|step| step["step_name"] == "tool_call").unwrap();
@@ -123,7 +123,7 @@ fn modified_arguments_reach_the_tool() {
 
 #[test]
 fn review_resumes_with_pinned_definitions() {
-    let (sandbox, id) = asked();
+    let (sandbox, id) = home_awaiting_review();
     fs::remove_file(sandbox.file("agents/worker.yaml")).unwrap();
     fs::remove_file(sandbox.file("scripts/worker.yaml")).unwrap();
     let output = sandbox.polity(&["review", "approve", &id]);
@@ -132,7 +132,7 @@ fn review_resumes_with_pinned_definitions() {
 
 #[test]
 fn waiting_task_can_be_cancelled() {
-    let (sandbox, id) = asked();
+    let (sandbox, id) = home_awaiting_review();
     let output = sandbox.polity(&["task", "cancel", &id]);
     assert_eq!(
         (output.code, output.out),
@@ -141,29 +141,30 @@ fn waiting_task_can_be_cancelled() {
         output.err
     );
     assert_eq!(sandbox.polity(&["review", "approve", &id]).code, 1);
-    assert_eq!(counted(&sandbox, "a"), 0);
+    assert_eq!(count_lines(&sandbox, "a"), 0);
 }
 
 /// A task whose process was killed while a tool had done its work and not yet answered.
-fn in_doubt() -> (HomeSandbox, String) {
+fn home_with_uncertain_call() -> (HomeSandbox, String) {
     let sandbox = home("", "{}", &["--log", "log"]);
     let arguments = json!({"file": "a", "seconds": 600});
     calls(&sandbox, &json!([{"tool": "kit/count_slowly", "arguments": arguments}]));
     let mut running = sandbox.start(&["run", "worker", "go"]);
-    sandbox
-        .wait_until("the tool has had its effect", || (counted(&sandbox, "a") == 1).then_some(()));
+    sandbox.wait_until("the tool has had its effect", || {
+        (count_lines(&sandbox, "a") == 1).then_some(())
+    });
     running.kill().unwrap();
     running.wait().unwrap();
     let resumed = sandbox.polity(&["task", "resume", "last"]);
     assert_eq!(resumed.code, 3, "{resumed:?}");
-    assert_eq!(counted(&sandbox, "a"), 1, "it is not made again by itself");
+    assert_eq!(count_lines(&sandbox, "a"), 1, "it is not made again by itself");
     let id = sandbox.tasks()[0]["id"].as_str().unwrap().to_owned();
     (sandbox, id)
 }
 
 #[test]
 fn uncertain_call_can_be_skipped() {
-    let (sandbox, id) = in_doubt();
+    let (sandbox, id) = home_with_uncertain_call();
     let shown = sandbox.polity(&["review", "show", &id]).out;
     for told in ["kit/count_slowly", "no one knows", "--retry", "--skip-with", "reject"] {
         assert!(shown.contains(told), "{told} is not in {shown}");
@@ -173,23 +174,23 @@ fn uncertain_call_can_be_skipped() {
     assert!(vague.err.contains("--retry") && vague.err.contains("--skip-with"), "{vague:?}");
     let output = sandbox.polity(&["review", "approve", &id, "--skip-with", "counted by hand"]);
     assert_eq!((output.code, output.out.as_str()), (0, "it said: counted by hand\n"), "{output:?}");
-    assert_eq!(counted(&sandbox, "a"), 1);
+    assert_eq!(count_lines(&sandbox, "a"), 1);
 }
 
 #[test]
 fn uncertain_call_can_be_retried() {
-    let (sandbox, id) = in_doubt();
+    let (sandbox, id) = home_with_uncertain_call();
     let output = sandbox.polity(&["review", "approve", &id, "--retry", "--detach"]);
     assert_eq!(output.code, 0, "{output:?}");
     let mut running = sandbox.start(&["task", "resume", &id]);
-    sandbox.wait_until("it is made again", || (counted(&sandbox, "a") == 2).then_some(()));
+    sandbox.wait_until("it is made again", || (count_lines(&sandbox, "a") == 2).then_some(()));
     assert_eq!(sandbox.polity(&["task", "cancel", &id]).code, 0);
     assert_eq!(running.wait().unwrap().code(), Some(4));
 }
 
 #[test]
 fn rejected_uncertain_call_fails_the_task() {
-    let (sandbox, id) = in_doubt();
+    let (sandbox, id) = home_with_uncertain_call();
     let output = sandbox.polity(&["review", "reject", &id, "--message", "I will look first"]);
     assert_eq!(output.code, 1, "{output:?}");
     assert!(
@@ -202,7 +203,7 @@ fn rejected_uncertain_call_fails_the_task() {
 
 #[test]
 fn answer_is_refused_if_the_task_cannot_resume() {
-    let (sandbox, id) = asked();
+    let (sandbox, id) = home_awaiting_review();
     let servers = fs::read_to_string(sandbox.file("config/mcp_servers.yaml")).unwrap();
     for (broken, expected) in [
         ("servers: [", "config/mcp_servers.yaml"),
@@ -230,7 +231,7 @@ fn answer_is_refused_if_the_task_cannot_resume() {
 #[test]
 fn reject_works_without_the_server() {
     for broken in ["servers: [", "servers: [{nam: kit}]", "servers: []"] {
-        let (sandbox, id) = asked();
+        let (sandbox, id) = home_awaiting_review();
         let servers = fs::read_to_string(sandbox.file("config/mcp_servers.yaml")).unwrap();
         sandbox.write("config/mcp_servers.yaml", broken);
         let output = sandbox.polity(&["review", "reject", &id, "--message", "not today"]);
@@ -272,7 +273,7 @@ fn answer_applies_only_to_its_checkpoint() {
     let answered = approve(&first);
     assert_eq!(answered.code, 1, "{answered:?}");
     assert!(answered.err.contains("asks something else by now"), "{answered:?}");
-    assert_eq!(counted(&sandbox, "b"), 0);
+    assert_eq!(count_lines(&sandbox, "b"), 0);
     assert_eq!(approve(&seen()).code, 0);
-    assert_eq!((counted(&sandbox, "a"), counted(&sandbox, "b")), (1, 1));
+    assert_eq!((count_lines(&sandbox, "a"), count_lines(&sandbox, "b")), (1, 1));
 }

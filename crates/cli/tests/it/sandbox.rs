@@ -1,4 +1,4 @@
-//! A home of one's own, and the program to run in it.
+//! A temporary home, and the binary to run in it.
 
 use std::fs;
 use std::io::Write;

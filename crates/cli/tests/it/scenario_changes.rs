@@ -19,7 +19,7 @@ fn sim(sandbox: &HomeSandbox, args: &[&str]) -> Value {
 }
 
 /// The code, message and hint of an error.
-fn refused(sandbox: &HomeSandbox, args: &[&str]) -> (i32, String, String) {
+fn command_error(sandbox: &HomeSandbox, args: &[&str]) -> (i32, String, String) {
     let output: CommandOutput = sandbox.polity(&[&["sim"], args, &["--json"]].concat());
     let error = output.error();
     let text = |key: &str| error[key].as_str().unwrap_or_default().to_owned();
@@ -38,12 +38,12 @@ fn fork_rejects_changes_of_its_past() {
     };
     for turn in [2, 10] {
         let (code, message, _) =
-            refused(&sandbox, &["fork", "last", "--at", "10", "--set", &added(turn)]);
+            command_error(&sandbox, &["fork", "last", "--at", "10", "--set", &added(turn)]);
         assert_eq!(code, 2, "{message}");
         let told = format!("lifecycle[0].turn: turn {turn} is over, this begins after turn 10");
         assert!(message.ends_with(&told), "{message}");
     }
-    let (code, message, _) = refused(
+    let (code, message, _) = command_error(
         &sandbox,
         &["fork", "last", "--at", "10", "--set", "lifecycle.0.target_agent_name=bob"],
     );
@@ -64,11 +64,12 @@ fn shorter_run_drops_later_requests_unless_set() {
     let sandbox = society();
     sim(&sandbox, &["run", "society", "--turns", "2", "--set", "lifecycle.0.turn=1"]);
     let args = ["run", "society", "--turns", "2", "--set", "lifecycle.0.turn=3"];
-    let (code, message, _) = refused(&sandbox, &args);
+    let (code, message, _) = command_error(&sandbox, &args);
     assert!(code == 2 && message.contains("turn 3 never comes"), "{message}");
     assert!(!message.contains("turn 5"), "{message}");
     let other = "lifecycle.2.target_agent_name=reader_5";
-    let (code, message, _) = refused(&sandbox, &["run", "society", "--turns", "2", "--set", other]);
+    let (code, message, _) =
+        command_error(&sandbox, &["run", "society", "--turns", "2", "--set", other]);
     assert!(code == 2 && message.ends_with("turn 8 never comes, there are 2 turns"), "{message}");
 }
 
@@ -89,25 +90,25 @@ fn hints_name_valid_options() {
             "there are feed_ready, sees_post, ignores, decides, compose_done, action_done",
         ),
     ] {
-        let (code, message, told) = refused(&sandbox, &args);
+        let (code, message, told) = command_error(&sandbox, &args);
         assert!(code == expected && told.contains(hint), "{message}\n{told}");
     }
     let (_, message, _) =
-        refused(&sandbox, &["run", "society", "--set", "ticks_per_turn=100000000000"]);
+        command_error(&sandbox, &["run", "society", "--set", "ticks_per_turn=100000000000"]);
     assert!(message.contains("ticks_per_turn must be at most 100000"), "{message}");
 
     let folder = sandbox.file("data/simulations").join(id);
     fs::write(folder.join("chart.json"), "{}").unwrap();
-    let (code, _, hint) = refused(&sandbox, &["resume", id]);
+    let (code, _, hint) = command_error(&sandbox, &["resume", id]);
     assert!(code == 2 && hint.contains("the run keeps its own chart.json"), "{hint}");
     let folder = folder.to_str().unwrap();
-    let (code, message, hint) = refused(&sandbox, &["run", "society", "--out", folder]);
+    let (code, message, hint) = command_error(&sandbox, &["run", "society", "--out", folder]);
     assert!(code == 1 && message.ends_with("is there already"), "{message}");
     assert!(hint.contains("--out"), "{hint}");
     fs::write(sandbox.file("data/simulations").join(id).join("run.json"), "{").unwrap();
-    let (code, _, hint) = refused(&sandbox, &["resume", folder]);
+    let (code, _, hint) = command_error(&sandbox, &["resume", folder]);
     assert!(code == 1 && hint.contains("begin a new run"), "{hint}");
-    let (code, message, _) = refused(&sandbox, &["run", "society", "--turns", "-3"]);
+    let (code, message, _) = command_error(&sandbox, &["run", "society", "--turns", "-3"]);
     assert!(code == 2 && message.contains("invalid value '-3' for '--turns"), "{message}");
 }
 
@@ -117,7 +118,7 @@ fn errors_name_the_option_at_fault() {
     let run = sim(&sandbox, &["run", "society", "--turns", "4"]);
     let id = run["run_id"].as_str().unwrap();
     let (code, message, _) =
-        refused(&sandbox, &["fork", id, "--at", "2", "--set", "world.behaviours={}"]);
+        command_error(&sandbox, &["fork", id, "--at", "2", "--set", "world.behaviours={}"]);
     assert!(code == 2 && message.contains("with --set world.behaviours={}: "), "{message}");
     let fork = sim(&sandbox, &["fork", id, "--at", "2"]);
     assert_eq!(fork["turns"], 4, "as many as the other run");
@@ -125,7 +126,7 @@ fn errors_name_the_option_at_fault() {
     let lifecycle = "lifecycle=[{\"turn\": 1, \"operation\": \"pause_agent\", \
                      \"target_agent_name\": \"ada\", \"initiating_agent\": \"ada\"}]";
     let args = ["run", "society", "--set", population, "--set", lifecycle];
-    let (code, message, _) = refused(&sandbox, &args);
+    let (code, message, _) = command_error(&sandbox, &args);
     assert!(code == 2 && message.contains("nope"), "{message}");
     assert!(!message.contains("never an agent"), "{message}");
 }
@@ -200,7 +201,7 @@ fn set_changes_groups_and_world_values() {
     assert_eq!(again["world"], other["world"]);
     assert!(again["world"]["replies"].as_f64() > Some(1000.0), "{again}");
     let (code, message, hint) =
-        refused(&sandbox, &["run", "society", "--set", "world.values.replys=1"]);
+        command_error(&sandbox, &["run", "society", "--set", "world.values.replys=1"]);
     assert!(code == 2 && message.contains("no value of the world \"replys\""), "{message}");
     assert_eq!(hint, "did you mean \"replies\"?");
 }

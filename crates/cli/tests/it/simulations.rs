@@ -18,14 +18,14 @@ fn society() -> HomeSandbox {
     sandbox
 }
 
-fn done(sandbox: &HomeSandbox, args: &[&str]) -> Value {
+fn run_json(sandbox: &HomeSandbox, args: &[&str]) -> Value {
     let (answer, code) = sandbox.json(args);
     assert_eq!(code, 0, "{answer}");
     answer
 }
 
-/// A run that goes on until it is ended, with its id.
-fn at_work(sandbox: &HomeSandbox) -> (Child, String) {
+/// A run that continues until it is stopped, with its id.
+fn start_run(sandbox: &HomeSandbox) -> (Child, String) {
     let every = "checkpoint_every=5";
     let child =
         sandbox.start(&["sim", "run", "society", "--turns", FOREVER, "--set", every, "--json"]);
@@ -50,7 +50,7 @@ fn press_ctrl_c(child: &Child) {
 #[test]
 fn run_json_has_the_summary() {
     let sandbox = society();
-    let answer = done(&sandbox, &["sim", "run", "society"]);
+    let answer = run_json(&sandbox, &["sim", "run", "society"]);
     let keys: Vec<&String> = answer.as_object().unwrap().keys().collect();
     let expected = [
         "agents", "digest", "paused", "run_id", "scenario", "seed", "states", "turns", "visits",
@@ -71,7 +71,7 @@ fn run_json_has_the_summary() {
         answer["world"]["replies"].as_f64(),
         Some(f64::from(u32::try_from(entered("engaging_reply")).unwrap()))
     );
-    let standing = done(&sandbox, &["sim", "status", "last"]);
+    let standing = run_json(&sandbox, &["sim", "status", "last"]);
     assert_eq!(standing["summary"], answer);
     let shown = sandbox.polity(&["sim", "status", "last"]).out;
     assert!(shown.contains("STATE             AGENTS  VISITS"), "{shown}");
@@ -84,7 +84,7 @@ fn result_depends_on_seed_not_on_threads() {
     let sandbox = society();
     let digest = |args: &[&str]| {
         let args = [&["sim", "run", "society"], args].concat();
-        done(&sandbox, &args)["digest"].as_str().unwrap().to_owned()
+        run_json(&sandbox, &args)["digest"].as_str().unwrap().to_owned()
     };
     let one = digest(&["--threads", "1"]);
     assert_eq!(digest(&["--threads", "4"]), one);
@@ -101,7 +101,7 @@ fn large_population_is_identical_with_one_and_four_threads() {
     let sandbox = society();
     let run = |threads: &str| {
         let size = ["--agents", "20000", "--set", "max_agents=30000", "--turns", "9"];
-        done(&sandbox, &[&["sim", "run", "society", "--threads", threads], &size[..]].concat())
+        run_json(&sandbox, &[&["sim", "run", "society", "--threads", threads], &size[..]].concat())
     };
     let (mut one, mut four) = (run("1"), run("4"));
     for summary in [&mut one, &mut four] {
@@ -119,10 +119,10 @@ fn run_outside_the_home_is_named_by_its_folder() {
     let out = out.to_str().unwrap();
     let ran = sandbox.polity(&["sim", "run", "society", "--out", out]);
     assert!(ran.out.contains(&format!("run: {out}\n")), "{ran:?}");
-    let digest = &done(&sandbox, &["sim", "status", out])["summary"]["digest"];
-    assert_eq!(&done(&sandbox, &["sim", "resume", out, "--from", "6"])["digest"], digest);
-    assert_eq!(&done(&sandbox, &["sim", "fork", out, "--at", "6"])["digest"], digest);
-    assert_eq!(done(&sandbox, &["sim", "export", out, "--agent", "ada"])["agent_id"], "ada");
+    let digest = &run_json(&sandbox, &["sim", "status", out])["summary"]["digest"];
+    assert_eq!(&run_json(&sandbox, &["sim", "resume", out, "--from", "6"])["digest"], digest);
+    assert_eq!(&run_json(&sandbox, &["sim", "fork", out, "--at", "6"])["digest"], digest);
+    assert_eq!(run_json(&sandbox, &["sim", "export", out, "--agent", "ada"])["agent_id"], "ada");
     for (args, hint) in [
         (vec!["lifecycle", out, "remove", "ada"], format!("`polity sim fork {out} --at TURN`")),
         (vec!["fork", out, "--at", "99"], format!("`polity sim status {out}`")),
@@ -163,7 +163,7 @@ fn option_errors_name_the_option() {
         assert_eq!(refused.code, code, "{refused:?}");
         assert!(refused.error()["message"].as_str().unwrap().contains(told), "{refused:?}");
     }
-    done(&sandbox, &["sim", "run", "society", "--turns", "1"]);
+    run_json(&sandbox, &["sim", "run", "society", "--turns", "1"]);
     let longer = ["sim", "resume", "last", "--turns", "1000000000000", "--json"];
     assert_eq!(sandbox.polity(&longer).code, 6);
 
@@ -182,13 +182,13 @@ fn option_errors_name_the_option() {
 #[test]
 fn resume_from_any_turn_gives_the_same_result() {
     let sandbox = society();
-    let straight = done(&sandbox, &["sim", "run", "society"]);
+    let straight = run_json(&sandbox, &["sim", "run", "society"]);
     for turn in ["0", "4", "8", "19", "20"] {
-        let resumed = done(&sandbox, &["sim", "resume", "last", "--from", turn]);
+        let resumed = run_json(&sandbox, &["sim", "resume", "last", "--from", turn]);
         assert_eq!(resumed, straight, "from turn {turn}");
     }
-    let longer = done(&sandbox, &["sim", "resume", "last", "--turns", "23"]);
-    let same = done(&sandbox, &["sim", "run", "society", "--turns", "23"]);
+    let longer = run_json(&sandbox, &["sim", "resume", "last", "--turns", "23"]);
+    let same = run_json(&sandbox, &["sim", "run", "society", "--turns", "23"]);
     assert_eq!(longer["turns"], 23);
     assert_eq!(longer["digest"], same["digest"]);
 }
@@ -214,8 +214,8 @@ fn second_ctrl_c_quits_within_a_long_turn() {
 #[test]
 fn killed_run_resumes_to_the_same_result() {
     let sandbox = society();
-    let (mut child, id) = at_work(&sandbox);
-    let turn = || done(&sandbox, &["sim", "status", &id])["turn"].as_u64().unwrap();
+    let (mut child, id) = start_run(&sandbox);
+    let turn = || run_json(&sandbox, &["sim", "status", &id])["turn"].as_u64().unwrap();
     for _ in 0..3 {
         child.kill().unwrap();
         child.wait().unwrap();
@@ -225,19 +225,19 @@ fn killed_run_resumes_to_the_same_result() {
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    let standing = done(&sandbox, &["sim", "status", &id]);
+    let standing = run_json(&sandbox, &["sim", "status", &id]);
     assert_eq!((&standing["status"], &standing["interrupted"]), (&json!("running"), &json!(true)));
     let turns = (standing["turn"].as_u64().unwrap() + 7).to_string();
-    let resumed = done(&sandbox, &["sim", "resume", &id[..8], "--turns", &turns]);
-    let straight = done(&sandbox, &["sim", "run", "society", "--turns", &turns]);
+    let resumed = run_json(&sandbox, &["sim", "resume", &id[..8], "--turns", &turns]);
+    let straight = run_json(&sandbox, &["sim", "run", "society", "--turns", &turns]);
     assert_eq!(resumed["digest"], straight["digest"]);
-    assert_eq!(done(&sandbox, &["sim", "status", &id])["status"], "ended");
+    assert_eq!(run_json(&sandbox, &["sim", "status", &id])["status"], "ended");
 }
 
 #[test]
 fn lifecycle_changes_a_running_population() {
     let sandbox = society();
-    let (child, id) = at_work(&sandbox);
+    let (child, id) = start_run(&sandbox);
     let ask = |args: &[&str]| sandbox.json(&[&["sim", "lifecycle", &id], args].concat());
     let (added, code) = ask(&["add", "ada", "--initial-state", r#"{"engagement_threshold": 0.1}"#]);
     assert_eq!(code, 0);
@@ -277,9 +277,9 @@ fn lifecycle_changes_a_running_population() {
     let (later, code) = ask(&["resume", "reader_2"]);
     assert_eq!((&later["valid"], code), (&json!(true), 0));
     let turns = (summary["turns"].as_u64().unwrap() + 2).to_string();
-    let ended = done(&sandbox, &["sim", "resume", &id, "--turns", &turns]);
+    let ended = run_json(&sandbox, &["sim", "resume", &id, "--turns", &turns]);
     assert_eq!(ended["paused"], json!([]));
-    let again = done(&sandbox, &["sim", "resume", &id, "--from", "0"]);
+    let again = run_json(&sandbox, &["sim", "resume", &id, "--from", "0"]);
     assert_eq!(again, ended);
 
     let late = sandbox.polity(&["sim", "lifecycle", &id, "remove", "ada", "--json"]);
@@ -306,17 +306,17 @@ fn interrupted_run_shows_how_to_resume() {
 #[test]
 fn fork_shares_the_past_only() {
     let sandbox = society();
-    let straight = done(&sandbox, &["sim", "run", "society"]);
+    let straight = run_json(&sandbox, &["sim", "run", "society"]);
     let id = straight["run_id"].as_str().unwrap();
-    let same = done(&sandbox, &["sim", "fork", id, "--at", "10"]);
+    let same = run_json(&sandbox, &["sim", "fork", id, "--at", "10"]);
     assert_eq!(same["digest"], straight["digest"]);
     assert_ne!(same["run_id"], straight["run_id"]);
     let sets = ["--set", "world.rates.decides.rate=1", "--set", "turns=15"];
-    let other = done(&sandbox, &[&["sim", "fork", id, "--at", "10"], &sets[..]].concat());
+    let other = run_json(&sandbox, &[&["sim", "fork", id, "--at", "10"], &sets[..]].concat());
     assert_ne!(other["digest"], straight["digest"]);
     assert_eq!((&other["turns"], &same["turns"]), (&json!(15), &json!(20)));
-    let short = done(&sandbox, &["sim", "fork", id, "--at", "10", "--turns", "12"]);
-    let standing = done(&sandbox, &["sim", "status", short["run_id"].as_str().unwrap()]);
+    let short = run_json(&sandbox, &["sim", "fork", id, "--at", "10", "--turns", "12"]);
+    let standing = run_json(&sandbox, &["sim", "status", short["run_id"].as_str().unwrap()]);
     assert_eq!(standing["forked_from"], json!({"run_id": id, "turn": 10}));
     assert_eq!(standing["checkpoints"], json!([10, 11, 12]));
 
@@ -341,8 +341,8 @@ fn fork_shares_the_past_only() {
 #[test]
 fn export_shows_the_transitions_of_an_agent() {
     let sandbox = society();
-    done(&sandbox, &["sim", "run", "society"]);
-    let agent = done(&sandbox, &["sim", "export", "last", "--agent", "author_2"]);
+    run_json(&sandbox, &["sim", "run", "society"]);
+    let agent = run_json(&sandbox, &["sim", "export", "last", "--agent", "author_2"]);
     let keys: Vec<&String> = agent.as_object().unwrap().keys().collect();
     assert_eq!(keys, ["agent_id", "current_state", "state_history", "ticks_in_state"]);
     assert_eq!(agent["agent_id"], "author_2");
@@ -362,7 +362,7 @@ fn export_shows_the_transitions_of_an_agent() {
     let never = sandbox.polity(&["sim", "export", "last", "--agent", "nobody", "--json"]);
     assert_eq!(never.error()["hint"], "name a turn in which it was there with --at");
     let earlier = ["sim", "export", "last", "--agent", "reader_3", "--at", "7"];
-    assert_eq!(done(&sandbox, &earlier)["agent_id"], "reader_3");
+    assert_eq!(run_json(&sandbox, &earlier)["agent_id"], "reader_3");
 }
 
 #[test]
@@ -373,9 +373,9 @@ fn limits_are_named_and_an_empty_population_runs() {
     assert!(many.error()["message"].as_str().unwrap().contains("max_agents is 30"), "{many:?}");
     let raised =
         ["sim", "run", "society", "--agents", "50", "--set", "max_agents=60", "--turns", "2"];
-    assert_eq!(done(&sandbox, &raised)["agents"], 50);
+    assert_eq!(run_json(&sandbox, &raised)["agents"], 50);
     let none = ["sim", "run", "society", "--agents", "0", "--set", "lifecycle=[]"];
-    let none = done(&sandbox, &none);
+    let none = run_json(&sandbox, &none);
     assert_eq!((&none["agents"], &none["turns"]), (&json!(0), &json!(20)));
 }
 
@@ -426,7 +426,7 @@ fn lifecycle_problems_have_line_and_column() {
     assert_eq!((code, &answer["errors"][0]["field"]), (2, &json!("lifecycle[0].turn")));
     // A run that is made shorter leaves out what would come later.
     fs::write(&path, text).unwrap();
-    done(&sandbox, &["sim", "run", "society", "--turns", "4"]);
+    run_json(&sandbox, &["sim", "run", "society", "--turns", "4"]);
 }
 
 #[test]
@@ -436,7 +436,7 @@ fn strict_run_drops_all_requests_of_a_turn_with_an_invalid_one() {
         {"turn": 2, "operation": "remove_agent", "target_agent_name": "ada"},
         {"turn": 2, "operation": "remove_agent", "target_agent_name": "nobody"}]"#;
     let args = ["sim", "run", "society", "--turns", "3", "--set", lifecycle];
-    let lenient = done(&sandbox, &args);
+    let lenient = run_json(&sandbox, &args);
     assert_eq!(lenient["agents"], 24);
     let warning = json!([{
         "turn": 2,
@@ -445,7 +445,7 @@ fn strict_run_drops_all_requests_of_a_turn_with_an_invalid_one() {
         "reason": "there is no agent \"nobody\"",
     }]);
     assert_eq!(lenient["warnings"], warning);
-    let strict = done(&sandbox, &[&args[..], &["--strict"]].concat());
+    let strict = run_json(&sandbox, &[&args[..], &["--strict"]].concat());
     assert_eq!(strict["agents"], 25);
     assert_eq!(strict["warnings"].as_array().unwrap().len(), 2);
 }
@@ -455,7 +455,7 @@ fn damaged_checkpoint_is_rejected_and_an_earlier_one_works() {
     let sandbox = society();
     let out = sandbox.file("run");
     let out = out.to_str().unwrap();
-    let straight = done(&sandbox, &["sim", "run", "society", "--out", out]);
+    let straight = run_json(&sandbox, &["sim", "run", "society", "--out", out]);
     let path = sandbox.file("run/checkpoints/turn_000020.json");
     let text = fs::read_to_string(&path).unwrap();
     let (before, after) = text.split_once("\"replies\":").unwrap();
@@ -479,7 +479,7 @@ fn damaged_checkpoint_is_rejected_and_an_earlier_one_works() {
         assert_eq!((refused.code, &refused.error()["code"]), (1, &json!("damaged")));
         assert!(refused.error()["message"].as_str().unwrap().contains(reason), "{refused:?}");
     }
-    let resumed = done(&sandbox, &["sim", "resume", out, "--from", "19"]);
+    let resumed = run_json(&sandbox, &["sim", "resume", out, "--from", "19"]);
     assert_eq!(resumed["digest"], straight["digest"]);
     for taken in [out, sandbox.path().to_str().unwrap()] {
         let twice = sandbox.polity(&["sim", "run", "society", "--out", taken]);
@@ -505,7 +505,7 @@ transitions:
         world: {rates: [{trigger: look, rate: 1}]}}";
     sandbox.write("scenarios/ratios.yaml", scenario);
     // A state that nothing leads back from is fine, one that nothing leads to is not.
-    let answer = done(&sandbox, &["sim", "run", "ratios"]);
+    let answer = run_json(&sandbox, &["sim", "run", "ratios"]);
     assert_eq!(answer["states"], json!({"low": 1, "high": 1}));
     let warnings = answer["warnings"].as_array().unwrap();
     assert!(!warnings.is_empty());
@@ -522,15 +522,15 @@ fn status_lists_runs_and_rejects_unknown_ids() {
     assert_eq!(sandbox.json(&["sim", "status"]).0, json!([]));
     let none = sandbox.polity(&["sim", "resume", "last"]);
     assert_eq!(none.code, 1);
-    done(&sandbox, &["sim", "run", "society", "--turns", "1"]);
-    let second = done(&sandbox, &["sim", "run", "society", "--turns", "2"]);
-    let runs = done(&sandbox, &["sim", "status"]);
+    run_json(&sandbox, &["sim", "run", "society", "--turns", "1"]);
+    let second = run_json(&sandbox, &["sim", "run", "society", "--turns", "2"]);
+    let runs = run_json(&sandbox, &["sim", "status"]);
     assert_eq!(runs.as_array().unwrap().len(), 2);
     assert_eq!(runs[0]["run_id"], second["run_id"]);
     let spoilt = sandbox.file("data/simulations/spoilt/run.json");
     fs::create_dir_all(spoilt.parent().unwrap()).unwrap();
     fs::write(spoilt, "{").unwrap();
-    assert_eq!(done(&sandbox, &["sim", "status"]), runs, "one that is spoilt hides no other");
+    assert_eq!(run_json(&sandbox, &["sim", "status"]), runs, "one that is spoilt hides no other");
     let fewer = sandbox.polity(&["sim", "resume", "last", "--turns", "1", "--json"]);
     assert_eq!((fewer.code, &fewer.error()["code"]), (2, &json!("usage")));
     let unknown = sandbox.polity(&["sim", "status", "zzzz", "--json"]);
@@ -543,7 +543,7 @@ fn status_lists_runs_and_rejects_unknown_ids() {
 #[test]
 fn fork_keeps_the_behaviours() {
     let sandbox = society();
-    done(&sandbox, &["sim", "run", "society", "--turns", "3"]);
+    run_json(&sandbox, &["sim", "run", "society", "--turns", "3"]);
     let more = "world.behaviours.slow=[]";
     let output = sandbox.polity(&["sim", "fork", "last", "--at", "2", "--set", more, "--json"]);
     let message = output.error()["message"].to_string();
@@ -554,19 +554,20 @@ fn fork_keeps_the_behaviours() {
 #[test]
 fn damaged_request_file_changes_nothing() {
     let sandbox = society();
-    let run = done(&sandbox, &["sim", "run", "society"]);
-    let folder = done(&sandbox, &["sim", "status", "last"])["folder"].as_str().unwrap().to_owned();
+    let run = run_json(&sandbox, &["sim", "run", "society"]);
+    let folder =
+        run_json(&sandbox, &["sim", "status", "last"])["folder"].as_str().unwrap().to_owned();
     let requests = std::path::Path::new(&folder).join("requests.jsonl");
     fs::write(&requests, "\n{\"request\": {\"req\n").unwrap();
-    let before = done(&sandbox, &["sim", "status"]);
+    let before = run_json(&sandbox, &["sim", "status"]);
     for command in [["fork", "--at"], ["resume", "--from"]] {
         let output = sandbox.polity(&["sim", command[0], "last", command[1], "5", "--json"]);
         assert_eq!(output.code, 1, "{output:?}");
         let message = output.error()["message"].to_string();
         assert!(message.contains("line 2 is neither a request nor an answer"), "{message}");
-        assert_eq!(done(&sandbox, &["sim", "status"]), before);
+        assert_eq!(run_json(&sandbox, &["sim", "status"]), before);
     }
     fs::write(&requests, "\n").unwrap();
-    let again = done(&sandbox, &["sim", "resume", "last", "--from", "5"]);
+    let again = run_json(&sandbox, &["sim", "resume", "last", "--from", "5"]);
     assert_eq!(again["digest"], run["digest"]);
 }

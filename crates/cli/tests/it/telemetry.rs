@@ -23,7 +23,7 @@ struct OtlpCollector {
     log: PathBuf,
 }
 
-/// A span as the collector tells of it.
+/// A span as the collector prints it.
 #[derive(Debug, Default)]
 struct ReceivedSpan {
     fields: BTreeMap<String, String>,

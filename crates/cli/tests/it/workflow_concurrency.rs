@@ -25,7 +25,7 @@ edges: [{from: draft, to: ask}, {from: ask, to: end}]
 }
 
 /// A task of it that waits.
-fn asked() -> (HomeSandbox, String) {
+fn home_awaiting_review() -> (HomeSandbox, String) {
     let sandbox = home();
     let run = sandbox.polity(&["run", "asks", "Ada"]);
     assert_eq!(run.code, 3, "{run:?}");
@@ -36,7 +36,7 @@ fn asked() -> (HomeSandbox, String) {
 }
 
 /// Runs two commands in the same moment.
-fn both(sandbox: &HomeSandbox, one: &[&str], other: &[&str]) -> [CommandOutput; 2] {
+fn run_concurrently(sandbox: &HomeSandbox, one: &[&str], other: &[&str]) -> [CommandOutput; 2] {
     let (one, other) = (sandbox.start(one), sandbox.start(other));
     [one, other].map(|child| command_output(&child.wait_with_output().unwrap()))
 }
@@ -44,10 +44,10 @@ fn both(sandbox: &HomeSandbox, one: &[&str], other: &[&str]) -> [CommandOutput; 
 #[test]
 fn only_one_of_two_concurrent_answers_counts() {
     for _ in 0..3 {
-        let (sandbox, id) = asked();
+        let (sandbox, id) = home_awaiting_review();
         let approve = ["review", "approve", &id, "--detach"];
         let reject = ["review", "reject", &id, "--detach"];
-        let told = both(&sandbox, &approve, &reject);
+        let told = run_concurrently(&sandbox, &approve, &reject);
         let (task, _) = sandbox.json(&["task", "show", &id]);
         let is_rejected = task["status"] == "failed";
         let [approved, rejected] = &told;
@@ -63,10 +63,10 @@ fn only_one_of_two_concurrent_answers_counts() {
 
 #[test]
 fn only_one_of_two_processes_resumes_a_task() {
-    let (sandbox, id) = asked();
+    let (sandbox, id) = home_awaiting_review();
     assert_eq!(sandbox.polity(&["review", "approve", &id, "--detach"]).code, 0);
     let resume = ["task", "resume", id.as_str()];
-    let told = both(&sandbox, &resume, &resume);
+    let told = run_concurrently(&sandbox, &resume, &resume);
     let codes = told.each_ref().map(|output| output.code);
     assert!(codes == [0, 1] || codes == [1, 0], "{told:?}");
     let (task, _) = sandbox.json(&["task", "show", &id]);
@@ -77,7 +77,7 @@ fn only_one_of_two_processes_resumes_a_task() {
 
 #[test]
 fn waiting_task_resumes_with_pinned_definitions() {
-    let (sandbox, id) = asked();
+    let (sandbox, id) = home_awaiting_review();
     for file in ["agents/greeter.yaml", "scripts/greeter.yaml", "workflows/asks.yaml"] {
         fs::remove_file(sandbox.file(file)).unwrap();
     }

@@ -30,19 +30,19 @@ pub(super) async fn toggle(app: &AppContext, name: &str, toggle: &ToggleAgent) -
         print_json(&told)?;
     } else {
         let so = if changed { "is" } else { "was already" };
-        say!("agent {} {so} {}", agent.name, word(enabled))?;
+        say!("agent {} {so} {}", agent.name, enabled_label(enabled))?;
     }
     Ok(ExitStatus::Done)
 }
 
-fn word(enabled: bool) -> &'static str {
+fn enabled_label(enabled: bool) -> &'static str {
     if enabled { "enabled" } else { "disabled" }
 }
 
 /// The override of an agent, as text.
-pub(super) fn told(toggle: &AgentToggle) -> String {
+pub(super) fn override_text(toggle: &AgentToggle) -> String {
     let reason = toggle.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    format!("{} since {}{reason}", word(toggle.enabled), view::time(toggle.at))
+    format!("{} since {}{reason}", enabled_label(toggle.enabled), view::time(toggle.at))
 }
 
 /// The override of an agent, as JSON.

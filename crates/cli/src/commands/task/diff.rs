@@ -9,7 +9,7 @@ use crate::app::AppContext;
 use crate::args::DiffArgs;
 use crate::error::CliResult;
 use crate::exit::ExitStatus;
-use crate::view::comparison::told;
+use crate::view::comparison::comparison_text;
 use crate::view::{print_json, say};
 
 /// The length of an input.
@@ -44,7 +44,7 @@ pub(crate) async fn diff(app: &AppContext, args: &DiffArgs) -> CliResult {
     if app.json() {
         print_json(&TaskDiff { a: side(&a), b: side(&b), comparison: &comparison })?;
     } else {
-        say!("{}", told(&a, &b, &comparison))?;
+        say!("{}", comparison_text(&a, &b, &comparison))?;
     }
     Ok(ExitStatus::Done)
 }

@@ -20,7 +20,7 @@ pub(super) struct RealAgent {
     pub(super) runs: InstalledAs,
     /// True if it retries for longer than a minute in any case.
     pub(super) is_patient: bool,
-    /// The model that it is told to use.
+    /// The configured model.
     pub(super) model: &'static str,
     /// The variables that it gets.
     pub(super) envs: &'static [(&'static str, &'static str)],

@@ -66,7 +66,7 @@ impl SdkServer {
         self.events("message")
     }
 
-    /// The texts that it was told.
+    /// The texts of the messages it received.
     pub(super) fn texts(&self) -> Vec<String> {
         self.messages().iter().map(|told| told["text"].as_str().unwrap().to_owned()).collect()
     }
@@ -88,7 +88,7 @@ pub(super) fn card(port: u16) -> String {
     format!("http://127.0.0.1:{port}/{CARD}")
 }
 
-/// A server that answers every GET with the same, and keeps whoever posts waiting.
+/// A server that answers every GET alike, and no POST at all.
 pub(super) struct StubServer {
     pub(super) port: u16,
     posts: Arc<AtomicUsize>,
