@@ -32,7 +32,7 @@ pub(crate) use task::{DiffArgs, ForkArgs, TaskShowArgs};
 #[command(name = "polity", version, max_term_width = 100, subcommand_required = true)]
 #[command(after_help = "Exit codes: 0 done, 1 the task failed, 2 wrong usage or an invalid \
     definition,\n3 waiting for a person, 4 cancelled, 5 timed out, 6 over a budget or limit.")]
-pub(crate) struct CliArgs {
+pub(crate) struct PolityArgs {
     #[command(flatten)]
     pub(crate) options: GlobalOptions,
     #[command(subcommand)]
@@ -564,6 +564,6 @@ mod tests {
 
     #[test]
     fn the_command_line_makes_sense() {
-        super::CliArgs::command().debug_assert();
+        super::PolityArgs::command().debug_assert();
     }
 }

@@ -21,12 +21,12 @@ mod tool;
 mod workflow;
 
 use crate::app::{AppContext, block_on};
-use crate::args::{CliArgs, CliCommand};
+use crate::args::{CliCommand, PolityArgs};
 use crate::error::CliResult;
 
 /// Runs a command.
-pub(crate) fn run(args: CliArgs) -> CliResult {
-    let CliArgs { options, command } = args;
+pub(crate) fn run(args: PolityArgs) -> CliResult {
+    let PolityArgs { options, command } = args;
     match command {
         CliCommand::Init(args) => init::init(&options, &args),
         CliCommand::Schema(args) => schema::schema(&args),

@@ -22,7 +22,7 @@ pub fn main() -> ExitCode {
     if let Some(ended) = supervise() {
         return ended;
     }
-    let args = match args::CliArgs::try_parse() {
+    let args = match args::PolityArgs::try_parse() {
         Ok(args) => args,
         Err(error) => return refuse(&error),
     };
@@ -73,5 +73,5 @@ pub fn schemas() -> impl Iterator<Item = (&'static str, serde_json::Value)> {
 
 /// The declaration of the command line, for the generated reference.
 pub fn command() -> clap::Command {
-    args::CliArgs::command()
+    args::PolityArgs::command()
 }

@@ -3,7 +3,6 @@
 //! A front end finds a home with [`HomeFolder`], wraps it in a [`HostContext`], and then reads with
 //! [`HomeQueries`] or opens a [`Host`] to perform work. This crate prints nothing and knows no exit
 //! codes: problems that do not stop the work go to the context's warning handler.
-#![allow(clippy::unused_async, reason = "queries are async for stores whose reads are")]
 
 pub mod archive;
 mod context;

@@ -2,14 +2,14 @@
 
 use clap::CommandFactory;
 
-use crate::args::{CliArgs, CompletionsArgs};
+use crate::args::{CompletionsArgs, PolityArgs};
 use crate::error::CliResult;
 use crate::exit::ExitStatus;
 use crate::view::print_bytes;
 
 pub(crate) fn completions(args: &CompletionsArgs) -> CliResult {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut CliArgs::command(), "polity", &mut script);
+    clap_complete::generate(args.shell, &mut PolityArgs::command(), "polity", &mut script);
     print_bytes(&script)?;
     Ok(ExitStatus::Done)
 }
