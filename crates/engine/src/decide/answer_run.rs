@@ -99,7 +99,10 @@ mod tests {
     fn reject_fails_the_task() {
         let task = with(run_in_doubt(), answer(ReviewVerdict::Reject).unwrap().events).snapshot();
         assert_eq!(task.error_code, Some(ErrorCode::Rejected));
-        assert_eq!(task.error.unwrap(), "coder is in doubt, and ada ended the task: enough");
+        insta::assert_snapshot!(
+            task.error.unwrap(),
+            @"coder is in doubt, and ada ended the task: enough"
+        );
     }
 
     #[test]

@@ -92,10 +92,9 @@ fn invalid_json_is_sent_back_for_correction() {
 fn truncated_reply_is_reported() {
     let cut = ModelReply { is_cut: true, ..reply(r#"{"name": "Ada", "#) };
     let decision = record(&asked(10), cut);
-    assert!(
-        correction(&decision).contains("longer than an answer may be"),
-        "{}",
-        correction(&decision)
+    insta::assert_snapshot!(
+        correction(&decision),
+        @"Your answer cannot be used: it is longer than an answer may be and was cut off, so it is not JSON (EOF while parsing a value at line 1 column 15); a shorter one is needed. Answer again with nothing but JSON that fits the JSON Schema."
     );
 }
 
@@ -108,12 +107,9 @@ fn corrections_run_out() {
     }
     let task = after(state, reply("never")).snapshot();
     assert_eq!(task.error_code, Some(ErrorCode::InvalidOutput));
-    assert_eq!(
-        task.error.as_deref(),
-        Some(
-            "the answer does not fit the agent's output_schema, although the model was correction so 3 \
-             times: it is not JSON (expected ident at line 1 column 2)"
-        )
+    insta::assert_snapshot!(
+        task.error.unwrap(),
+        @"the answer does not fit the agent's output_schema, although the model was told so 3 times: it is not JSON (expected ident at line 1 column 2)"
     );
     assert_eq!(task.result.as_deref(), Some("never"));
 }

@@ -72,7 +72,7 @@ impl BeginRun {
                 cli.queue_limit
             ),
             SlotWait::TooLong => format!(
-                "{agent} waited {} seconds for a place, which is its queue_timeout_seconds: see \
+                "{agent} waited {} seconds for a slot, which is its queue_timeout_seconds: see \
                  what runs with `polity agent status {agent}`",
                 cli.queue_timeout_seconds
             ),
@@ -106,15 +106,20 @@ mod tests {
 
     #[test]
     fn failure_names_the_queue_limit() {
-        for (wait, limit) in [
-            (SlotWait::Full { waiting: 10 }, "queue_limit is 10"),
-            (SlotWait::TooLong, "queue_timeout_seconds"),
-        ] {
+        let error = |wait| {
             let decision = begin(wait, &run_queued()).unwrap();
             let task = with(run_queued(), decision.events).snapshot();
             assert_eq!(task.error_code, Some(ErrorCode::LimitQueue));
-            assert!(task.error.unwrap().contains(limit));
-        }
+            task.error.unwrap()
+        };
+        insta::assert_snapshot!(
+            error(SlotWait::Full { waiting: 10 }),
+            @"10 runs wait already where coder runs, and its queue_limit is 10: try again later, or raise the limit"
+        );
+        insta::assert_snapshot!(
+            error(SlotWait::TooLong),
+            @"coder waited 1800 seconds for a slot, which is its queue_timeout_seconds: see what runs with `polity agent status coder`"
+        );
     }
 
     #[test]

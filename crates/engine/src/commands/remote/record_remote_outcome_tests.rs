@@ -176,13 +176,18 @@ fn rejected_question_leaves_a_remote_task_to_cancel() {
 
 #[test]
 fn timeout_names_its_limit() {
-    for state in [sending(), following()] {
+    let [sending, following] = [sending(), following()].map(|state| {
         let late = RecordRemoteOutcome { outcome: None, duration_ms: 1 }
             .decide(&state, &mut test_context());
         let task = with(state, late.unwrap().events).snapshot();
         assert_eq!(task.error_code, Some(ErrorCode::Timeout));
-        assert!(task.error.unwrap().contains("300 seconds, which is limits.remote_seconds"));
-    }
+        task.error.unwrap()
+    });
+    assert_eq!(sending, following);
+    insta::assert_snapshot!(
+        sending,
+        @"painter was not done within 300 seconds, which is limits.remote_seconds: raise it in polity.yaml, or ask for less at once"
+    );
 }
 
 #[test]
