@@ -138,6 +138,9 @@ pub struct Decision {
     pub effects: Vec<Effect>,
 }
 
+/// A decision, or the reason for refusing the command.
+pub type DecisionResult = Result<Decision, CommandRejection>;
+
 /// An action for the runtime to perform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
@@ -215,11 +218,7 @@ impl Effect {
 }
 
 /// Decides the events and effects that follow from a command.
-pub fn decide(
-    state: &TaskState,
-    command: &Command,
-    ctx: &mut DecisionContext,
-) -> Result<Decision, CommandRejection> {
+pub fn decide(state: &TaskState, command: &Command, ctx: &mut DecisionContext) -> DecisionResult {
     match command {
         Command::ClaimTask(command) => command.decide(state),
         Command::ReleaseTask(command) => command.decide(state),

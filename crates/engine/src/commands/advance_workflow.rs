@@ -7,7 +7,7 @@ use polity_model::machine::task::TaskStatus;
 use crate::decide::call_batch::CallBatch;
 use crate::decide::outcomes::cancel_task;
 use crate::decide::preconditions::unexpected_command;
-use crate::decide::{CommandRejection, Decision, DecisionContext};
+use crate::decide::{DecisionContext, DecisionResult};
 use crate::state::TaskState;
 use crate::workflow::WorkflowDecision;
 
@@ -16,11 +16,7 @@ use crate::workflow::WorkflowDecision;
 pub struct AdvanceWorkflow;
 
 impl AdvanceWorkflow {
-    pub(crate) fn decide(
-        self,
-        state: &TaskState,
-        ctx: &mut DecisionContext,
-    ) -> Result<Decision, CommandRejection> {
+    pub(crate) fn decide(self, state: &TaskState, ctx: &mut DecisionContext) -> DecisionResult {
         let Some(run) = state.workflow_run().filter(|_| state.status() == TaskStatus::Running)
         else {
             return Err(unexpected_command(state, "AdvanceWorkflow"));

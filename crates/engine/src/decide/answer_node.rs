@@ -9,7 +9,7 @@ use polity_model::review::{ReviewSubject, ReviewVerdict};
 
 use crate::commands::AnswerReview;
 use crate::decide::call_batch::CallBatch;
-use crate::decide::{CommandRejection, Decision, DecisionContext};
+use crate::decide::{CommandRejection, DecisionContext, DecisionResult};
 use crate::state::{TaskState, WorkflowRun};
 use crate::workflow::{FinishedNode, WorkflowDecision};
 
@@ -20,7 +20,7 @@ pub(crate) fn answer_node(
     run: &WorkflowRun,
     subject: &ReviewSubject,
     ctx: &mut DecisionContext,
-) -> Result<Decision, CommandRejection> {
+) -> DecisionResult {
     let AnswerReview { verdict, message, by, state_updates, .. } = answer;
     let task = state.id();
     let Some(node) = subject.node().and_then(|node| run.plan().number(node)) else {

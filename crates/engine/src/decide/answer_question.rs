@@ -7,7 +7,7 @@ use polity_model::message::Message;
 use polity_model::review::ReviewVerdict;
 
 use crate::commands::AnswerReview;
-use crate::decide::{CommandRejection, Decision, DecisionContext};
+use crate::decide::{CommandRejection, Decision, DecisionContext, DecisionResult};
 use crate::state::TaskState;
 
 pub(crate) const ASKS_QUESTION: &str = "asks something for its agent on another server";
@@ -16,7 +16,7 @@ pub(crate) fn answer_question(
     answer: &AnswerReview,
     state: &TaskState,
     ctx: &DecisionContext,
-) -> Result<Decision, CommandRejection> {
+) -> DecisionResult {
     let task = state.id();
     let AnswerReview { verdict, message, by, state_updates, .. } = answer;
     if !state_updates.is_empty() {

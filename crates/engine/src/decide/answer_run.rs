@@ -9,7 +9,7 @@ use polity_model::message::Message;
 use polity_model::review::ReviewVerdict;
 
 use crate::commands::AnswerReview;
-use crate::decide::{CommandRejection, Decision, DecisionContext};
+use crate::decide::{CommandRejection, Decision, DecisionContext, DecisionResult};
 use crate::state::TaskState;
 
 pub(crate) const ASKS_ABOUT_RUN: &str = "asks what became of work in doubt";
@@ -18,7 +18,7 @@ pub(crate) fn answer_run(
     answer: &AnswerReview,
     state: &TaskState,
     ctx: &DecisionContext,
-) -> Result<Decision, CommandRejection> {
+) -> DecisionResult {
     let task = state.id();
     let AnswerReview { verdict, message, by, state_updates, .. } = answer;
     if !state_updates.is_empty() {
@@ -65,7 +65,7 @@ mod tests {
     use crate::decide::fixtures::{labels, run_in_doubt, test_context, with};
     use crate::entropy::Entropy;
 
-    fn answer(verdict: ReviewVerdict) -> Result<Decision, CommandRejection> {
+    fn answer(verdict: ReviewVerdict) -> DecisionResult {
         let state = run_in_doubt();
         let checkpoint_id = state.review().unwrap().checkpoint_id;
         let (message, state_updates) = (Some("enough".to_owned()), StateUpdates::default());

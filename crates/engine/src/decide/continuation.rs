@@ -5,7 +5,7 @@ use polity_model::machine::tool_call::CallState;
 
 use crate::decide::call_batch::{CallBatch, CallView};
 use crate::decide::preconditions::unexpected_command;
-use crate::decide::{CommandRejection, Decision, DecisionContext};
+use crate::decide::{Decision, DecisionContext, DecisionResult};
 use crate::state::TaskState;
 use crate::tool_turn::continue_turn;
 use crate::workflow::WorkflowDecision;
@@ -24,7 +24,7 @@ pub(crate) fn resume_calls(
     state: &TaskState,
     ctx: &mut DecisionContext,
     first: impl IntoIterator<Item = Event>,
-) -> Result<Decision, CommandRejection> {
+) -> DecisionResult {
     let mut batch = CallBatch::of_state(state, ctx)?;
     first.into_iter().for_each(|event| batch.push(event));
     for (index, call) in state.calls().all().iter().enumerate() {

@@ -13,7 +13,7 @@ use polity_model::name::Name;
 use crate::decide::cli_run::{RunDoubt, open_doubt_review};
 use crate::decide::outcomes::execution_event;
 use crate::decide::preconditions::unexpected_command;
-use crate::decide::{CommandRejection, Decision, DecisionContext, Effect};
+use crate::decide::{Decision, DecisionContext, DecisionResult, Effect};
 use crate::state::TaskState;
 
 /// The number of retries of a message that did not arrive.
@@ -44,10 +44,7 @@ pub(crate) fn send_message(
 
 /// Continues after the former owner died: follows an accepted remote task, and puts a message in
 /// doubt if its acceptance is unknown.
-pub(crate) fn resume_remote(
-    state: &TaskState,
-    ctx: &mut DecisionContext,
-) -> Result<Decision, CommandRejection> {
+pub(crate) fn resume_remote(state: &TaskState, ctx: &mut DecisionContext) -> DecisionResult {
     let resumed = vec![Event::TaskResumed];
     let Some(execution) = state.execution() else { return Ok(send_message(state, ctx, resumed)) };
     let effect = match (execution.state, state.retry_at()) {

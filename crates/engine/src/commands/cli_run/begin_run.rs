@@ -10,7 +10,7 @@ use polity_model::machine::task::TaskStatus;
 use crate::decide::cli_run::cli_agent;
 use crate::decide::outcomes::{cancel_task, execution_event};
 use crate::decide::preconditions::unexpected_command;
-use crate::decide::{CommandRejection, Decision, DecisionContext, Effect};
+use crate::decide::{Decision, DecisionContext, DecisionResult, Effect};
 use crate::state::TaskState;
 
 /// The wait for a slot is over.
@@ -40,11 +40,7 @@ pub enum SlotWait {
 }
 
 impl BeginRun {
-    pub(crate) fn decide(
-        &self,
-        state: &TaskState,
-        _: &DecisionContext,
-    ) -> Result<Decision, CommandRejection> {
+    pub(crate) fn decide(&self, state: &TaskState, _: &DecisionContext) -> DecisionResult {
         let (Some(cli), Some(execution), TaskStatus::Running) =
             (cli_agent(state), state.execution(), state.status())
         else {
@@ -90,9 +86,10 @@ impl BeginRun {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decide::CommandRejection;
     use crate::decide::fixtures::{labels, run_queued, run_running, test_context, with};
 
-    fn begin(wait: SlotWait, state: &TaskState) -> Result<Decision, CommandRejection> {
+    fn begin(wait: SlotWait, state: &TaskState) -> DecisionResult {
         BeginRun { wait }.decide(state, &test_context())
     }
 

@@ -9,7 +9,7 @@ use polity_model::message::Message;
 use crate::decide::cli_run::{cli_agent, start_or_queue};
 use crate::decide::outcomes::cancel_task;
 use crate::decide::preconditions::unexpected_command;
-use crate::decide::{CommandRejection, Decision, DecisionContext};
+use crate::decide::{Decision, DecisionContext, DecisionResult};
 use crate::state::TaskState;
 
 /// The original has ended, or is no longer waited for.
@@ -20,11 +20,7 @@ pub struct RecordDuplicate {
 }
 
 impl RecordDuplicate {
-    pub(crate) fn decide(
-        &self,
-        state: &TaskState,
-        ctx: &mut DecisionContext,
-    ) -> Result<Decision, CommandRejection> {
+    pub(crate) fn decide(&self, state: &TaskState, ctx: &mut DecisionContext) -> DecisionResult {
         let (Some(cli), Some(_), TaskStatus::Running) =
             (cli_agent(state), state.task().shared_with(), state.status())
         else {
@@ -51,8 +47,8 @@ mod tests {
     use polity_model::ids::TaskId;
 
     use super::*;
-    use crate::decide::Effect;
     use crate::decide::fixtures::{labels, run_queued, run_running, test_context, with};
+    use crate::decide::{CommandRejection, Effect};
 
     fn original() -> TaskId {
         TaskId::from_random_bytes([9; 16])

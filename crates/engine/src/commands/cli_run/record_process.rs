@@ -7,7 +7,7 @@ use polity_model::machine::execution::ExecutionState;
 
 use crate::decide::outcomes::execution_event;
 use crate::decide::preconditions::unexpected_command;
-use crate::decide::{CommandRejection, Decision};
+use crate::decide::{Decision, DecisionResult};
 use crate::state::TaskState;
 
 /// The process of the CLI agent has started.
@@ -18,7 +18,7 @@ pub struct RecordProcess {
 }
 
 impl RecordProcess {
-    pub(crate) fn decide(self, state: &TaskState) -> Result<Decision, CommandRejection> {
+    pub(crate) fn decide(self, state: &TaskState) -> DecisionResult {
         match state.execution() {
             Some(execution) if execution.state == ExecutionState::Starting => {
                 let run = ExecutionChange::Run { process_id: Some(self.process_id), remote: None };

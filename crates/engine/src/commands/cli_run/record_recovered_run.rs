@@ -8,7 +8,7 @@ use crate::commands::RecordRun;
 use crate::decide::cli_run::{RunDoubt, cli_agent, is_repeatable, open_doubt_review, retry_later};
 use crate::decide::outcomes::cancel_task;
 use crate::decide::preconditions::unexpected_command;
-use crate::decide::{CommandRejection, Decision, DecisionContext};
+use crate::decide::{DecisionContext, DecisionResult};
 use crate::driver::RunOutcome;
 use crate::state::TaskState;
 
@@ -20,11 +20,7 @@ pub struct RecordRecoveredRun {
 }
 
 impl RecordRecoveredRun {
-    pub(crate) fn decide(
-        &self,
-        state: &TaskState,
-        ctx: &mut DecisionContext,
-    ) -> Result<Decision, CommandRejection> {
+    pub(crate) fn decide(&self, state: &TaskState, ctx: &mut DecisionContext) -> DecisionResult {
         if let Some(outcome) = &self.outcome {
             return RecordRun { outcome: outcome.clone() }.decide(state, ctx);
         }

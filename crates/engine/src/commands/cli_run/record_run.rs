@@ -11,7 +11,7 @@ use polity_model::message::Message;
 use crate::decide::cli_run::{cli_agent, failure_code, is_repeatable, retry_later};
 use crate::decide::outcomes::{cancel_task, execution_event};
 use crate::decide::preconditions::unexpected_command;
-use crate::decide::{CommandRejection, Decision, DecisionContext};
+use crate::decide::{Decision, DecisionContext, DecisionResult};
 use crate::driver::{RunEnd, RunOutcome};
 use crate::state::TaskState;
 
@@ -23,11 +23,7 @@ pub struct RecordRun {
 }
 
 impl RecordRun {
-    pub(crate) fn decide(
-        &self,
-        state: &TaskState,
-        ctx: &mut DecisionContext,
-    ) -> Result<Decision, CommandRejection> {
+    pub(crate) fn decide(&self, state: &TaskState, ctx: &mut DecisionContext) -> DecisionResult {
         let (Some(cli), Some(execution), TaskStatus::Running) =
             (cli_agent(state), state.execution().filter(|e| e.is_active()), state.status())
         else {

@@ -10,7 +10,7 @@ use polity_model::message::MessageRole;
 
 use crate::decide::outcomes::{call_model, cancel_task, end_execution, execution_event, fail_task};
 use crate::decide::preconditions::expect_reasoning;
-use crate::decide::{CommandRejection, Decision, DecisionContext, Effect, backoff, llm};
+use crate::decide::{Decision, DecisionContext, DecisionResult, Effect, backoff, llm};
 use crate::driver::ModelFailure;
 use crate::state::TaskState;
 
@@ -39,11 +39,7 @@ pub enum FailureCause {
 }
 
 impl RecordModelFailure {
-    pub(crate) fn decide(
-        &self,
-        state: &TaskState,
-        ctx: &mut DecisionContext,
-    ) -> Result<Decision, CommandRejection> {
+    pub(crate) fn decide(&self, state: &TaskState, ctx: &mut DecisionContext) -> DecisionResult {
         expect_reasoning(state, "RecordModelFailure")?;
         let ModelFailure { failure, context_full, retry_after, mark } = &self.failure;
         if self.cause == FailureCause::Budget && !state.cancel_requested() {
@@ -135,6 +131,7 @@ mod tests {
 
     use super::*;
     use crate::commands::{RecordModelReply, RecordToolReply};
+    use crate::decide::CommandRejection;
     use crate::decide::fixtures::{
         asks_for, backing_off, call_id, retried, running, test_context, with,
     };

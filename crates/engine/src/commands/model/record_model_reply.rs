@@ -15,7 +15,7 @@ use crate::budget::priced_usage;
 use crate::decide::call_batch::{CallBatch, CallView};
 use crate::decide::outcomes::{cancel_task, end_execution, fail_task};
 use crate::decide::preconditions::expect_reasoning;
-use crate::decide::{CommandRejection, Decision, DecisionContext, llm};
+use crate::decide::{Decision, DecisionContext, DecisionResult, llm};
 use crate::driver::ModelReply;
 use crate::state::TaskState;
 use crate::tool_turn::requested_calls::{CallRuling, FanOutLimit, check_call};
@@ -40,11 +40,7 @@ pub struct RecordModelReply {
 }
 
 impl RecordModelReply {
-    pub(crate) fn decide(
-        &self,
-        state: &TaskState,
-        ctx: &mut DecisionContext,
-    ) -> Result<Decision, CommandRejection> {
+    pub(crate) fn decide(&self, state: &TaskState, ctx: &mut DecisionContext) -> DecisionResult {
         expect_reasoning(state, "RecordModelReply")?;
         let llm = llm(state)?;
         let tool_calls: Vec<ToolCall> = self

@@ -2,14 +2,14 @@ use polity_model::event::ToolChange;
 
 use super::*;
 use crate::commands::RecordToolReply;
-use crate::decide::Effect;
 use crate::decide::fixtures::{
     self, answer_to, asks_for, call_id, labels, pending, reply, running, test_context,
     turn_with_calls, with,
 };
+use crate::decide::{CommandRejection, DecisionResult, Effect};
 use crate::driver::{AskedArguments, ToolReply};
 
-fn record(state: &TaskState, reply: ModelReply) -> Result<Decision, CommandRejection> {
+fn record(state: &TaskState, reply: ModelReply) -> DecisionResult {
     RecordModelReply { reply, duration_ms: 1 }.decide(state, &mut test_context())
 }
 

@@ -9,7 +9,7 @@ use polity_model::remote::RemoteTask;
 use crate::decide::outcomes::execution_event;
 use crate::decide::preconditions::unexpected_command;
 use crate::decide::remote_task::remote_agent;
-use crate::decide::{CommandRejection, Decision, Effect};
+use crate::decide::{Decision, DecisionResult, Effect};
 use crate::state::TaskState;
 
 /// The server accepted the message.
@@ -20,7 +20,7 @@ pub struct RecordRemoteAcceptance {
 }
 
 impl RecordRemoteAcceptance {
-    pub(crate) fn decide(&self, state: &TaskState) -> Result<Decision, CommandRejection> {
+    pub(crate) fn decide(&self, state: &TaskState) -> DecisionResult {
         match (remote_agent(state), state.execution()) {
             (Some(_), Some(execution)) if execution.state == ExecutionState::Starting => {
                 let remote = Some(self.task.clone());

@@ -6,7 +6,7 @@ use polity_model::event::ExecutionChange;
 
 use crate::decide::outcomes::execution_event;
 use crate::decide::preconditions::unexpected_command;
-use crate::decide::{CommandRejection, Decision};
+use crate::decide::{Decision, DecisionResult};
 use crate::state::TaskState;
 
 /// The server was asked to cancel its task.
@@ -17,7 +17,7 @@ pub struct RecordRemoteCancel {
 }
 
 impl RecordRemoteCancel {
-    pub(crate) fn decide(&self, state: &TaskState) -> Result<Decision, CommandRejection> {
+    pub(crate) fn decide(&self, state: &TaskState) -> DecisionResult {
         let (Some(task), Some(execution), true) =
             (state.open_remote(), state.execution(), state.status().is_final())
         else {

@@ -19,7 +19,7 @@ use crate::decide::cli_run::{failure_code, open_doubt_review, retry_later};
 use crate::decide::outcomes::{cancel_task, execution_event};
 use crate::decide::preconditions::unexpected_command;
 use crate::decide::remote_task::{message_doubt, remote_agent};
-use crate::decide::{CommandRejection, Decision, DecisionContext};
+use crate::decide::{Decision, DecisionContext, DecisionResult};
 use crate::driver::{RemoteEnd, RemoteOutcome};
 use crate::state::TaskState;
 
@@ -33,11 +33,7 @@ pub struct RecordRemoteOutcome {
 }
 
 impl RecordRemoteOutcome {
-    pub(crate) fn decide(
-        &self,
-        state: &TaskState,
-        ctx: &mut DecisionContext,
-    ) -> Result<Decision, CommandRejection> {
+    pub(crate) fn decide(&self, state: &TaskState, ctx: &mut DecisionContext) -> DecisionResult {
         let (Some(_), Some(execution), TaskStatus::Running) =
             (remote_agent(state), state.execution().filter(|e| e.is_active()), state.status())
         else {

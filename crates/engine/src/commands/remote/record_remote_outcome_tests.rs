@@ -8,8 +8,8 @@ use super::*;
 use crate::commands::{
     AnswerReview, CancelOrigin, CancelTask, RecordRemoteAcceptance, RecordRemoteCancel, ResumeTask,
 };
-use crate::decide::Effect;
 use crate::decide::fixtures::{labels, retried, running_with, test_context, with};
+use crate::decide::{CommandRejection, DecisionResult, Effect};
 use crate::pinned::PinnedAgent;
 
 fn sending() -> TaskState {
@@ -48,11 +48,7 @@ fn asked() -> TaskState {
     with(following(), events)
 }
 
-fn answer(
-    state: &TaskState,
-    verdict: ReviewVerdict,
-    message: Option<&str>,
-) -> Result<Decision, CommandRejection> {
+fn answer(state: &TaskState, verdict: ReviewVerdict, message: Option<&str>) -> DecisionResult {
     let checkpoint_id = state.review().unwrap().checkpoint_id;
     let (message, state_updates) = (message.map(str::to_owned), StateUpdates::default());
     AnswerReview { checkpoint_id, verdict, message, by: "ada".into(), state_updates }

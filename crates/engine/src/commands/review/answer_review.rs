@@ -16,7 +16,7 @@ use crate::decide::answer_run::{ASKS_ABOUT_RUN, answer_run};
 use crate::decide::call_batch::CallBatch;
 use crate::decide::continuation::continue_task;
 use crate::decide::outcomes::{answer_open_calls, end_execution};
-use crate::decide::{CommandRejection, Decision, DecisionContext};
+use crate::decide::{CommandRejection, Decision, DecisionContext, DecisionResult};
 use crate::state::TaskState;
 use crate::workflow::WorkflowDecision;
 
@@ -37,11 +37,7 @@ pub struct AnswerReview {
 }
 
 impl AnswerReview {
-    pub(crate) fn decide(
-        &self,
-        state: &TaskState,
-        ctx: &mut DecisionContext,
-    ) -> Result<Decision, CommandRejection> {
+    pub(crate) fn decide(&self, state: &TaskState, ctx: &mut DecisionContext) -> DecisionResult {
         let task = state.id();
         let Some(review) = state.review() else {
             return Err(CommandRejection::NothingToDecide { task, status: state.status() });
@@ -59,7 +55,7 @@ impl AnswerReview {
         &self,
         state: &TaskState,
         ctx: &mut DecisionContext,
-    ) -> Result<Decision, CommandRejection> {
+    ) -> DecisionResult {
         let task = state.id();
         let nothing = || CommandRejection::NothingToDecide { task, status: state.status() };
         let review = state.review().ok_or_else(nothing)?;
@@ -192,7 +188,7 @@ mod tests {
         answer_to, call_id, labels, running, test_context, turn_with_calls, with,
     };
 
-    fn answer(state: &TaskState, verdict: ReviewVerdict) -> Result<Decision, CommandRejection> {
+    fn answer(state: &TaskState, verdict: ReviewVerdict) -> DecisionResult {
         let message = Some("not today".to_owned());
         let checkpoint_id =
             state.review().map_or(CheckpointId::from_random_bytes([0; 16]), |r| r.checkpoint_id);

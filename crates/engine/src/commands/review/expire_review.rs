@@ -11,7 +11,7 @@ use serde_json::Map;
 use crate::commands::AnswerReview;
 use crate::decide::call_batch::CallBatch;
 use crate::decide::outcomes::answer_open_calls;
-use crate::decide::{CommandRejection, Decision, DecisionContext};
+use crate::decide::{CommandRejection, Decision, DecisionContext, DecisionResult};
 use crate::state::TaskState;
 use crate::workflow::WorkflowDecision;
 
@@ -23,11 +23,7 @@ const BY_DEADLINE: &str = "deadline";
 pub struct ExpireReview;
 
 impl ExpireReview {
-    pub(crate) fn decide(
-        self,
-        state: &TaskState,
-        ctx: &mut DecisionContext,
-    ) -> Result<Decision, CommandRejection> {
+    pub(crate) fn decide(self, state: &TaskState, ctx: &mut DecisionContext) -> DecisionResult {
         let task = state.id();
         let open = state.review().and_then(|review| Some((review, review.deadline?)));
         let Some((review, deadline)) = open else {
@@ -55,11 +51,7 @@ impl ExpireReview {
 }
 
 /// Fails the node or the task, because no default action is set.
-fn fail(
-    state: &TaskState,
-    message: String,
-    ctx: &mut DecisionContext,
-) -> Result<Decision, CommandRejection> {
+fn fail(state: &TaskState, message: String, ctx: &mut DecisionContext) -> DecisionResult {
     let code = ErrorCode::Timeout;
     let answered = Event::ReviewAnswered {
         verdict: ReviewVerdict::Reject,

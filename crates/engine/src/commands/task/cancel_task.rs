@@ -6,7 +6,7 @@ use polity_model::event::Event;
 use polity_model::machine::task::TaskStatus;
 
 use crate::decide::outcomes::cancel_task;
-use crate::decide::{CommandRejection, Decision};
+use crate::decide::{CommandRejection, Decision, DecisionResult};
 use crate::state::TaskState;
 
 /// The process that cancels the task.
@@ -29,7 +29,7 @@ pub struct CancelTask {
 }
 
 impl CancelTask {
-    pub(crate) fn decide(self, state: &TaskState) -> Result<Decision, CommandRejection> {
+    pub(crate) fn decide(self, state: &TaskState) -> DecisionResult {
         let events = match (state.status(), self.by) {
             (status @ (TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled), _) => {
                 return Err(CommandRejection::Finished { task: state.id(), status });

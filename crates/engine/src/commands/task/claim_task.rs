@@ -7,7 +7,7 @@ use polity_model::event::Event;
 use polity_model::ids::InstanceId;
 use polity_model::machine::task::TaskStatus;
 
-use crate::decide::{CommandRejection, Decision};
+use crate::decide::{CommandRejection, Decision, DecisionResult};
 use crate::state::TaskState;
 
 /// A claim by a process.
@@ -20,7 +20,7 @@ pub struct ClaimTask {
 }
 
 impl ClaimTask {
-    pub(crate) fn decide(self, state: &TaskState) -> Result<Decision, CommandRejection> {
+    pub(crate) fn decide(self, state: &TaskState) -> DecisionResult {
         let task = state.id();
         match state.status() {
             TaskStatus::Pending | TaskStatus::Running => {}
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
     use crate::decide::fixtures::{cancelled, instance, pending, running, turn_with_calls};
 
-    fn claim(state: &TaskState, by: u8, owner_alive: bool) -> Result<Decision, CommandRejection> {
+    fn claim(state: &TaskState, by: u8, owner_alive: bool) -> DecisionResult {
         ClaimTask { instance: instance(by), owner_alive }.decide(state)
     }
 

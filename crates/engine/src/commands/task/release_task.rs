@@ -5,7 +5,7 @@
 use polity_model::event::Event;
 use polity_model::ids::InstanceId;
 
-use crate::decide::{CommandRejection, Decision};
+use crate::decide::{CommandRejection, Decision, DecisionResult};
 use crate::state::TaskState;
 
 /// The owner gives the task up.
@@ -16,7 +16,7 @@ pub struct ReleaseTask {
 }
 
 impl ReleaseTask {
-    pub(crate) fn decide(self, state: &TaskState) -> Result<Decision, CommandRejection> {
+    pub(crate) fn decide(self, state: &TaskState) -> DecisionResult {
         if state.status().is_final() {
             return Err(CommandRejection::Finished { task: state.id(), status: state.status() });
         }

@@ -14,7 +14,7 @@ use crate::decide::continuation::resume_calls;
 use crate::decide::outcomes::{call_model, cancel_task};
 use crate::decide::preconditions::unexpected_command;
 use crate::decide::remote_task::{remote_agent, resume_remote};
-use crate::decide::{CommandRejection, Decision, DecisionContext, Effect};
+use crate::decide::{CommandRejection, Decision, DecisionContext, DecisionResult, Effect};
 use crate::state::TaskState;
 
 /// The former owner died.
@@ -22,11 +22,7 @@ use crate::state::TaskState;
 pub struct ResumeTask;
 
 impl ResumeTask {
-    pub(crate) fn decide(
-        self,
-        state: &TaskState,
-        ctx: &mut DecisionContext,
-    ) -> Result<Decision, CommandRejection> {
+    pub(crate) fn decide(self, state: &TaskState, ctx: &mut DecisionContext) -> DecisionResult {
         let task = state.id();
         match state.status() {
             TaskStatus::Pending => StartTask.decide(state, ctx),
@@ -60,7 +56,7 @@ impl ResumeTask {
 }
 
 /// Recovers a started run; otherwise queues the run or continues its backoff.
-fn resume_run(state: &TaskState, ctx: &mut DecisionContext) -> Result<Decision, CommandRejection> {
+fn resume_run(state: &TaskState, ctx: &mut DecisionContext) -> DecisionResult {
     let resumed = vec![Event::TaskResumed];
     let Some(cli) = cli_agent(state) else { return Err(unexpected_command(state, "ResumeTask")) };
     let effect = match state.execution() {

@@ -10,7 +10,7 @@ use crate::decide::cli_run::cli_agent;
 use crate::decide::outcomes::{call_model, cancel_task, execution_event};
 use crate::decide::preconditions::unexpected_command;
 use crate::decide::remote_task::remote_agent;
-use crate::decide::{CommandRejection, Decision, DecisionContext, Effect};
+use crate::decide::{Decision, DecisionContext, DecisionResult, Effect};
 use crate::state::TaskState;
 
 /// The backoff is over.
@@ -18,11 +18,7 @@ use crate::state::TaskState;
 pub struct RetryExecution;
 
 impl RetryExecution {
-    pub(crate) fn decide(
-        self,
-        state: &TaskState,
-        ctx: &mut DecisionContext,
-    ) -> Result<Decision, CommandRejection> {
+    pub(crate) fn decide(self, state: &TaskState, ctx: &mut DecisionContext) -> DecisionResult {
         let (LoopState::BackingOff, Some(until), Some(execution)) =
             (state.doing(), state.retry_at(), state.execution())
         else {
@@ -54,6 +50,7 @@ mod tests {
     use jiff::SignedDuration;
 
     use super::*;
+    use crate::decide::CommandRejection;
     use crate::decide::fixtures::{backing_off, running, test_context};
 
     #[test]

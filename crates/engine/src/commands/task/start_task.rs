@@ -12,7 +12,7 @@ use crate::decide::continuation::resume_calls;
 use crate::decide::outcomes::{call_model, execution_event};
 use crate::decide::preconditions::unexpected_command;
 use crate::decide::remote_task::{remote_agent, send_message};
-use crate::decide::{CommandRejection, Decision, DecisionContext, llm};
+use crate::decide::{CommandRejection, DecisionContext, DecisionResult, llm};
 use crate::state::TaskState;
 use crate::workflow::WorkflowDecision;
 
@@ -21,11 +21,7 @@ use crate::workflow::WorkflowDecision;
 pub struct StartTask;
 
 impl StartTask {
-    pub(crate) fn decide(
-        self,
-        state: &TaskState,
-        ctx: &mut DecisionContext,
-    ) -> Result<Decision, CommandRejection> {
+    pub(crate) fn decide(self, state: &TaskState, ctx: &mut DecisionContext) -> DecisionResult {
         match state.status() {
             TaskStatus::Pending => {}
             TaskStatus::Running => return Err(unexpected_command(state, "StartTask")),

@@ -8,7 +8,7 @@ use crate::decide::call_batch::CallBatch;
 use crate::decide::continuation::continue_task;
 use crate::decide::outcomes::cancel_task;
 use crate::decide::preconditions::expect_running_call;
-use crate::decide::{CommandRejection, Decision, DecisionContext};
+use crate::decide::{DecisionContext, DecisionResult};
 use crate::state::TaskState;
 
 /// A sub-agent waits for a person.
@@ -19,11 +19,7 @@ pub struct RecordSessionWait {
 }
 
 impl RecordSessionWait {
-    pub(crate) fn decide(
-        self,
-        state: &TaskState,
-        ctx: &mut DecisionContext,
-    ) -> Result<Decision, CommandRejection> {
+    pub(crate) fn decide(self, state: &TaskState, ctx: &mut DecisionContext) -> DecisionResult {
         let (index, call) = expect_running_call(state, self.call_id, "RecordSessionWait")?;
         let mut batch = CallBatch::of_state(state, ctx)?;
         batch.wait_for_session(index, call.id());
@@ -48,8 +44,8 @@ mod tests {
         CancelOrigin, CancelTask, ClaimTask, RecordModelReply, RecordToolReply, ReopenSession,
         ResumeTask,
     };
-    use crate::decide::Effect;
     use crate::decide::fixtures::{call_id, labels, reply, running, test_context, with};
+    use crate::decide::{CommandRejection, Decision, Effect};
     use crate::driver::{AskedArguments, AskedTool, Tool, ToolReply};
 
     /// A context whose toolbox has a sub-agent.

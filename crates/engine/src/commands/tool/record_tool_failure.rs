@@ -11,7 +11,7 @@ use crate::decide::call_batch::CallBatch;
 use crate::decide::continuation::continue_task;
 use crate::decide::outcomes::cancel_task;
 use crate::decide::preconditions::expect_running_call;
-use crate::decide::{CommandRejection, Decision, DecisionContext, backoff};
+use crate::decide::{DecisionContext, DecisionResult, backoff};
 use crate::driver::ToolFailure;
 use crate::state::TaskState;
 use crate::tool_turn::fallback::call_fallback;
@@ -28,11 +28,7 @@ pub struct RecordToolFailure {
 }
 
 impl RecordToolFailure {
-    pub(crate) fn decide(
-        &self,
-        state: &TaskState,
-        ctx: &mut DecisionContext,
-    ) -> Result<Decision, CommandRejection> {
+    pub(crate) fn decide(&self, state: &TaskState, ctx: &mut DecisionContext) -> DecisionResult {
         let (index, call) = expect_running_call(state, self.call_id, "RecordToolFailure")?;
         let ToolFailure { failure, maybe_done, timed_out } = &self.failure;
         let mut batch = CallBatch::of_state(state, ctx)?;
@@ -67,10 +63,10 @@ mod tests {
 
     use super::*;
     use crate::commands::RetryTool;
-    use crate::decide::Effect;
     use crate::decide::fixtures::{
         answer_to, call_id, labels, test_context, turn_with_calls, with,
     };
+    use crate::decide::{Decision, Effect};
 
     fn record(
         state: &TaskState,

@@ -12,7 +12,7 @@ use crate::decide::call_batch::CallBatch;
 use crate::decide::continuation::continue_task;
 use crate::decide::outcomes::cancel_task;
 use crate::decide::preconditions::expect_running_call;
-use crate::decide::{CommandRejection, Decision, DecisionContext};
+use crate::decide::{DecisionContext, DecisionResult};
 use crate::driver::{Tool, ToolReply};
 use crate::state::TaskState;
 use crate::tool_turn::fallback::call_fallback;
@@ -29,11 +29,7 @@ pub struct RecordToolReply {
 }
 
 impl RecordToolReply {
-    pub(crate) fn decide(
-        &self,
-        state: &TaskState,
-        ctx: &mut DecisionContext,
-    ) -> Result<Decision, CommandRejection> {
+    pub(crate) fn decide(&self, state: &TaskState, ctx: &mut DecisionContext) -> DecisionResult {
         let (index, call) = expect_running_call(state, self.call_id, "RecordToolReply")?;
         let toolbox = Arc::clone(&ctx.toolbox);
         let tool = call.tool.as_ref().and_then(|tool| toolbox.find(tool.server(), tool.tool()));
@@ -92,10 +88,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::decide::Effect;
     use crate::decide::fixtures::{
         answer_to, call_id, labels, running, test_context, turn_with_calls, with,
     };
+    use crate::decide::{CommandRejection, Decision, Effect};
 
     fn said(content: &str) -> ToolReply {
         ToolReply { content: content.to_owned(), ..ToolReply::default() }

@@ -7,7 +7,7 @@ use polity_model::machine::tool_call::CallState;
 
 use crate::decide::call_batch::CallBatch;
 use crate::decide::continuation::continue_task;
-use crate::decide::{CommandRejection, Decision, DecisionContext};
+use crate::decide::{Decision, DecisionContext, DecisionResult};
 use crate::state::TaskState;
 
 /// A sub-agent no longer waits for a person.
@@ -18,11 +18,7 @@ pub struct ReopenSession {
 }
 
 impl ReopenSession {
-    pub(crate) fn decide(
-        self,
-        state: &TaskState,
-        ctx: &mut DecisionContext,
-    ) -> Result<Decision, CommandRejection> {
+    pub(crate) fn decide(self, state: &TaskState, ctx: &mut DecisionContext) -> DecisionResult {
         let calls = state.calls();
         let found = calls.index(self.call_id).zip(calls.get(self.call_id));
         let waiting = found.filter(|(_, call)| call.state == CallState::Waiting);

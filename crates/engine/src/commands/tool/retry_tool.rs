@@ -9,7 +9,7 @@ use crate::decide::call_batch::CallBatch;
 use crate::decide::continuation::continue_task;
 use crate::decide::outcomes::cancel_task;
 use crate::decide::preconditions::unexpected_command;
-use crate::decide::{CommandRejection, Decision, DecisionContext};
+use crate::decide::{DecisionContext, DecisionResult};
 use crate::state::TaskState;
 
 /// The backoff is over.
@@ -20,11 +20,7 @@ pub struct RetryTool {
 }
 
 impl RetryTool {
-    pub(crate) fn decide(
-        self,
-        state: &TaskState,
-        ctx: &mut DecisionContext,
-    ) -> Result<Decision, CommandRejection> {
+    pub(crate) fn decide(self, state: &TaskState, ctx: &mut DecisionContext) -> DecisionResult {
         let place = state.calls().index(self.call_id).zip(state.calls().get(self.call_id));
         let waiting = place.filter(|(_, call)| call.state == CallState::Failed);
         let Some((index, call)) = waiting else {
