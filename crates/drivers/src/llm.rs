@@ -13,7 +13,9 @@ mod price;
 mod scripted;
 
 use polity_definition::{LlmAgent, ScriptDefinition, TokenPrice};
-use polity_engine::driver::{BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady};
+use polity_engine::driver::{
+    BoxFuture, ModelDriver, ModelFailure, ModelReply, ModelRequest, NotReady,
+};
 use polity_engine::pinned::PinnedAgent;
 use polity_model::failure::{AttemptFailure, ErrorCategory};
 
@@ -64,7 +66,7 @@ impl LanguageModels {
     }
 }
 
-impl Models for LanguageModels {
+impl ModelDriver for LanguageModels {
     fn ready(&self, pinned: &PinnedAgent) -> Result<(), NotReady> {
         match pinned.llm() {
             Some(llm) => self.backend(llm, pinned).map(|_| ()),

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use polity_definition::{McpServerDefinition, McpTransport, nearest};
 use polity_engine::driver::{
-    BoxFuture, CallSite, NotReady, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools,
+    BoxFuture, CallSite, NotReady, ToolDriver, ToolFailure, ToolReply, ToolRequest, Toolbox,
     ToolsUnavailable,
 };
 use polity_model::failure::{AttemptFailure, ErrorCategory};
@@ -127,7 +127,7 @@ impl McpTools {
     }
 }
 
-impl Tools for McpTools {
+impl ToolDriver for McpTools {
     fn ready(&self, patterns: &[ToolPattern]) -> Result<(), NotReady> {
         for pattern in patterns {
             self.server(pattern.server()).map_err(|failure| NotReady {

@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use polity_definition::AgentDefinition;
 use polity_engine::driver::{
-    BoxFuture, NotReady, Progress, RemoteEnd, RemoteMessage, RemoteOutcome, RemoteWork, Remotes,
-    Sent,
+    BoxFuture, NotReady, Progress, RemoteDriver, RemoteEnd, RemoteMessage, RemoteOutcome,
+    RemoteWork, Sent,
 };
 use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::remote::{RemoteReport, RemoteTask};
@@ -135,7 +135,7 @@ impl A2aAgents {
     }
 }
 
-impl Remotes for A2aAgents {
+impl RemoteDriver for A2aAgents {
     fn ready(&self, agent: &AgentDefinition) -> Result<(), NotReady> {
         self.credentials(agent).map(|_| ())
     }

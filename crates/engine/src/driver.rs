@@ -1,28 +1,28 @@
-//! What the engine asks of those who do the work. The implementations are in the `drivers` crate;
-//! a driver performs one effect and holds neither a loop nor a history.
+//! The traits of drivers, which perform effects. The `drivers` crate implements them. A driver
+//! performs one effect and keeps neither a loop nor a history.
 
 mod call_site;
 mod history;
-mod models;
-mod programs;
-mod remotes;
-mod tools;
+mod model;
+mod program;
+mod remote;
+mod tool;
 
 use std::future::Future;
 use std::pin::Pin;
 
 pub use call_site::CallSite;
 pub use history::History;
-pub use models::{
-    AskedArguments, AskedTool, ModelFailure, ModelReply, ModelRequest, Models, NotReady, Progress,
-    Unheard,
+pub use model::{
+    AskedArguments, AskedTool, ModelDriver, ModelFailure, ModelReply, ModelRequest, NotReady,
+    Progress, Unheard,
 };
-pub use programs::{
-    LostRun, ProgramPreparation, ProgramRunner, Programs, RunCleanup, RunDedup, RunEnd,
+pub use program::{
+    LostRun, ProgramDriver, ProgramPreparation, ProgramRunner, RunCleanup, RunDedup, RunEnd,
     RunIdentity, RunOutcome, RunOverrides, RunProgress, RunRequest,
 };
-pub use remotes::{RemoteEnd, RemoteMessage, RemoteOutcome, RemoteWork, Remotes, Sent};
-pub use tools::{Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable};
+pub use remote::{RemoteDriver, RemoteEnd, RemoteMessage, RemoteOutcome, RemoteWork, Sent};
+pub use tool::{Tool, ToolDriver, ToolFailure, ToolReply, ToolRequest, Toolbox, ToolsUnavailable};
 
-/// A future that borrows what it works on.
+/// A boxed future that may borrow.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -46,7 +46,7 @@ use crate::budget::{BudgetLedger, BudgetStatus};
 use crate::clock::Clock;
 use crate::commands::{AnswerReview, CreateTask};
 use crate::decide::{CommandRejection, DecisionContext, SlotContext};
-use crate::driver::{Models, NotReady, Programs, Remotes, Toolbox, Tools};
+use crate::driver::{ModelDriver, NotReady, ProgramDriver, RemoteDriver, ToolDriver, Toolbox};
 use crate::entropy::{Entropy, EntropySource};
 use crate::pinned::PinnedError;
 use crate::state::CorruptJournal;
@@ -59,13 +59,13 @@ pub struct RuntimeDeps {
     /// The journal.
     pub store: Arc<dyn Store>,
     /// The driver of language models.
-    pub models: Arc<dyn Models>,
+    pub models: Arc<dyn ModelDriver>,
     /// The driver of tools.
-    pub tools: Arc<dyn Tools>,
+    pub tools: Arc<dyn ToolDriver>,
     /// The driver of CLI agents.
-    pub programs: Arc<dyn Programs>,
+    pub programs: Arc<dyn ProgramDriver>,
     /// The driver of remote agents.
-    pub remotes: Arc<dyn Remotes>,
+    pub remotes: Arc<dyn RemoteDriver>,
     /// The concurrency slots of CLI agents.
     pub slots: Arc<dyn SlotPools>,
     /// The clock.

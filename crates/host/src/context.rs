@@ -10,7 +10,7 @@ use polity_drivers::cli::{ArtifactLimits, CliDriver, CliOptions};
 use polity_drivers::mcp::{McpOptions, McpTools};
 use polity_drivers::process::ProcessLauncher;
 use polity_drivers::remote::{A2aAgents, RemoteOptions};
-use polity_engine::driver::Programs;
+use polity_engine::driver::ProgramDriver;
 use polity_store::{CommitDurability, FileLeases, FileSlotPools, SqliteStore, StoreAccess};
 
 use crate::error::HostError;
@@ -119,7 +119,7 @@ impl HostContext {
     }
 
     /// The driver of CLI agents.
-    pub fn programs(&self, home: &Home) -> Result<Arc<dyn Programs>, HostError> {
+    pub fn programs(&self, home: &Home) -> Result<Arc<dyn ProgramDriver>, HostError> {
         let folder = std::env::current_dir()
             .map_err(|error| HostError::io("find", Path::new("this folder"), error))?;
         let root = self.absolute_root()?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use polity_definition::Home;
 use polity_drivers::llm::LanguageModels;
 use polity_drivers::mcp::McpTools;
-use polity_engine::driver::{Models, Programs, Remotes, Tools};
+use polity_engine::driver::{ModelDriver, ProgramDriver, RemoteDriver, ToolDriver};
 use polity_store::SlotPools;
 
 use crate::context::HostContext;
@@ -14,13 +14,13 @@ use crate::error::HostError;
 /// One driver of each kind.
 pub struct DriverSet {
     /// Calls models.
-    pub(crate) models: Arc<dyn Models>,
+    pub(crate) models: Arc<dyn ModelDriver>,
     /// Calls tools.
-    pub(crate) tools: Arc<dyn Tools>,
+    pub(crate) tools: Arc<dyn ToolDriver>,
     /// Runs CLI agents.
-    pub(crate) programs: Arc<dyn Programs>,
+    pub(crate) programs: Arc<dyn ProgramDriver>,
     /// Sends tasks to agents on other servers.
-    pub(crate) remotes: Arc<dyn Remotes>,
+    pub(crate) remotes: Arc<dyn RemoteDriver>,
     /// The concurrency slots of CLI agents.
     pub(crate) slots: Arc<dyn SlotPools>,
     /// The MCP servers behind the tools, which the host shuts down.

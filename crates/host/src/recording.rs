@@ -11,7 +11,7 @@ use polity_drivers::cassette::{
     Cassette, CassetteError, CassettePlayer, CassetteRecorder, CassetteSize, PlaybackProgramDriver,
     PlaybackRemoteDriver, RecordingProgramDriver, RecordingRemoteDriver,
 };
-use polity_engine::driver::{Programs, RunOverrides};
+use polity_engine::driver::{ProgramDriver, RunOverrides};
 use polity_engine::runtime::{active_root, task_to_adopt};
 use polity_model::machine::task::TaskStatus;
 use polity_model::task::Task;
@@ -325,7 +325,7 @@ fn secrets(context: &HostContext, home: &Home, overrides: &RunOverrides) -> Secr
 /// The input of a task without secrets. For a CLI agent, values that look like secrets are masked too.
 fn masked_input(
     home: &Home,
-    programs: &dyn Programs,
+    programs: &dyn ProgramDriver,
     secrets: &SecretSet,
     run: RecordingSubject<'_>,
 ) -> String {

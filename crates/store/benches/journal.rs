@@ -10,7 +10,7 @@ use polity_model::event::{Event, ExecutionChange, StreamId, StreamSequence};
 use polity_model::trace::TraceLog;
 use polity_store::{CommitDurability, SqliteStore, Store, StoreAccess};
 use polity_testkit::bench::{BareDisk, figure};
-use polity_testkit::lives::{
+use polity_testkit::task_fixtures::{
     answered, changed, claimed, commit, created, ended_well, execution_id, execution_started,
     instance_id, task_id,
 };

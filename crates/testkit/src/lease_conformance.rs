@@ -2,7 +2,7 @@
 
 use polity_store::{LeaseError, Leases, SlotPools};
 
-use crate::lives::instance_id;
+use crate::task_fixtures::instance_id;
 
 /// Checks the rules of leases. The store must have none yet.
 pub fn check_leases(leases: &dyn Leases) {

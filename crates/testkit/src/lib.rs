@@ -10,7 +10,6 @@
 pub mod bench;
 pub mod faults;
 pub mod lease_conformance;
-pub mod lives;
 pub mod mcp;
 pub mod model_server;
 pub mod peers;
@@ -18,4 +17,5 @@ pub mod programs;
 pub mod remotes;
 pub mod runtime;
 pub mod store_conformance;
+pub mod task_fixtures;
 pub mod tools;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use polity_definition::AgentDefinition;
 use polity_engine::driver::{
-    BoxFuture, NotReady, Progress, RemoteEnd, RemoteMessage, RemoteOutcome, RemoteWork, Remotes,
-    Sent,
+    BoxFuture, NotReady, Progress, RemoteDriver, RemoteEnd, RemoteMessage, RemoteOutcome,
+    RemoteWork, Sent,
 };
 use polity_model::remote::{RemoteReport, RemoteTask};
 use polity_model::usage::Usage;
@@ -88,7 +88,7 @@ fn outcome(end: RemoteEnd, task: Option<&RemoteTask>) -> RemoteOutcome {
     RemoteOutcome { end, report, usage: Usage::default() }
 }
 
-impl Remotes for FakeRemotes {
+impl RemoteDriver for FakeRemotes {
     fn ready(&self, _: &AgentDefinition) -> Result<(), NotReady> {
         Ok(())
     }

@@ -14,8 +14,8 @@ use polity_definition::{
 use polity_engine::clock::{Clock, whole_microseconds};
 use polity_engine::commands::CreateTask;
 use polity_engine::driver::{
-    AskedArguments, AskedTool, BoxFuture, History, ModelFailure, ModelReply, ModelRequest, Models,
-    NotReady,
+    AskedArguments, AskedTool, BoxFuture, History, ModelDriver, ModelFailure, ModelReply,
+    ModelRequest, NotReady,
 };
 use polity_engine::entropy::EntropySource;
 use polity_engine::pinned::PinnedAgent;
@@ -200,7 +200,7 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-impl Models for ActingModels {
+impl ModelDriver for ActingModels {
     fn ready(&self, _pinned: &PinnedAgent) -> Result<(), NotReady> {
         Ok(())
     }
@@ -318,7 +318,7 @@ pub fn create_task(description: &str) -> CreateTask {
 /// The dependencies of a runtime: these models on this store, two tasks at once.
 pub fn runtime_deps(
     store: Arc<dyn Store>,
-    models: Arc<dyn Models>,
+    models: Arc<dyn ModelDriver>,
     leases: &Arc<TestLeases>,
     instance: InstanceId,
     seed: u64,

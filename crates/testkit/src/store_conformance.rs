@@ -22,7 +22,7 @@ use polity_store::{
     Commit, CommitError, CommitTicket, DedicatedThread, Store, TaskFilter, TaskTree,
 };
 
-use crate::lives::{
+use crate::task_fixtures::{
     answered, at, changed, claimed, commit, created, created_under, definition, ended_well,
     execution_id, execution_started, forked, instance_id, task_id,
 };

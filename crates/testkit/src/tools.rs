@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use polity_engine::driver::{
-    BoxFuture, CallSite, NotReady, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools,
+    BoxFuture, CallSite, NotReady, Tool, ToolDriver, ToolFailure, ToolReply, ToolRequest, Toolbox,
     ToolsUnavailable,
 };
 use polity_model::failure::{AttemptFailure, ErrorCategory};
@@ -98,7 +98,7 @@ fn is_repeatable(tool: &ToolName) -> bool {
     ["files/read", "time/now"].contains(&tool.as_str())
 }
 
-impl Tools for FakeTools {
+impl ToolDriver for FakeTools {
     fn ready(&self, _patterns: &[ToolPattern]) -> Result<(), NotReady> {
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use polity_drivers::mcp::McpTools;
-use polity_engine::driver::{CallSite, Tool, ToolFailure, ToolReply, ToolRequest, Tools};
+use polity_engine::driver::{CallSite, Tool, ToolDriver, ToolFailure, ToolReply, ToolRequest};
 use polity_model::tool::{ToolName, ToolPattern};
 use polity_model::trace::shorten;
 use serde_json::{Map, Value, json};

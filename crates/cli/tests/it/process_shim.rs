@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use polity_drivers::EnvSource;
 use polity_drivers::mcp::{McpOptions, McpTools};
 use polity_drivers::process::ProcessLauncher;
-use polity_engine::driver::{CallSite, ToolRequest, Tools};
+use polity_engine::driver::{CallSite, ToolDriver, ToolRequest};
 use polity_testkit::mcp::{environment, fixture_server};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Map;

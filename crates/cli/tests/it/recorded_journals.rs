@@ -8,8 +8,8 @@ use std::time::Duration;
 use polity_engine::runtime::Runtime;
 use polity_model::state::StateUpdates;
 use polity_store::{CommitDurability, SqliteStore, Store, StoreAccess};
-use polity_testkit::lives::instance_id;
 use polity_testkit::runtime::{ActingModels, TestLeases, runtime_deps};
+use polity_testkit::task_fixtures::instance_id;
 use serde_json::{Value, json};
 
 use crate::sandbox::HomeSandbox;

@@ -10,15 +10,15 @@ use polity_drivers::cli::{ArtifactLimits, CliDriver, CliOptions};
 use polity_drivers::process::ProcessLauncher;
 use polity_engine::clock::SystemClock;
 use polity_engine::driver::{
-    ProgramRunner, Programs, RunOutcome, RunOverrides, RunProgress, RunRequest,
+    ProgramDriver, ProgramRunner, RunOutcome, RunOverrides, RunProgress, RunRequest,
 };
 use polity_engine::entropy::SystemEntropy;
 use polity_engine::runtime::{Runtime, RuntimeDeps};
 use polity_model::ids::ExecutionId;
 use polity_model::run::ResourceUsage;
 use polity_store::{CommitDurability, FileSlotPools, SlotPools, SqliteStore, StoreAccess};
-use polity_testkit::lives::instance_id;
 use polity_testkit::runtime::{ActingModels, TestLeases, runtime_deps};
+use polity_testkit::task_fixtures::instance_id;
 use serde_json::{Map, json};
 use tempfile::TempDir;
 use tokio::sync::watch;
@@ -76,7 +76,7 @@ impl RunFixture {
         let store = Arc::new(SqliteStore::open(&journal, access).unwrap());
         let models = Arc::new(ActingModels::new([], Duration::ZERO));
         let deps = RuntimeDeps {
-            programs: Arc::clone(&self.programs) as Arc<dyn Programs>,
+            programs: Arc::clone(&self.programs) as Arc<dyn ProgramDriver>,
             slots: Arc::new(self.slots()),
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),

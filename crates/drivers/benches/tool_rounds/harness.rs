@@ -12,15 +12,15 @@ use polity_drivers::mcp::{McpOptions, McpTools};
 use polity_drivers::process::ProcessLauncher;
 use polity_engine::clock::SystemClock;
 use polity_engine::commands::CreateTask;
-use polity_engine::driver::{Models, Tools};
+use polity_engine::driver::{ModelDriver, ToolDriver};
 use polity_engine::entropy::SystemEntropy;
 use polity_engine::pinned::PinnedAgent;
 use polity_engine::runtime::{Runtime, RuntimeDeps, TaskHandle};
 use polity_model::machine::task::TaskStatus;
 use polity_store::{CommitDurability, SqliteStore, Store, StoreAccess};
-use polity_testkit::lives::instance_id;
 use polity_testkit::mcp::environment;
 use polity_testkit::runtime::{TestLeases, runtime_deps};
+use polity_testkit::task_fixtures::instance_id;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -45,8 +45,8 @@ impl BenchRuntime {
     /// Creates a runtime with these models and tools.
     pub(crate) fn new(
         folder: &Path,
-        models: Arc<dyn Models>,
-        tools: Arc<dyn Tools>,
+        models: Arc<dyn ModelDriver>,
+        tools: Arc<dyn ToolDriver>,
         concurrent_tasks: u32,
     ) -> Self {
         let database = folder.join("polity.db");
@@ -77,7 +77,7 @@ impl BenchRuntime {
         let options = McpOptions::new(folder.to_owned(), environment.clone(), launcher);
         let tools = Arc::new(McpTools::new([tool_server()], options));
         let models = Arc::new(LanguageModels::new(environment));
-        let shared_tools = Arc::clone(&tools) as Arc<dyn Tools>;
+        let shared_tools = Arc::clone(&tools) as Arc<dyn ToolDriver>;
         (Self::new(folder, models, shared_tools, concurrent_tasks), tools)
     }
 

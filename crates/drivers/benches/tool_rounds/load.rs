@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use polity_drivers::mcp::McpTools;
-use polity_engine::driver::{CallSite, ToolRequest, Tools};
+use polity_engine::driver::{CallSite, ToolDriver, ToolRequest};
 use polity_engine::pinned::PinnedAgent;
 use polity_engine::runtime::TaskHandle;
 use polity_model::event::{Event, StreamId, StreamSequence, ToolChange};

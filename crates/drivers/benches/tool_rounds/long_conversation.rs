@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use polity_definition::TokenPrice;
 use polity_engine::driver::{
-    AskedArguments, AskedTool, BoxFuture, CallSite, ModelFailure, ModelReply, ModelRequest, Models,
-    NotReady, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
+    AskedArguments, AskedTool, BoxFuture, CallSite, ModelDriver, ModelFailure, ModelReply,
+    ModelRequest, NotReady, Tool, ToolDriver, ToolFailure, ToolReply, ToolRequest, Toolbox,
+    ToolsUnavailable,
 };
 use polity_engine::pinned::PinnedAgent;
 use polity_model::tool::ToolPattern;
@@ -34,7 +35,7 @@ pub(crate) fn measure(quick: bool) {
     let turns = late + AROUND;
     let models = Arc::new(RepeatingModel::new(turns));
     block_on(async {
-        let shared_tools = Arc::clone(&models) as Arc<dyn Models>;
+        let shared_tools = Arc::clone(&models) as Arc<dyn ModelDriver>;
         let runtime =
             BenchRuntime::new(folder.path(), shared_tools, Arc::new(CountingTool::new()), 1);
         // The endpoint is never called.
@@ -78,7 +79,7 @@ impl RepeatingModel {
     }
 }
 
-impl Models for RepeatingModel {
+impl ModelDriver for RepeatingModel {
     fn ready(&self, _pinned: &PinnedAgent) -> Result<(), NotReady> {
         Ok(())
     }
@@ -127,7 +128,7 @@ impl CountingTool {
     }
 }
 
-impl Tools for CountingTool {
+impl ToolDriver for CountingTool {
     fn ready(&self, _patterns: &[ToolPattern]) -> Result<(), NotReady> {
         Ok(())
     }

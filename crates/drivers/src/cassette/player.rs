@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use polity_definition::{LlmAgent, TokenPrice};
 use polity_engine::driver::{
-    AskedArguments, AskedTool, BoxFuture, CallSite, ModelFailure, ModelReply, ModelRequest, Models,
-    NotReady, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
+    AskedArguments, AskedTool, BoxFuture, CallSite, ModelDriver, ModelFailure, ModelReply,
+    ModelRequest, NotReady, Tool, ToolDriver, ToolFailure, ToolReply, ToolRequest, Toolbox,
+    ToolsUnavailable,
 };
 use polity_engine::pinned::PinnedAgent;
 use polity_model::failure::{AttemptFailure, ErrorCategory};
@@ -327,7 +328,7 @@ fn tool_reply(reply: &CassetteReply) -> ToolReply {
     }
 }
 
-impl Models for CassettePlayer {
+impl ModelDriver for CassettePlayer {
     fn ready(&self, _pinned: &PinnedAgent) -> Result<(), NotReady> {
         Ok(())
     }
@@ -355,7 +356,7 @@ impl Models for CassettePlayer {
     }
 }
 
-impl Tools for CassettePlayer {
+impl ToolDriver for CassettePlayer {
     fn ready(&self, _patterns: &[ToolPattern]) -> Result<(), NotReady> {
         Ok(())
     }

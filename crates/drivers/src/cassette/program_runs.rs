@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use polity_definition::AgentDefinition;
 use polity_engine::driver::{
-    BoxFuture, LostRun, NotReady, ProgramPreparation, ProgramRunner, Programs, RunCleanup,
+    BoxFuture, LostRun, NotReady, ProgramDriver, ProgramPreparation, ProgramRunner, RunCleanup,
     RunDedup, RunEnd, RunOutcome, RunOverrides, RunRequest,
 };
 use polity_model::ids::ExecutionId;
@@ -52,7 +52,7 @@ enum RecordedRunEnd {
 }
 
 impl RunInput {
-    fn redacted(driver: &dyn Programs, secrets: &SecretSet, run: &LostRun<'_>) -> Self {
+    fn redacted(driver: &dyn ProgramDriver, secrets: &SecretSet, run: &LostRun<'_>) -> Self {
         let known = json!([secrets.redact(run.input), run.parameters]);
         let masked = driver.mask_secrets(run.agent, run.overrides, secrets.redact_json(known));
         match masked {
@@ -90,12 +90,12 @@ fn to_lost_run<'a>(request: &RunRequest<'a>) -> LostRun<'a> {
 /// Runs CLI agents and records the outcomes.
 pub struct RecordingProgramDriver {
     recorder: Arc<CassetteRecorder>,
-    driver: Arc<dyn Programs>,
+    driver: Arc<dyn ProgramDriver>,
 }
 
 impl RecordingProgramDriver {
     /// Wraps a driver.
-    pub fn new(recorder: Arc<CassetteRecorder>, driver: Arc<dyn Programs>) -> Self {
+    pub fn new(recorder: Arc<CassetteRecorder>, driver: Arc<dyn ProgramDriver>) -> Self {
         Self { recorder, driver }
     }
 
@@ -195,12 +195,12 @@ impl RunCleanup for RecordingProgramDriver {
 pub struct PlaybackProgramDriver {
     player: Arc<CassettePlayer>,
     /// Masks the input for comparison.
-    driver: Arc<dyn Programs>,
+    driver: Arc<dyn ProgramDriver>,
 }
 
 impl PlaybackProgramDriver {
     /// Replaces a driver.
-    pub fn new(player: Arc<CassettePlayer>, driver: Arc<dyn Programs>) -> Self {
+    pub fn new(player: Arc<CassettePlayer>, driver: Arc<dyn ProgramDriver>) -> Self {
         Self { player, driver }
     }
 

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polity_definition::TokenPrice;
 use polity_engine::driver::{
-    AskedArguments, AskedTool, BoxFuture, CallSite, ModelFailure, ModelReply, ModelRequest, Models,
-    NotReady, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
+    AskedArguments, AskedTool, BoxFuture, CallSite, ModelDriver, ModelFailure, ModelReply,
+    ModelRequest, NotReady, Tool, ToolDriver, ToolFailure, ToolReply, ToolRequest, Toolbox,
+    ToolsUnavailable,
 };
 use polity_engine::pinned::PinnedAgent;
 use polity_model::failure::AttemptFailure;
@@ -23,8 +24,8 @@ use crate::secrets::SecretSet;
 /// Forwards calls to the real drivers and records the outcomes, with secrets redacted. A dropped
 /// call is not recorded.
 pub struct CassetteRecorder {
-    models: Arc<dyn Models>,
-    tools: Arc<dyn Tools>,
+    models: Arc<dyn ModelDriver>,
+    tools: Arc<dyn ToolDriver>,
     pub(super) secrets: SecretSet,
     cassette: Mutex<Cassette>,
 }
@@ -32,8 +33,8 @@ pub struct CassetteRecorder {
 impl CassetteRecorder {
     /// Appends to a cassette; a new run starts with an empty one.
     pub fn new(
-        models: Arc<dyn Models>,
-        tools: Arc<dyn Tools>,
+        models: Arc<dyn ModelDriver>,
+        tools: Arc<dyn ToolDriver>,
         secrets: SecretSet,
         mut cassette: Cassette,
     ) -> Self {
@@ -199,7 +200,7 @@ fn tool_reference(
     tool.name.to_string()
 }
 
-impl Models for CassetteRecorder {
+impl ModelDriver for CassetteRecorder {
     fn ready(&self, pinned: &PinnedAgent) -> Result<(), NotReady> {
         self.models.ready(pinned)
     }
@@ -220,7 +221,7 @@ impl Models for CassetteRecorder {
     }
 }
 
-impl Tools for CassetteRecorder {
+impl ToolDriver for CassetteRecorder {
     fn ready(&self, patterns: &[ToolPattern]) -> Result<(), NotReady> {
         self.tools.ready(patterns)
     }

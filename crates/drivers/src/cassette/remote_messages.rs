@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use polity_definition::AgentDefinition;
 use polity_engine::driver::{
-    BoxFuture, CallSite, NotReady, Progress, RemoteEnd, RemoteMessage, RemoteOutcome, RemoteWork,
-    Remotes, Sent,
+    BoxFuture, CallSite, NotReady, Progress, RemoteDriver, RemoteEnd, RemoteMessage, RemoteOutcome,
+    RemoteWork, Sent,
 };
 use polity_model::remote::{RemoteReport, RemoteTask};
 use polity_model::usage::Usage;
@@ -76,12 +76,12 @@ impl RemoteMessageInput {
 /// Forwards messages to remote agents and records the outcomes.
 pub struct RecordingRemoteDriver {
     recorder: Arc<CassetteRecorder>,
-    driver: Arc<dyn Remotes>,
+    driver: Arc<dyn RemoteDriver>,
 }
 
 impl RecordingRemoteDriver {
     /// Wraps a driver.
-    pub fn new(recorder: Arc<CassetteRecorder>, driver: Arc<dyn Remotes>) -> Self {
+    pub fn new(recorder: Arc<CassetteRecorder>, driver: Arc<dyn RemoteDriver>) -> Self {
         Self { recorder, driver }
     }
 
@@ -119,7 +119,7 @@ impl RecordingRemoteDriver {
     }
 }
 
-impl Remotes for RecordingRemoteDriver {
+impl RemoteDriver for RecordingRemoteDriver {
     fn ready(&self, agent: &AgentDefinition) -> Result<(), NotReady> {
         self.driver.ready(agent)
     }
@@ -221,7 +221,7 @@ impl PlaybackRemoteDriver {
     }
 }
 
-impl Remotes for PlaybackRemoteDriver {
+impl RemoteDriver for PlaybackRemoteDriver {
     fn ready(&self, _: &AgentDefinition) -> Result<(), NotReady> {
         Ok(())
     }

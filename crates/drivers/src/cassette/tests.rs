@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use polity_definition::{AgentDefinition, TokenPrice};
 use polity_engine::driver::{
-    AskedArguments, AskedTool, BoxFuture, CallSite, History, ModelFailure, ModelReply,
-    ModelRequest, Models, NotReady, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, Unheard,
+    AskedArguments, AskedTool, BoxFuture, CallSite, History, ModelDriver, ModelFailure, ModelReply,
+    ModelRequest, NotReady, ToolDriver, ToolFailure, ToolReply, ToolRequest, Toolbox, Unheard,
 };
 use polity_engine::pinned::PinnedAgent;
 use polity_model::failure::{AttemptFailure, ErrorCategory};
@@ -25,7 +25,7 @@ use crate::secrets::SecretSet;
 #[derive(Default)]
 struct QueuedModel(Mutex<VecDeque<Result<ModelReply, ModelFailure>>>);
 
-impl Models for QueuedModel {
+impl ModelDriver for QueuedModel {
     fn ready(&self, _pinned: &PinnedAgent) -> Result<(), NotReady> {
         Ok(())
     }
@@ -113,8 +113,8 @@ impl TestConversation {
     /// Calls the model once with the listed tools.
     async fn ask(
         &self,
-        models: &dyn Models,
-        tools: &dyn Tools,
+        models: &dyn ModelDriver,
+        tools: &dyn ToolDriver,
     ) -> Result<ModelReply, ModelFailure> {
         let patterns: [ToolPattern; 1] = ["files/*".parse().unwrap()];
         let toolbox = tools.toolbox(&patterns, self.call_site()).await;
@@ -124,7 +124,7 @@ impl TestConversation {
 
     async fn ask_with(
         &self,
-        models: &dyn Models,
+        models: &dyn ModelDriver,
         toolbox: &Toolbox,
     ) -> Result<ModelReply, ModelFailure> {
         let request = ModelRequest {
@@ -139,7 +139,7 @@ impl TestConversation {
     }
 
     /// Makes all tool calls of an answer in parallel and starts the next turn.
-    async fn act(&mut self, reply: &ModelReply, tools: &dyn Tools) {
+    async fn act(&mut self, reply: &ModelReply, tools: &dyn ToolDriver) {
         let timestamp = self.now();
         let calls: Vec<ToolCall> = (0..)
             .zip(&reply.tool_calls)
@@ -201,8 +201,8 @@ fn recorder(
 /// A run of two turns: two tool calls, one of which fails, then an answer.
 async fn two_turns(
     run: u8,
-    models: &dyn Models,
-    tools: &dyn Tools,
+    models: &dyn ModelDriver,
+    tools: &dyn ToolDriver,
     input: &str,
 ) -> Result<(Vec<String>, String), ModelFailure> {
     let mut conversation = TestConversation::new("editor", run, input);
@@ -347,7 +347,7 @@ async fn shortened_conversation_is_another_exchange_of_the_turn() {
     let recorder = recorder(script, [], SecretSet::default(), Cassette::new("editor", "Hi"));
     for (run, models) in [(1, None), (2, Some(()))] {
         let player = CassettePlayer::new(recorder.cassette(), SecretSet::default());
-        let (models, tools): (&dyn Models, &dyn Tools) = match models {
+        let (models, tools): (&dyn ModelDriver, &dyn ToolDriver) = match models {
             None => (&recorder, &recorder),
             Some(()) => (&player, &player),
         };
@@ -387,7 +387,7 @@ async fn parallel_sessions_replay_independently() {
         SecretSet::default(),
         Cassette::new("editor", "Hi"),
     ));
-    let run = |number: u8, models: Arc<dyn Models>, tools: Arc<dyn Tools>| async move {
+    let run = |number: u8, models: Arc<dyn ModelDriver>, tools: Arc<dyn ToolDriver>| async move {
         let conversations = SESSIONS.map(|session| {
             let (models, tools) = (Arc::clone(&models), Arc::clone(&tools));
             async move {
@@ -407,7 +407,7 @@ async fn parallel_sessions_replay_independently() {
 /// A model that first calls a tool and then answers with its session name.
 struct EchoModel;
 
-impl Models for EchoModel {
+impl ModelDriver for EchoModel {
     fn ready(&self, _pinned: &PinnedAgent) -> Result<(), NotReady> {
         Ok(())
     }

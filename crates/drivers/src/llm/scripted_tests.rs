@@ -1,5 +1,5 @@
 use jiff::Timestamp;
-use polity_engine::driver::{CallSite, History, Models, Toolbox, Unheard};
+use polity_engine::driver::{CallSite, History, ModelDriver, Toolbox, Unheard};
 use polity_engine::pinned::PinnedAgent;
 use polity_model::failure::ErrorCategory;
 use polity_model::ids::ToolCallId;

@@ -6,8 +6,9 @@ use std::time::Duration;
 use polity_definition::{AgentDefinition, TokenPrice};
 use polity_engine::commands::CreateTask;
 use polity_engine::driver::{
-    AskedArguments, AskedTool, BoxFuture, CallSite, ModelFailure, ModelReply, ModelRequest, Models,
-    NotReady, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
+    AskedArguments, AskedTool, BoxFuture, CallSite, ModelDriver, ModelFailure, ModelReply,
+    ModelRequest, NotReady, Tool, ToolDriver, ToolFailure, ToolReply, ToolRequest, Toolbox,
+    ToolsUnavailable,
 };
 use polity_engine::pinned::PinnedAgent;
 use polity_model::machine::task::TaskStatus;
@@ -54,7 +55,8 @@ fn size(turns: u32) -> f64 {
     block_on(async {
         let store = open(&path, CommitDurability::Relaxed);
         let talk = Arc::new(Talk { rounds: turns / 2 });
-        let (models, tools) = (Arc::clone(&talk) as Arc<dyn Models>, talk as Arc<dyn Tools>);
+        let (models, tools) =
+            (Arc::clone(&talk) as Arc<dyn ModelDriver>, talk as Arc<dyn ToolDriver>);
         let runtime = runtime_with(&store, 1, models, tools);
         let mut handle = runtime.create(CreateTask::new(agent(turns), "Talk.")).await.unwrap();
         assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
@@ -84,7 +86,7 @@ fn text(number: usize) -> String {
     format!("{number:08} ").repeat(MESSAGE_BYTES / 9 + 1)[..MESSAGE_BYTES].to_owned()
 }
 
-impl Models for Talk {
+impl ModelDriver for Talk {
     fn ready(&self, _pinned: &PinnedAgent) -> Result<(), NotReady> {
         Ok(())
     }
@@ -117,7 +119,7 @@ impl Models for Talk {
     }
 }
 
-impl Tools for Talk {
+impl ToolDriver for Talk {
     fn ready(&self, _patterns: &[ToolPattern]) -> Result<(), NotReady> {
         Ok(())
     }

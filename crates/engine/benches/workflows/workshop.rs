@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use polity_definition::{Home, HomeFile, HomeSettings, Limits};
 use polity_engine::clock::SystemClock;
-use polity_engine::driver::{Models, Tools};
+use polity_engine::driver::{ModelDriver, ToolDriver};
 use polity_engine::entropy::SystemEntropy;
 use polity_engine::pinned::PinnedWorkflow;
 use polity_engine::runtime::{Runtime, RuntimeDeps};
 use polity_store::{CommitDurability, SqliteStore, Store, StoreAccess};
-use polity_testkit::lives::instance_id;
 use polity_testkit::runtime::{ActingModels, TestLeases, runtime_deps};
+use polity_testkit::task_fixtures::instance_id;
 use polity_testkit::tools::FakeTools;
 
 /// The disk that is measured is the one the project is on, not a memory disk.
@@ -44,8 +44,8 @@ pub(crate) fn runtime(store: &Arc<dyn Store>, at_once: u32) -> Runtime {
 pub(crate) fn runtime_with(
     store: &Arc<dyn Store>,
     at_once: u32,
-    models: Arc<dyn Models>,
-    tools: Arc<dyn Tools>,
+    models: Arc<dyn ModelDriver>,
+    tools: Arc<dyn ToolDriver>,
 ) -> Runtime {
     let leases = Arc::new(TestLeases::default());
     let deps = RuntimeDeps {

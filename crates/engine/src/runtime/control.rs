@@ -18,7 +18,7 @@ use crate::budget::BudgetStatus;
 use crate::clock::Clock;
 use crate::commands::{CancelOrigin, CancelTask};
 use crate::decide::{Command, CommandRejection, DecisionContext, SlotContext, decide};
-use crate::driver::Remotes;
+use crate::driver::RemoteDriver;
 use crate::entropy::Entropy;
 use crate::state::TaskState;
 
@@ -41,7 +41,7 @@ pub struct ControlDeps<'a> {
     /// The clock.
     pub clock: &'a dyn Clock,
     /// The driver of remote agents.
-    pub remotes: &'a dyn Remotes,
+    pub remotes: &'a dyn RemoteDriver,
 }
 
 /// Cancels a task that this process does not run, and its sub-tasks.

@@ -9,7 +9,7 @@ use super::EngineError;
 use super::journal::TaskJournal;
 use crate::clock::Clock;
 use crate::commands::RecordRemoteCancel;
-use crate::driver::Remotes;
+use crate::driver::RemoteDriver;
 use crate::state::TaskState;
 
 /// The time that a server has to answer a cancel.
@@ -18,7 +18,7 @@ pub(super) const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Asks the server to cancel its work for a task that has ended, and records the answer.
 pub(super) async fn cancel_remote_work(
     journal: &TaskJournal,
-    remotes: &dyn Remotes,
+    remotes: &dyn RemoteDriver,
     clock: &dyn Clock,
     agent: &AgentDefinition,
     state: &mut TaskState,

@@ -8,7 +8,7 @@ use polity_model::message::Message;
 use polity_testkit::runtime::boss;
 use serde_json::json;
 
-use crate::cast::{Cast, Say, Stage, part};
+use crate::participants::{Cast, Say, Stage, part};
 
 fn tokens(max: u64) -> Option<Budget> {
     serde_json::from_value(json!({ "max_tokens": max })).unwrap()

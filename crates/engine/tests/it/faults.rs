@@ -26,8 +26,8 @@ use polity_store::{
     CommitDurability, MemoryStore, SqliteStore, Store, StoreAccess, TaskFilter, TaskRow,
 };
 use polity_testkit::faults::{Acknowledged, CrashSide, CrashingStore};
-use polity_testkit::lives::instance_id;
 use polity_testkit::runtime::{Act, ActingModels, TestLeases, boss, create_task, runtime_deps};
+use polity_testkit::task_fixtures::instance_id;
 use polity_testkit::tools::{FakeToolAct, FakeTools, ToolEffects};
 use proptest::prelude::*;
 use serde_json::Value;

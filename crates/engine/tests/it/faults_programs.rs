@@ -29,8 +29,8 @@ use polity_model::run::{ProcessExit, RunReport};
 use polity_model::usage::Usage;
 use polity_store::{ExecutionFilter, MemoryStore, Store, TaskFilter};
 use polity_testkit::faults::{Acknowledged, CrashSide, CrashingStore};
-use polity_testkit::lives::instance_id;
 use polity_testkit::runtime::{ActingModels, TestLeases, TokioClock, runtime_deps};
+use polity_testkit::task_fixtures::instance_id;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

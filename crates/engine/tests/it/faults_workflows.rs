@@ -19,12 +19,12 @@ use polity_model::review::{ReviewSubject, ReviewVerdict};
 use polity_model::state::StateUpdates;
 use polity_store::{Store, TaskFilter};
 use polity_testkit::faults::{CrashSide, CrashingStore};
-use polity_testkit::lives::instance_id;
+use polity_testkit::task_fixtures::instance_id;
 use proptest::prelude::*;
 use serde_json::Value;
 
 use crate::faults::{check, decide, waiting};
-use crate::scene::{Scene, end, told};
+use crate::workflow_harness::{Scene, end, told};
 
 /// Marks what one task does, so that two tasks are told apart in the world.
 const MARK: &str = "RUN";

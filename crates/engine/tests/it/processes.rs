@@ -10,10 +10,10 @@ use polity_engine::runtime::{CancelOutcome, EngineError, Runtime, find_orphans};
 use polity_model::event::{Event, StreamId, StreamSequence};
 use polity_model::machine::task::TaskStatus;
 use polity_store::{MemoryStore, Store};
-use polity_testkit::lives::instance_id;
 use polity_testkit::runtime::{
     Act, ActingModels, TestLeases, TokioClock, cancel_from_outside, create_task, runtime_deps,
 };
+use polity_testkit::task_fixtures::instance_id;
 
 struct ToolEffects {
     store: Arc<dyn Store>,

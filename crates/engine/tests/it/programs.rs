@@ -7,7 +7,7 @@ use std::time::Duration;
 use polity_definition::{AgentDefinition, Limits};
 use polity_engine::clock::SystemClock;
 use polity_engine::commands::{AnswerReview, CreateTask, ToggleAgent};
-use polity_engine::driver::{Programs, RunEnd};
+use polity_engine::driver::{ProgramDriver, RunEnd};
 use polity_engine::pinned::PinnedAgent;
 use polity_engine::runtime::{Runtime, RuntimeDeps, TaskHandle, toggle_agent};
 use polity_model::event::{StreamId, StreamSequence};
@@ -17,9 +17,9 @@ use polity_model::review::ReviewVerdict;
 use polity_model::state::StateUpdates;
 use polity_model::usage::Usage;
 use polity_store::{ExecutionFilter, MemoryStore, Store};
-use polity_testkit::lives::instance_id;
 use polity_testkit::programs::{FakeCliAgents, SECRET};
 use polity_testkit::runtime::{ActingModels, TestLeases, runtime_deps};
+use polity_testkit::task_fixtures::instance_id;
 use serde_json::{Value, json};
 
 const TAKES: Duration = Duration::from_secs(1);
@@ -45,7 +45,7 @@ impl Scene {
         let (store, instance) = (Arc::clone(&self.store), instance_id(number));
         let deps = runtime_deps(store, models, &self.leases, instance, number);
         let limits = Limits { concurrent_tasks: NonZeroU32::new(64).unwrap(), ..deps.limits };
-        let programs = Arc::clone(&self.programs) as Arc<dyn Programs>;
+        let programs = Arc::clone(&self.programs) as Arc<dyn ProgramDriver>;
         polity_store::block_on(Runtime::start(RuntimeDeps { programs, limits, ..deps })).unwrap()
     }
 

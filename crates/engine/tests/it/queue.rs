@@ -8,8 +8,8 @@ use polity_model::event::{StreamId, StreamSequence};
 use polity_model::machine::task::TaskStatus;
 use polity_store::{MemoryStore, Store, TaskFilter};
 use polity_testkit::faults::CrashingStore;
-use polity_testkit::lives::instance_id;
 use polity_testkit::runtime::{Act, ActingModels, TestLeases, create_task, runtime_deps};
+use polity_testkit::task_fixtures::instance_id;
 
 fn start(acts: Vec<Act>) -> (Runtime, Arc<dyn Store>, Arc<ActingModels>) {
     start_on(Arc::new(MemoryStore::new()), acts)

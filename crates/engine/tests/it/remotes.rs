@@ -6,7 +6,7 @@ use std::time::Duration;
 use polity_definition::{AgentDefinition, Limits};
 use polity_engine::clock::SystemClock;
 use polity_engine::commands::{AnswerReview, CreateTask};
-use polity_engine::driver::{RemoteEnd, Remotes};
+use polity_engine::driver::{RemoteDriver, RemoteEnd};
 use polity_engine::pinned::PinnedAgent;
 use polity_engine::runtime::{
     ControlDeps, EngineError, Runtime, RuntimeDeps, TaskHandle, cancel, load_task,
@@ -19,9 +19,9 @@ use polity_model::review::{ReviewSubject, ReviewVerdict};
 use polity_model::state::StateUpdates;
 use polity_store::{MemoryStore, Store, TaskFilter};
 use polity_testkit::faults::{CrashSide, CrashingStore};
-use polity_testkit::lives::instance_id;
 use polity_testkit::remotes::{FakeRemotes, RemoteReaction};
 use polity_testkit::runtime::{ActingModels, TestLeases, runtime_deps};
+use polity_testkit::task_fixtures::instance_id;
 use serde_json::json;
 
 struct Scene {
@@ -53,7 +53,7 @@ impl Scene {
     ) -> Runtime {
         let models = Arc::new(ActingModels::new([], Duration::ZERO));
         let deps = runtime_deps(store, models, &self.leases, instance_id(number), number);
-        let remotes = Arc::clone(&self.remotes) as Arc<dyn Remotes>;
+        let remotes = Arc::clone(&self.remotes) as Arc<dyn RemoteDriver>;
         let limits = limit(deps.limits);
         polity_store::block_on(Runtime::start(RuntimeDeps { remotes, limits, ..deps })).unwrap()
     }

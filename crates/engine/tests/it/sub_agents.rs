@@ -18,7 +18,7 @@ use polity_testkit::runtime::boss;
 use polity_testkit::tools::{FakeToolAct, FakeTools};
 use serde_json::json;
 
-use crate::cast::{Cast, Say, Stage, give, part};
+use crate::participants::{Cast, Say, Stage, give, part};
 
 #[tokio::test(start_paused = true)]
 async fn nothing_leaks_either_way() {

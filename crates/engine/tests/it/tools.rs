@@ -18,10 +18,10 @@ use polity_model::review::ReviewVerdict;
 use polity_model::state::StateUpdates;
 use polity_model::trace::TraceLog;
 use polity_store::{MemoryStore, Store};
-use polity_testkit::lives::instance_id;
 use polity_testkit::runtime::{
     Act, ActingModels, TestLeases, cancel_from_outside, create_task, runtime_deps,
 };
+use polity_testkit::task_fixtures::instance_id;
 use polity_testkit::tools::{FakeToolAct, FakeTools, ToolEffects};
 
 struct Stage {
@@ -47,7 +47,7 @@ impl Stage {
         let tools = Arc::new(FakeTools::new(&self.world, tool_acts, pause));
         let store = Arc::clone(&self.store);
         let deps = runtime_deps(store, models, &self.leases, instance_id(number), number);
-        let tools_part = Arc::clone(&tools) as Arc<dyn polity_engine::driver::Tools>;
+        let tools_part = Arc::clone(&tools) as Arc<dyn polity_engine::driver::ToolDriver>;
         (
             polity_store::block_on(Runtime::start(RuntimeDeps { tools: tools_part, ..deps }))
                 .unwrap(),

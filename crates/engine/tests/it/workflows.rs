@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use polity_model::machine::task::TaskStatus;
 
-use crate::scene::{Part, Scene, end, told};
+use crate::workflow_harness::{Part, Scene, end, told};
 
 #[tokio::test(start_paused = true)]
 async fn one_node_after_the_other_gets_what_the_one_before_said() {

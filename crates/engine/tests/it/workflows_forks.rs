@@ -9,8 +9,8 @@ use polity_model::state::StateUpdates;
 use polity_model::task::Task;
 use serde_json::{Value, json};
 
-use crate::cast::{Cast, Say, Stage};
-use crate::scene::{Scene, end, told};
+use crate::participants::{Cast, Say, Stage};
+use crate::workflow_harness::{Scene, end, told};
 
 fn updates(value: Value) -> StateUpdates {
     let Value::Object(updates) = value else { panic!("updates are an object") };

@@ -7,7 +7,7 @@ use polity_model::machine::task::TaskStatus;
 use polity_model::review::ReviewVerdict;
 use serde_json::json;
 
-use crate::scene::{Part, Scene, end, told};
+use crate::workflow_harness::{Part, Scene, end, told};
 
 fn parallel(join: &str) -> Scene {
     Scene::new(&[&format!(

@@ -10,7 +10,7 @@ use polity_model::budget::Budget;
 use polity_model::machine::task::TaskStatus;
 use polity_model::review::ReviewVerdict;
 
-use crate::scene::{Part, Scene, end};
+use crate::workflow_harness::{Part, Scene, end};
 
 fn alone(node: &str) -> Scene {
     Scene::new(&[&format!("name: alone\nentry_point: one\nnodes:\n  one: {node}\n")])

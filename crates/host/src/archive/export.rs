@@ -112,7 +112,7 @@ mod tests {
     use std::sync::Arc;
 
     use polity_store::{MemoryLeases, MemoryStore, Store};
-    use polity_testkit::lives::{
+    use polity_testkit::task_fixtures::{
         claimed, commit, created, created_under, definition, forked, instance_id, task_id,
     };
 

@@ -2,7 +2,7 @@
 
 use polity_definition::{AgentDefinition, AgentKind};
 use polity_engine::agent_toggles::AgentToggles;
-use polity_engine::driver::{Programs, RunOverrides};
+use polity_engine::driver::{ProgramDriver, RunOverrides};
 use polity_engine::runtime::is_owner_alive;
 use polity_model::machine::execution::ExecutionState;
 use polity_model::name::Name;
@@ -47,7 +47,7 @@ impl HomeQueries {
         &self,
         agent: &AgentDefinition,
         toggles: &AgentToggles,
-        programs: &dyn Programs,
+        programs: &dyn ProgramDriver,
     ) -> Result<AgentStatus, HostError> {
         let of_agent = ExecutionFilter {
             agent: Some(agent.name.to_string()),

@@ -8,7 +8,7 @@ use polity_model::review::{ReviewSubject, ReviewVerdict};
 use polity_model::state::StateUpdates;
 use polity_model::usage::Usage;
 use polity_store::{Commit, MemoryStore, PinnedDefinition, block_on};
-use polity_testkit::lives::{at, claimed, instance_id, task_id};
+use polity_testkit::task_fixtures::{at, claimed, instance_id, task_id};
 use serde_json::Map;
 
 use super::*;

@@ -8,7 +8,7 @@ use polity_store::{
     CommitDurability, CommitError, RemovalOutcome, SqliteStore, Store, StoreAccess, StoreError,
     restore,
 };
-use polity_testkit::lives::{answered, claimed, commit, created, instance_id, task_id};
+use polity_testkit::task_fixtures::{answered, claimed, commit, created, instance_id, task_id};
 use tempfile::TempDir;
 
 const READ_WRITE: StoreAccess = StoreAccess::ReadWrite(CommitDurability::Full);

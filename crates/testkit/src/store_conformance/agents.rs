@@ -5,7 +5,7 @@ use polity_model::name::Name;
 use polity_store::{Commit, CommitError};
 
 use super::{SharedStore, begin};
-use crate::lives::{commit, task_id};
+use crate::task_fixtures::{commit, task_id};
 
 /// What is said of an agent is no task's, and what happens in a task is no agent's.
 pub fn agents_are_switched_in_streams_of_their_own(store: &SharedStore) {

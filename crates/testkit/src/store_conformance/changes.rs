@@ -7,7 +7,7 @@ use polity_model::event::{Event, JournalPosition, StreamId, StreamSequence};
 use polity_store::{ChangeFeed, EventHeader};
 
 use super::{SharedStore, begin};
-use crate::lives::{commit, created, task_id};
+use crate::task_fixtures::{commit, created, task_id};
 
 /// The time within which a commit must be delivered.
 const DELIVERY_TIME_MAX: Duration = Duration::from_millis(200);

@@ -7,7 +7,7 @@ use polity_model::remote::RemoteTask;
 use polity_store::{Commit, ExecutionFilter, TaskFilter};
 
 use super::SharedStore;
-use crate::lives::{changed, claimed, commit, created, execution_id, instance_id, task_id};
+use crate::task_fixtures::{changed, claimed, commit, created, execution_id, instance_id, task_id};
 
 /// Executions that wait for a place, or have one, are found by the pool, and no others.
 pub fn executions_are_found_by_pool_and_agent(store: &SharedStore) {

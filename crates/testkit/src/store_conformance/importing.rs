@@ -6,7 +6,7 @@ use polity_model::machine::task::TaskStatus;
 use polity_store::{ImportError, TaskFilter, TaskImport};
 
 use super::SharedStore;
-use crate::lives::{
+use crate::task_fixtures::{
     at, changed, claimed, commit, created, created_under, definition, ended_well, execution_id,
     execution_started, instance_id, task_id,
 };

@@ -8,7 +8,7 @@ use polity_store::{
 };
 
 use super::{SharedStore, begin, complete, run};
-use crate::lives::{
+use crate::task_fixtures::{
     at, claimed, commit, created, created_under, definition, execution_id, forked, instance_id,
     task_id,
 };

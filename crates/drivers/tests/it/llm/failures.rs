@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use polity_drivers::EnvSource;
 use polity_drivers::llm::LanguageModels;
-use polity_engine::driver::Models;
+use polity_engine::driver::ModelDriver;
 use polity_model::failure::ErrorCategory;
 use polity_testkit::model_server::{ModelFault, ModelServer, ModelTurn, WireFormat};
 

@@ -8,7 +8,7 @@ use polity_definition::AgentDefinition;
 use polity_drivers::EnvSource;
 use polity_drivers::llm::LanguageModels;
 use polity_engine::driver::{
-    CallSite, History, ModelFailure, ModelReply, ModelRequest, Models, Progress, Tool, Toolbox,
+    CallSite, History, ModelDriver, ModelFailure, ModelReply, ModelRequest, Progress, Tool, Toolbox,
 };
 use polity_engine::pinned::PinnedAgent;
 use polity_model::ids::ToolCallId;

@@ -9,7 +9,7 @@ use polity_drivers::EnvSource;
 use polity_drivers::mcp::{McpOptions, McpTools};
 use polity_drivers::process::ProcessLauncher;
 use polity_engine::driver::{
-    CallSite, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
+    CallSite, ToolDriver, ToolFailure, ToolReply, ToolRequest, Toolbox, ToolsUnavailable,
 };
 use polity_testkit::mcp::{environment, fixture_server};
 use serde_json::Value;

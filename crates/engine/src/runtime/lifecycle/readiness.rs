@@ -3,7 +3,7 @@
 use polity_definition::AgentKind;
 
 use crate::commands::CreateTask;
-use crate::driver::{Models, NotReady, RunOverrides};
+use crate::driver::{ModelDriver, NotReady, RunOverrides};
 use crate::pinned::Assignee;
 use crate::runtime::RuntimeDeps;
 
@@ -31,7 +31,7 @@ pub(in crate::runtime) fn check_ready(
 
 /// Checks that a budget in money can be kept: every model must have a price.
 pub(in crate::runtime) fn check_prices(
-    models: &dyn Models,
+    models: &dyn ModelDriver,
     create: &CreateTask,
 ) -> Result<(), NotReady> {
     let everyone = create.assignee.everyone();

@@ -1,4 +1,4 @@
-//! Running a program.
+//! Runs of CLI agents.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::{BoxFuture, NotReady};
 
-/// One run of a program for a task.
+/// A run of a CLI agent.
 #[derive(Clone, Copy)]
 pub struct RunRequest<'a> {
     /// The agent, which is a command-line program.
@@ -23,20 +23,20 @@ pub struct RunRequest<'a> {
     pub session: &'a str,
     /// The execution that the run is an attempt of.
     pub execution_id: ExecutionId,
-    /// Which attempt this is, from 0.
+    /// The attempt, from 0.
     pub attempt: u32,
-    /// What the program is given.
+    /// The input.
     pub input: &'a str,
     /// Named values that came with the task.
     pub parameters: &'a Map<String, Value>,
-    /// What the task says otherwise than the agent's file.
+    /// The overrides of the agent's definition.
     pub overrides: &'a RunOverrides,
     /// The slot of the run. The started process holds it too, so that it is free exactly when
     /// nothing of the run is left.
     pub slot: &'a Slot,
     /// Becomes true when the run is to end.
     pub stop: &'a watch::Receiver<bool>,
-    /// Who hears of the run while it goes on.
+    /// The receiver of progress.
     pub progress: &'a dyn RunProgress,
 }
 
@@ -49,60 +49,60 @@ pub struct LostRun<'a> {
     pub session: &'a str,
     /// The execution that the run was an attempt of.
     pub execution_id: ExecutionId,
-    /// Which attempt it was, from 0.
+    /// The attempt, from 0.
     pub attempt: u32,
-    /// What the program was given.
+    /// The input.
     pub input: &'a str,
     /// Named values that came with the task.
     pub parameters: &'a Map<String, Value>,
-    /// What the task says otherwise than the agent's file.
+    /// The overrides of the agent's definition.
     pub overrides: &'a RunOverrides,
 }
 
-/// What a task says otherwise than the agent's file.
+/// Overrides of an agent's definition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunOverrides {
-    /// Where the program runs.
+    /// The working directory.
     pub working_directory: Option<String>,
     /// More variables, which may hold secrets.
     pub envs: BTreeMap<String, String>,
 }
 
-/// What tells one request from another.
+/// The parts of a request that deduplication compares.
 #[derive(Clone, Copy)]
 pub struct RunIdentity<'a> {
     /// The agent.
     pub agent: &'a AgentDefinition,
-    /// What the program is given.
+    /// The input.
     pub input: &'a str,
     /// Named values that come with it.
     pub parameters: &'a Map<String, Value>,
-    /// What the task says otherwise than the agent's file.
+    /// The overrides of the agent's definition.
     pub overrides: &'a RunOverrides,
 }
 
-/// Hears of a run while it goes on. What it is told has no secrets in it, and is not fact.
+/// Receives the progress of a run, without secrets. Progress is not a fact.
 pub trait RunProgress: Send + Sync {
     /// The process was started.
     fn started(&self, process_id: u32);
-    /// It wrote something.
+    /// Output of the process.
     fn output(&self, piece: &str);
-    /// What it uses just now.
+    /// The current resource usage.
     fn usage(&self, usage: ResourceUsage);
 }
 
-/// What came of a run. The whole tree of processes has ended.
+/// The outcome of a run whose process tree has ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunOutcome {
-    /// How it went.
+    /// The end.
     pub end: RunEnd,
-    /// What it came to.
+    /// The report.
     pub report: RunReport,
-    /// What the program says it used of a model.
+    /// The model usage that the agent reports.
     pub usage: Usage,
 }
 
-/// How a run went.
+/// The end of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunEnd {
     /// The program answered.
@@ -179,6 +179,6 @@ pub trait RunCleanup: Send + Sync {
 }
 
 /// The driver of CLI agents.
-pub trait Programs: ProgramPreparation + RunDedup + ProgramRunner + RunCleanup {}
+pub trait ProgramDriver: ProgramPreparation + RunDedup + ProgramRunner + RunCleanup {}
 
-impl<D: ProgramPreparation + RunDedup + ProgramRunner + RunCleanup + ?Sized> Programs for D {}
+impl<D: ProgramPreparation + RunDedup + ProgramRunner + RunCleanup + ?Sized> ProgramDriver for D {}

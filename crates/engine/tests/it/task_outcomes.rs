@@ -9,8 +9,8 @@ use polity_model::machine::task::TaskStatus;
 use polity_model::message::Message;
 use polity_model::task::Task;
 use polity_store::{MemoryStore, Store};
-use polity_testkit::lives::instance_id;
 use polity_testkit::runtime::{Act, ActingModels, TestLeases, create_task, runtime_deps};
+use polity_testkit::task_fixtures::instance_id;
 
 async fn run(acts: impl IntoIterator<Item = Act>) -> (Task, Arc<dyn Store>, u64) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());

@@ -1,4 +1,4 @@
-//! Calling a model.
+//! Model calls.
 
 use std::time::Duration;
 
@@ -12,30 +12,30 @@ use serde_json::{Map, Value};
 use super::{BoxFuture, CallSite, History, Toolbox};
 use crate::pinned::PinnedAgent;
 
-/// One call to a model. It borrows the conversation: nothing of it is copied.
+/// A model call. It borrows the conversation.
 #[derive(Clone, Copy)]
 pub struct ModelRequest<'a> {
-    /// Who is speaking, with which model.
+    /// The agent and its model.
     pub pinned: &'a PinnedAgent,
-    /// What has been said so far, oldest first. Every tool call in it has its answer.
+    /// The conversation, oldest first. Every tool call in it has its reply.
     pub history: History<'a>,
     /// The tools that the model may ask for.
     pub toolbox: &'a Toolbox,
     /// The marks that earlier calls of this task came back with, oldest first.
     pub marks: &'a [u32],
-    /// Where in the run this is asked.
+    /// The call site.
     pub call_site: CallSite<'a>,
-    /// Who hears of the answer while it grows.
+    /// The receiver of partial text.
     pub progress: &'a dyn Progress,
 }
 
-/// Hears of an answer while it grows. What it is told is not fact: only the finished answer is.
+/// Receives partial text, which is not a fact: only the finished answer is.
 pub trait Progress: Send + Sync {
     /// A piece of the text.
     fn text(&self, piece: &str);
 }
 
-/// For answers that no one watches.
+/// Ignores partial text.
 #[derive(Debug, Clone, Copy)]
 pub struct Unheard;
 
@@ -43,31 +43,31 @@ impl Progress for Unheard {
     fn text(&self, _piece: &str) {}
 }
 
-/// What a model answered.
+/// The answer of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelReply {
     /// The text.
     pub content: String,
-    /// The tools it asks for; ids are given by the engine.
+    /// The tools it asks for. The engine assigns their ids.
     pub tool_calls: Vec<AskedTool>,
-    /// What the call used.
+    /// The usage of the call.
     pub usage: Usage,
-    /// Whether the model stopped because it may not say more, and not because it was done.
+    /// True if the model reached its output limit.
     pub is_cut: bool,
-    /// Something the driver wants to be told again in later calls of this task.
+    /// A value that the driver gets again in later calls of this task.
     pub mark: Option<u32>,
 }
 
 /// A tool that a model asks for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AskedTool {
-    /// The MCP server. Empty where the model named none that could be made out.
+    /// The MCP server. Empty if the model named none that is known.
     pub server: String,
     /// The tool.
     pub tool: String,
-    /// What to call it with.
+    /// The arguments.
     pub arguments: AskedArguments,
-    /// What the model wants to be told again together with this call.
+    /// A signature that the model gets again with this call.
     pub signature: Option<String>,
 }
 
@@ -78,16 +78,15 @@ pub enum AskedArguments {
     Object(Map<String, Value>),
     /// Something else.
     Unreadable {
-        /// What came.
+        /// The text of the model.
         text: String,
-        /// Why it is no object.
+        /// The parse error.
         reason: String,
     },
 }
 
 impl AskedTool {
-    /// The call, with its id. Arguments that were no object are left out: what was wrong with them
-    /// is in the answer to the call.
+    /// The call with its id. Unreadable arguments are omitted; the reply to the call explains them.
     pub(crate) fn with_id(&self, id: ToolCallId) -> ToolCall {
         ToolCall {
             id,
@@ -102,43 +101,43 @@ impl AskedTool {
     }
 }
 
-/// A call that brought no answer.
+/// A failed model call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelFailure {
-    /// Why.
+    /// The cause.
     pub failure: AttemptFailure,
-    /// Whether the conversation is longer than the model can read. A shorter one may succeed.
+    /// True if the conversation exceeds the model's context. A shorter one may succeed.
     pub context_full: bool,
-    /// How long the server asks to wait before the next try.
+    /// The wait that the server asks for.
     pub retry_after: Option<Duration>,
-    /// Something the driver wants to be told again in later calls of this task.
+    /// A value that the driver gets again in later calls of this task.
     pub mark: Option<u32>,
 }
 
 impl ModelFailure {
-    /// A failure with nothing else to say.
+    /// A failure without details.
     pub fn new(failure: AttemptFailure) -> Self {
         Self { failure, context_full: false, retry_after: None, mark: None }
     }
 }
 
-/// An agent's model cannot be called at all.
+/// A driver that is not ready for an agent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct NotReady {
-    /// What is missing.
+    /// The missing requirement.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     pub hint: String,
 }
 
-/// Calls models.
-pub trait Models: Send + Sync {
-    /// Whether the agent's model could be called, as far as can be told without calling it. It is
-    /// asked before a task is created, so that what is missing is said at once.
+/// The driver of language models.
+pub trait ModelDriver: Send + Sync {
+    /// Checks that the agent's model could be called, without calling it. Called before a task is
+    /// created.
     fn ready(&self, pinned: &PinnedAgent) -> Result<(), NotReady>;
 
-    /// What the agent's model costs, where that is known. A budget in money needs it.
+    /// The price of the agent's model, if known. A budget in money needs it.
     fn price(&self, pinned: &PinnedAgent) -> Option<TokenPrice>;
 
     /// Makes one call. Dropping the future abandons the call.

@@ -1,4 +1,4 @@
-//! Having an agent on another server do the work.
+//! Work of remote agents.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::{BoxFuture, CallSite, NotReady, Progress};
 
-/// One message to an agent on another server.
+/// A message to a remote agent.
 #[derive(Clone, Copy)]
 pub struct RemoteMessage<'a> {
     /// The agent.
@@ -19,15 +19,15 @@ pub struct RemoteMessage<'a> {
     pub call_site: CallSite<'a>,
     /// Names the message. It is the same when the message is sent again because it did not arrive.
     pub id: &'a str,
-    /// What it says.
+    /// The text.
     pub text: &'a str,
     /// Named values that came with the task.
     pub parameters: &'a Map<String, Value>,
-    /// The task there that the message belongs to, where it answers a question of that.
+    /// The server's task whose question the message answers.
     pub task: Option<&'a RemoteTask>,
 }
 
-/// Work that a server has taken.
+/// A task on a server.
 #[derive(Clone, Copy)]
 pub struct RemoteWork<'a> {
     /// The agent.
@@ -38,7 +38,7 @@ pub struct RemoteWork<'a> {
     pub task: &'a RemoteTask,
 }
 
-/// What became of a message.
+/// The outcome of sending a message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Sent {
     /// The server has made a task of it, which goes on.
@@ -47,18 +47,18 @@ pub enum Sent {
     Over(RemoteOutcome),
 }
 
-/// What came of a message.
+/// The outcome of a remote task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RemoteOutcome {
-    /// How it went.
+    /// The end.
     pub end: RemoteEnd,
-    /// What there is to tell of it.
+    /// The report.
     pub report: RemoteReport,
-    /// What the server says was used of a model.
+    /// The usage that the server reports.
     pub usage: Usage,
 }
 
-/// How it went.
+/// The end of a remote task.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RemoteEnd {
     /// The agent answered.
@@ -70,17 +70,16 @@ pub enum RemoteEnd {
     Failed {
         /// Why.
         failure: AttemptFailure,
-        /// How long the server asks to wait before the next try.
+        /// The wait that the server asks for.
         retry_after: Option<Duration>,
     },
     /// The message was sent, and no one knows whether it was taken. Says why.
     InDoubt(String),
 }
 
-/// Has agents on other servers do work.
-pub trait Remotes: Send + Sync {
-    /// Whether the agent could be called, as far as can be told without calling it. It is asked
-    /// before a task is created, so that what is missing is said at once.
+/// The driver of remote agents.
+pub trait RemoteDriver: Send + Sync {
+    /// Checks that the agent could be called, without calling it. Called before a task is created.
     fn ready(&self, agent: &AgentDefinition) -> Result<(), NotReady>;
 
     /// Sends one message, once, and waits until the server says what it makes of it.

@@ -10,8 +10,9 @@ use std::time::Duration;
 use polity_definition::{Home, HomeFile, Limits, TokenPrice};
 use polity_engine::commands::{AnswerReview, CreateTask};
 use polity_engine::driver::{
-    AskedArguments, AskedTool, BoxFuture, CallSite, ModelFailure, ModelReply, ModelRequest, Models,
-    NotReady, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
+    AskedArguments, AskedTool, BoxFuture, CallSite, ModelDriver, ModelFailure, ModelReply,
+    ModelRequest, NotReady, Tool, ToolDriver, ToolFailure, ToolReply, ToolRequest, Toolbox,
+    ToolsUnavailable,
 };
 use polity_engine::pinned::PinnedWorkflow;
 use polity_engine::runtime::{EngineError, Runtime, RuntimeDeps, TaskHandle, load_task};
@@ -25,11 +26,11 @@ use polity_model::task::Task;
 use polity_model::tool::{ToolName, ToolPattern};
 use polity_model::usage::Usage;
 use polity_store::Store;
-use polity_testkit::lives::instance_id;
 use polity_testkit::runtime::runtime_deps;
+use polity_testkit::task_fixtures::instance_id;
 use serde_json::{Map, Value, json};
 
-use crate::cast::Stage;
+use crate::participants::Stage;
 
 /// The agents of every scene. `asker` calls a tool that a person must allow.
 const AGENTS: [&str; 6] = ["ann", "bob", "cid", "dot", "eve", "asker"];
@@ -62,7 +63,7 @@ impl Players {
     }
 }
 
-impl Models for Players {
+impl ModelDriver for Players {
     fn ready(&self, _pinned: &polity_engine::pinned::PinnedAgent) -> Result<(), NotReady> {
         Ok(())
     }
@@ -158,7 +159,7 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-impl Tools for Kit {
+impl ToolDriver for Kit {
     fn ready(&self, _patterns: &[ToolPattern]) -> Result<(), NotReady> {
         Ok(())
     }
@@ -292,14 +293,14 @@ impl Scene {
 
     /// A process with a view of its own of the journal.
     pub(crate) fn runtime_on(&self, store: Arc<dyn Store>, number: u64) -> Runtime {
-        let models = Arc::clone(&self.players) as Arc<dyn Models>;
+        let models = Arc::clone(&self.players) as Arc<dyn ModelDriver>;
         let deps = runtime_deps(store, models, &self.stage.leases, instance_id(number), number);
         let limits = (self.limits)(Limits {
             concurrent_tasks: NonZeroU32::new(8).unwrap(),
             input_bytes: NonZeroU64::new(1_000_000).unwrap(),
             ..deps.limits
         });
-        let tools = Arc::clone(&self.kit) as Arc<dyn Tools>;
+        let tools = Arc::clone(&self.kit) as Arc<dyn ToolDriver>;
         polity_store::block_on(Runtime::start(RuntimeDeps { tools, limits, ..deps })).unwrap()
     }
 

@@ -1,4 +1,4 @@
-//! Calling a tool.
+//! Tool calls.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,21 +12,20 @@ use serde_json::{Map, Value};
 
 use super::{BoxFuture, CallSite, NotReady};
 
-/// One tool: what its server says of it, and what the home's settings do.
+/// A tool, as described by its server and the settings of the home.
 #[derive(Debug)]
 pub struct Tool {
     /// The server and the tool.
     pub name: ToolName,
-    /// What it does, for the model.
+    /// The description for the model.
     pub description: String,
     /// The JSON Schema of its arguments.
     pub input_schema: Map<String, Value>,
     /// The JSON Schema of its structured results, if it has one.
     pub output_schema: Option<Map<String, Value>>,
-    /// Whether a call may be repeated without harm: the tool only reads, or repeating it changes
-    /// nothing more. The server may say so, or the settings.
+    /// True if a call may be repeated, according to the server or the settings.
     pub repeatable: bool,
-    /// How long one call may take.
+    /// The time limit of a call.
     pub timeout: Duration,
     /// The tools to try instead when this one fails, in order.
     pub fallback_tools: Vec<ToolName>,
@@ -60,7 +59,7 @@ impl Tool {
         }
     }
 
-    /// Whether these arguments fit the input schema; if not, what a model should change.
+    /// Checks arguments against the input schema. The error tells a model what to change.
     pub fn check_arguments(&self, arguments: &Map<String, Value>) -> Result<(), String> {
         match &self.arguments {
             Some(shape) => shape.check(&Value::Object(arguments.clone())),
@@ -68,7 +67,7 @@ impl Tool {
         }
     }
 
-    /// Whether a structured result fits the output schema; if not, what is wrong with it.
+    /// Checks a structured result against the output schema.
     pub fn check_result(&self, result: &Value) -> Result<(), String> {
         self.results.as_ref().map_or(Ok(()), |shape| shape.check(result))
     }
@@ -84,12 +83,12 @@ fn shape(schema: &Map<String, Value>, which: &str, tool: &ToolName) -> Option<Sc
     shape.ok()
 }
 
-/// The tools that one agent has at this moment.
+/// The current tools of an agent.
 #[derive(Debug, Clone, Default)]
 pub struct Toolbox {
     offered: Vec<Arc<Tool>>,
     in_reserve: Vec<Arc<Tool>>,
-    /// Why the tools of a server are not among them, by the server.
+    /// The errors of servers whose tools are missing.
     unavailable: BTreeMap<String, Arc<str>>,
 }
 
@@ -100,7 +99,7 @@ impl Toolbox {
         Self { unavailable, ..Self::default() }
     }
 
-    /// Why the tools of a server could not be listed, if they could not.
+    /// The error of a server whose tools could not be listed.
     pub fn unavailable(&self, server: &str) -> Option<&str> {
         self.unavailable.get(server).map(|why| &**why)
     }
@@ -158,41 +157,41 @@ impl Toolbox {
 pub struct ToolRequest<'a> {
     /// The tool.
     pub tool: &'a ToolName,
-    /// What it is called with.
+    /// The arguments.
     pub arguments: &'a Map<String, Value>,
-    /// How long it may take, from when the tool has it.
+    /// The time limit, from the start of the call.
     pub limit: Duration,
-    /// The node whose `timeout_seconds` is the limit; none where it is the tool's own.
+    /// The node whose `timeout_seconds` is the limit; none if it is the tool's own.
     pub limited_by: Option<&'a Name>,
-    /// Where in the run it is called.
+    /// The call site.
     pub call_site: CallSite<'a>,
-    /// Which of the calls of its turn this is, from 0.
+    /// The index of the call in its turn, from 0.
     pub index: usize,
 }
 
-/// What a tool answered.
+/// The reply of a tool.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ToolReply {
     /// The text. Pictures and other data are described in it, not contained.
     pub content: String,
     /// The result as JSON, where the tool gives one.
     pub structured: Option<Value>,
-    /// Whether the tool says that it failed.
+    /// True if the tool reports a failure.
     pub is_error: bool,
-    /// Whether the answer was longer than one may be, and was cut.
+    /// True if the reply was too long and was cut.
     pub is_cut: bool,
-    /// Why the sub-agent that was called failed, for programs.
+    /// The error code of a failed sub-agent.
     pub code: Option<ErrorCode>,
 }
 
-/// A call that brought no answer.
+/// A failed tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolFailure {
     /// Why.
     pub failure: AttemptFailure,
-    /// Whether the call may have reached the tool, so that it may have had its effect.
+    /// True if the call may have reached the tool and had its effect.
     pub maybe_done: bool,
-    /// Whether the tool took longer than it may.
+    /// True if the call exceeded its time limit.
     pub timed_out: bool,
 }
 
@@ -205,20 +204,20 @@ pub struct ToolsUnavailable {
 }
 
 /// Lists and calls tools. Servers are started when they are first needed, and shared.
-pub trait Tools: Send + Sync {
-    /// Whether the servers of these tools are known, as far as can be told without asking them. It
-    /// is asked before a task is created or taken over, so that what is missing is said at once.
+pub trait ToolDriver: Send + Sync {
+    /// Checks that the servers of these tools are defined, without asking them. Called before a task
+    /// is created or adopted.
     fn ready(&self, patterns: &[ToolPattern]) -> Result<(), NotReady>;
 
-    /// What there is of the tools that an agent may use, as their servers list them now.
+    /// Lists the tools that an agent may use.
     fn toolbox<'a>(
         &'a self,
         patterns: &'a [ToolPattern],
         call_site: CallSite<'a>,
     ) -> BoxFuture<'a, Result<Arc<Toolbox>, ToolsUnavailable>>;
 
-    /// Makes one call, once, and gives it up when its time is over. Dropping the future abandons the
-    /// call, and tells the server so.
+    /// Makes one call, within its time limit. Dropping the future abandons the call and notifies the
+    /// server.
     fn call<'a>(
         &'a self,
         request: ToolRequest<'a>,

@@ -7,7 +7,8 @@ use std::time::Duration;
 use polity_definition::{Limits, TokenPrice};
 use polity_engine::commands::{AnswerReview, CreateTask};
 use polity_engine::driver::{
-    AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
+    AskedArguments, AskedTool, BoxFuture, ModelDriver, ModelFailure, ModelReply, ModelRequest,
+    NotReady,
 };
 use polity_engine::pinned::PinnedAgent;
 use polity_engine::runtime::{Runtime, RuntimeDeps, TaskHandle, load_task};
@@ -18,8 +19,8 @@ use polity_model::state::StateUpdates;
 use polity_model::task::Task;
 use polity_model::usage::{Cost, Usage};
 use polity_store::{MemoryStore, Store, TaskFilter, TaskRow};
-use polity_testkit::lives::instance_id;
 use polity_testkit::runtime::{TestLeases, boss, runtime_deps};
+use polity_testkit::task_fixtures::instance_id;
 use serde_json::{Value, json};
 
 /// What a model says, by who it is and what it was told last.
@@ -71,7 +72,7 @@ impl Cast {
     }
 }
 
-impl Models for Cast {
+impl ModelDriver for Cast {
     fn ready(&self, _closure: &PinnedAgent) -> Result<(), NotReady> {
         Ok(())
     }
@@ -142,7 +143,7 @@ impl Stage {
     }
 
     pub(crate) fn deps_of_process(&self, number: u64, models: &Arc<Cast>) -> RuntimeDeps {
-        let (store, models) = (Arc::clone(&self.store), Arc::clone(models) as Arc<dyn Models>);
+        let (store, models) = (Arc::clone(&self.store), Arc::clone(models) as Arc<dyn ModelDriver>);
         runtime_deps(store, models, &self.leases, instance_id(number), number)
     }
 

@@ -14,7 +14,7 @@ use polity_model::task::Task;
 use polity_testkit::faults::{CrashSide, CrashingStore};
 use serde_json::{Map, json};
 
-use crate::scene::{Scene, end};
+use crate::workflow_harness::{Scene, end};
 
 fn modify() -> ReviewVerdict {
     ReviewVerdict::Modify { arguments: Map::new() }
