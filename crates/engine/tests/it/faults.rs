@@ -33,7 +33,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 #[derive(Debug, Clone)]
-enum Order {
+enum ProcessOrder {
     Create,
     /// For an agent that hands work to others.
     CreateForBoss,
@@ -44,20 +44,20 @@ enum Order {
 }
 
 #[derive(Debug, Clone)]
-struct Process {
-    orders: Vec<Order>,
+struct CrashingProcess {
+    orders: Vec<ProcessOrder>,
     acts: Vec<Act>,
     tool_acts: Vec<FakeToolAct>,
     dies: (u32, CrashSide),
 }
 
-fn order() -> impl Strategy<Value = Order> {
+fn order() -> impl Strategy<Value = ProcessOrder> {
     prop_oneof![
-        3 => Just(Order::Create),
-        3 => Just(Order::CreateForBoss),
-        1 => (0usize..4).prop_map(Order::Cancel),
-        1 => (0u64..3000).prop_map(Order::Pause),
-        2 => (0usize..4, verdict()).prop_map(|(index, verdict)| Order::Decide(index, verdict)),
+        3 => Just(ProcessOrder::Create),
+        3 => Just(ProcessOrder::CreateForBoss),
+        1 => (0usize..4).prop_map(ProcessOrder::Cancel),
+        1 => (0u64..3000).prop_map(ProcessOrder::Pause),
+        2 => (0usize..4, verdict()).prop_map(|(index, verdict)| ProcessOrder::Decide(index, verdict)),
     ]
 }
 
@@ -97,13 +97,13 @@ fn tool_act() -> impl Strategy<Value = FakeToolAct> {
     ]
 }
 
-fn process() -> impl Strategy<Value = Process> {
+fn process() -> impl Strategy<Value = CrashingProcess> {
     let side = prop_oneof![Just(CrashSide::Before), Just(CrashSide::After)];
     let orders = prop::collection::vec(order(), 1..6);
     let (acts, tool_acts) =
         (prop::collection::vec(act(), 0..10), prop::collection::vec(tool_act(), 0..10));
     (orders, acts, tool_acts, 0u32..24, side).prop_map(
-        |(orders, acts, tool_acts, commits, side)| Process {
+        |(orders, acts, tool_acts, commits, side)| CrashingProcess {
             orders,
             acts,
             tool_acts,
@@ -138,7 +138,7 @@ fn on_disk() -> u32 {
     (ProptestConfig::default().cases / 16).max(1)
 }
 
-fn run(processes: &[Process], journal: Arc<dyn Store>) {
+fn run(processes: &[CrashingProcess], journal: Arc<dyn Store>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -147,7 +147,7 @@ fn run(processes: &[Process], journal: Arc<dyn Store>) {
     runtime.block_on(history(processes, journal));
 }
 
-async fn history(processes: &[Process], journal: Arc<dyn Store>) {
+async fn history(processes: &[CrashingProcess], journal: Arc<dyn Store>) {
     let leases = Arc::new(TestLeases::default());
     let world = Arc::new(ToolEffects::default());
     let mut acknowledged = Vec::new();
@@ -170,7 +170,7 @@ async fn live(
     leases: &Arc<TestLeases>,
     world: &Arc<ToolEffects>,
     number: u64,
-    process: &Process,
+    process: &CrashingProcess,
     known: &mut Vec<TaskId>,
 ) {
     let pause = Duration::from_millis(20);
@@ -185,22 +185,22 @@ async fn live(
     }
     for order in &process.orders {
         match order {
-            Order::Create => {
+            ProcessOrder::Create => {
                 if let Ok(handle) = runtime.create(create_task("a")).await {
                     known.push(handle.id);
                 }
             }
-            Order::CreateForBoss => {
+            ProcessOrder::CreateForBoss => {
                 if let Ok(handle) = runtime.create(CreateTask::new(boss(), "a")).await {
                     known.push(handle.id);
                 }
             }
-            Order::Cancel(index) => {
+            ProcessOrder::Cancel(index) => {
                 if let Some(id) = known.get(*index) {
                     let _ = runtime.cancel(*id).await;
                 }
             }
-            Order::Decide(index, verdict) => {
+            ProcessOrder::Decide(index, verdict) => {
                 let waiting = waiting(&**store).await;
                 if let Some(row) = waiting.into_iter().nth(*index)
                     && decide(&journal, &runtime, row.id, verdict.clone()).await
@@ -209,7 +209,7 @@ async fn live(
                     let _ = runtime.adopt(top.id).await;
                 }
             }
-            Order::Pause(ms) => tokio::time::sleep(Duration::from_millis(*ms)).await,
+            ProcessOrder::Pause(ms) => tokio::time::sleep(Duration::from_millis(*ms)).await,
         }
         if store.has_crashed() {
             return;

@@ -49,7 +49,7 @@ enum End {
 }
 
 #[derive(Debug, Clone)]
-enum Order {
+enum CliAgentOrder {
     /// For one of the agents, which is given one of few texts.
     Create(usize, u8),
     Cancel(usize),
@@ -58,29 +58,29 @@ enum Order {
 }
 
 #[derive(Debug, Clone)]
-struct Process {
-    orders: Vec<Order>,
+struct CliAgentProcess {
+    orders: Vec<CliAgentOrder>,
     ends: Vec<End>,
     dies: (u32, CrashSide),
     /// Whether it goes on while the next one begins.
     stays: bool,
 }
 
-fn order() -> impl Strategy<Value = Order> {
+fn order() -> impl Strategy<Value = CliAgentOrder> {
     let verdict = prop_oneof![
         Just(ReviewVerdict::Retry),
         Just(ReviewVerdict::Reject),
         Just(ReviewVerdict::SkipWith { result: "by hand".into() }),
     ];
     prop_oneof![
-        6 => (0usize..AGENTS.len(), 0u8..2).prop_map(|(agent, text)| Order::Create(agent, text)),
-        1 => (0usize..6).prop_map(Order::Cancel),
-        3 => (0u64..2500).prop_map(Order::Pause),
-        1 => (0usize..3, verdict).prop_map(|(index, verdict)| Order::Decide(index, verdict)),
+        6 => (0usize..AGENTS.len(), 0u8..2).prop_map(|(agent, text)| CliAgentOrder::Create(agent, text)),
+        1 => (0usize..6).prop_map(CliAgentOrder::Cancel),
+        3 => (0u64..2500).prop_map(CliAgentOrder::Pause),
+        1 => (0usize..3, verdict).prop_map(|(index, verdict)| CliAgentOrder::Decide(index, verdict)),
     ]
 }
 
-fn process() -> impl Strategy<Value = Process> {
+fn process() -> impl Strategy<Value = CliAgentProcess> {
     let side = prop_oneof![Just(CrashSide::Before), Just(CrashSide::After)];
     let end = prop_oneof![
         6 => Just(End::Answer),
@@ -90,7 +90,7 @@ fn process() -> impl Strategy<Value = Process> {
     ];
     let orders = prop::collection::vec(order(), 1..8);
     (orders, prop::collection::vec(end, 0..8), (0u32..40, side), any::<bool>())
-        .prop_map(|(orders, ends, dies, stays)| Process { orders, ends, dies, stays })
+        .prop_map(|(orders, ends, dies, stays)| CliAgentProcess { orders, ends, dies, stays })
 }
 
 fn agent(name: &str) -> PinnedAgent {
@@ -244,7 +244,7 @@ proptest! {
     }
 }
 
-struct ToolEffects {
+struct CliAgentWorld {
     journal: Arc<dyn Store>,
     leases: Arc<TestLeases>,
     machine: Arc<Machine>,
@@ -259,7 +259,7 @@ struct Living {
     runtime: Runtime,
 }
 
-impl ToolEffects {
+impl CliAgentWorld {
     fn begin(&self, number: u64, store: Arc<dyn Store>, ends: Vec<End>) -> Runtime {
         let models = Arc::new(ActingModels::new([], Duration::ZERO));
         let programs = Arc::new(Staged { machine: Arc::clone(&self.machine), ends: ends.into() });
@@ -281,8 +281,8 @@ impl ToolEffects {
     }
 }
 
-async fn history(processes: &[Process]) {
-    let mut world = ToolEffects {
+async fn history(processes: &[CliAgentProcess]) {
+    let mut world = CliAgentWorld {
         journal: Arc::new(MemoryStore::new()),
         leases: Arc::default(),
         machine: Arc::default(),
@@ -313,7 +313,7 @@ async fn history(processes: &[Process]) {
     check_runs(&world);
 }
 
-async fn carry_out(world: &mut ToolEffects, living: &Living, process: &Process) {
+async fn carry_out(world: &mut CliAgentWorld, living: &Living, process: &CliAgentProcess) {
     let Living { store, runtime, .. } = living;
     let journal: Arc<dyn Store> = store.clone();
     for row in
@@ -324,25 +324,25 @@ async fn carry_out(world: &mut ToolEffects, living: &Living, process: &Process) 
     }
     for order in &process.orders {
         match order {
-            Order::Create(which, text) => {
+            CliAgentOrder::Create(which, text) => {
                 let create = CreateTask::new(agent(AGENTS[*which]), format!("text {text}"));
                 if let Ok(handle) = runtime.create(create).await {
                     world.known.push(handle.id);
                 }
             }
-            Order::Cancel(index) => {
+            CliAgentOrder::Cancel(index) => {
                 if let Some(id) = world.known.get(*index) {
                     let _ = runtime.cancel(*id).await;
                 }
             }
-            Order::Decide(index, verdict) => {
+            CliAgentOrder::Decide(index, verdict) => {
                 if let Some(row) = waiting(&**store).await.into_iter().nth(*index)
                     && decide(&journal, runtime, row.id, verdict.clone()).await
                 {
                     let _ = runtime.adopt(row.id).await;
                 }
             }
-            Order::Pause(ms) => tokio::time::sleep(Duration::from_millis(*ms)).await,
+            CliAgentOrder::Pause(ms) => tokio::time::sleep(Duration::from_millis(*ms)).await,
         }
         if store.has_crashed() {
             return;
@@ -351,7 +351,7 @@ async fn carry_out(world: &mut ToolEffects, living: &Living, process: &Process) 
 }
 
 /// A process that does not die finishes what is left, and a person tells what really happened.
-async fn recover(world: &ToolEffects) {
+async fn recover(world: &CliAgentWorld) {
     let journal = &world.journal;
     let runtime = world.begin(99, Arc::clone(journal), Vec::new());
     for _ in 0..20 {
@@ -382,7 +382,7 @@ async fn recover(world: &ToolEffects) {
     }
 }
 
-fn check_runs(world: &ToolEffects) {
+fn check_runs(world: &CliAgentWorld) {
     let journal = &*world.journal;
     let open = ExecutionFilter { open_only: true, ..ExecutionFilter::default() };
     assert_eq!(journal.execution_rows(&open).wait().unwrap().len(), 0, "no one is left in line");

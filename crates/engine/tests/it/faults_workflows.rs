@@ -24,7 +24,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use crate::faults::{check, decide, waiting};
-use crate::workflow_harness::{Scene, end, told};
+use crate::workflow_harness::{WorkflowHarness, end, told};
 
 /// Marks what one task does, so that two tasks are told apart in the world.
 const MARK: &str = "RUN";
@@ -61,7 +61,7 @@ struct Flow {
 }
 
 #[derive(Debug, Clone)]
-struct Process {
+struct WorkflowProcess {
     creates: bool,
     /// How often a person looks for questions, and what is answered; none is the truth.
     answers: Vec<Option<ReviewVerdict>>,
@@ -104,7 +104,7 @@ fn flow() -> impl Strategy<Value = Flow> {
     })
 }
 
-fn process() -> impl Strategy<Value = Process> {
+fn process() -> impl Strategy<Value = WorkflowProcess> {
     let verdict = prop_oneof![
         4 => Just(None),
         1 => Just(Some(ReviewVerdict::Approve)),
@@ -114,7 +114,7 @@ fn process() -> impl Strategy<Value = Process> {
     let side = prop_oneof![Just(CrashSide::Before), Just(CrashSide::After)];
     let answers = prop::collection::vec(verdict, 1..5);
     (any::<bool>(), answers, 0u32..2, (0u32..30, side))
-        .prop_map(|(creates, answers, lost, dies)| Process { creates, answers, lost, dies })
+        .prop_map(|(creates, answers, lost, dies)| WorkflowProcess { creates, answers, lost, dies })
 }
 
 impl Flow {
@@ -241,8 +241,8 @@ nodes:
 edges: [{from: a0, to: a1}]
 ";
 
-fn scene(flow: &Flow) -> Scene {
-    Scene::new(&[&flow.text(), SUB, ASKS])
+fn scene(flow: &Flow) -> WorkflowHarness {
+    WorkflowHarness::new(&[&flow.text(), SUB, ASKS])
 }
 
 /// Each case runs several workflows to their ends, so there are fewer.
@@ -267,7 +267,7 @@ proptest! {
     }
 }
 
-async fn history(flow: &Flow, processes: &[Process]) {
+async fn history(flow: &Flow, processes: &[WorkflowProcess]) {
     let scene = scene(flow);
     let mut acknowledged = Vec::new();
     let mut known = Vec::new();
@@ -293,10 +293,10 @@ async fn history(flow: &Flow, processes: &[Process]) {
 
 /// Carries out what the process is told until it dies or has nothing left to do.
 async fn live(
-    scene: &Scene,
+    scene: &WorkflowHarness,
     store: &Arc<CrashingStore>,
     number: u64,
-    process: &Process,
+    process: &WorkflowProcess,
     known: &mut Vec<TaskId>,
 ) {
     let journal: Arc<dyn Store> = Arc::clone(store) as Arc<dyn Store>;
@@ -335,7 +335,11 @@ async fn live(
 
 /// What someone answers who knows what happened: a call in doubt was made if its effect is there,
 /// and everything else is fine.
-async fn truth(scene: &Scene, journal: &Arc<dyn Store>, id: TaskId) -> Option<ReviewVerdict> {
+async fn truth(
+    scene: &WorkflowHarness,
+    journal: &Arc<dyn Store>,
+    id: TaskId,
+) -> Option<ReviewVerdict> {
     let state = load_task(&**journal, id).await.ok()?.state;
     match &state.review()?.subject {
         ReviewSubject::Doubt { call_id } => {
@@ -368,7 +372,7 @@ struct Noting {
 }
 
 /// Every call that notes something.
-fn calls(scene: &Scene) -> Vec<Noting> {
+fn calls(scene: &WorkflowHarness) -> Vec<Noting> {
     let mut found: BTreeMap<ToolCallId, Noting> = BTreeMap::new();
     let store = &scene.stage.store;
     for row in store.task_rows(&TaskFilter::default()).wait().unwrap() {
@@ -408,14 +412,14 @@ fn noting(arguments: &serde_json::Map<String, Value>) -> Option<Noting> {
     Some(Noting { text, is_answered: false, allowed: Some(1) })
 }
 
-fn order(scene: &Scene, run: usize) -> CreateTask {
+fn order(scene: &WorkflowHarness, run: usize) -> CreateTask {
     let mut order = scene.order("k0");
     order.parameters.insert("run".to_owned(), format!("{MARK}{run}.").into());
     order
 }
 
 /// A process that does not die finishes what is left, and a person answers all that is asked.
-async fn finish(scene: &Scene, runtime: &Runtime) {
+async fn finish(scene: &WorkflowHarness, runtime: &Runtime) {
     let store = &scene.stage.store;
     for _ in 0..80 {
         let mut handles = Vec::new();
@@ -453,7 +457,7 @@ async fn finish(scene: &Scene, runtime: &Runtime) {
 
 /// What may not be repeated happened at most once for each call, and for each time that a person
 /// said so. Checkpoints are counted without a gap.
-fn check_effects(scene: &Scene) {
+fn check_effects(scene: &WorkflowHarness) {
     let mut allowed: BTreeMap<String, Option<usize>> = BTreeMap::new();
     for call in calls(scene) {
         let sum = allowed.entry(call.text).or_insert(Some(0));
@@ -474,7 +478,7 @@ fn check_effects(scene: &Scene) {
 }
 
 /// How a task ended, without what tells it from others.
-async fn outcome(scene: &Scene, id: TaskId) -> (TaskStatus, String) {
+async fn outcome(scene: &WorkflowHarness, id: TaskId) -> (TaskStatus, String) {
     let task = scene.stage.task(id);
     let all = format!("{} {}", end(&task), told(&scene.state(id).await));
     let mut parts = all.split(MARK);
@@ -486,7 +490,12 @@ async fn outcome(scene: &Scene, id: TaskId) -> (TaskStatus, String) {
 }
 
 /// Every task ends as one does whose process never dies.
-async fn check_ends(flow: &Flow, scene: &Scene, processes: &[Process], known: &[TaskId]) {
+async fn check_ends(
+    flow: &Flow,
+    scene: &WorkflowHarness,
+    processes: &[WorkflowProcess],
+    known: &[TaskId],
+) {
     let is_told_the_truth =
         processes.iter().flat_map(|process| &process.answers).all(Option::is_none);
     if !flow.is_fixed() || !is_told_the_truth {
@@ -508,7 +517,7 @@ async fn check_ends(flow: &Flow, scene: &Scene, processes: &[Process], known: &[
 }
 
 /// A fork from any checkpoint of a task comes to the same end.
-async fn check_fork(flow: &Flow, scene: &Scene, runtime: &Runtime, id: TaskId) {
+async fn check_fork(flow: &Flow, scene: &WorkflowHarness, runtime: &Runtime, id: TaskId) {
     let first = outcome(scene, id).await;
     let checkpoints = scene.checkpoints(id);
     let step = (checkpoints.len() / 3).max(1);

@@ -15,12 +15,12 @@ use polity_testkit::runtime::{
 };
 use polity_testkit::task_fixtures::instance_id;
 
-struct ToolEffects {
+struct ProcessFixture {
     store: Arc<dyn Store>,
     leases: Arc<TestLeases>,
 }
 
-impl ToolEffects {
+impl ProcessFixture {
     fn new() -> Self {
         Self { store: Arc::new(MemoryStore::new()), leases: Arc::default() }
     }
@@ -47,7 +47,7 @@ impl ToolEffects {
 
 #[tokio::test(start_paused = true)]
 async fn an_orphan_is_adopted_and_finished() {
-    let world = ToolEffects::new();
+    let world = ProcessFixture::new();
     let first = world.process(1, vec![Act::Hang]);
     let handle = first.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -67,7 +67,7 @@ async fn an_orphan_is_adopted_and_finished() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_taken_from_a_living_process() {
-    let world = ToolEffects::new();
+    let world = ProcessFixture::new();
     let first = world.process(1, vec![Act::Hang]);
     let handle = first.create(create_task("a")).await.unwrap();
     let second = world.process(2, vec![]);
@@ -80,7 +80,7 @@ async fn nothing_is_taken_from_a_living_process() {
 
 #[tokio::test(start_paused = true)]
 async fn of_two_adopters_one_wins() {
-    let world = ToolEffects::new();
+    let world = ProcessFixture::new();
     let first = world.process(1, vec![Act::Hang]);
     let handle = first.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -94,7 +94,7 @@ async fn of_two_adopters_one_wins() {
 
 #[tokio::test(start_paused = true)]
 async fn a_process_that_lost_its_task_writes_nothing_more() {
-    let world = ToolEffects::new();
+    let world = ProcessFixture::new();
     let first = world.process(1, vec![Act::Answer("late")]);
     let mut handle = first.create(create_task("a")).await.unwrap();
     // It is taken for dead while its model still thinks.
@@ -110,7 +110,7 @@ async fn a_process_that_lost_its_task_writes_nothing_more() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_from_another_process_is_noticed_within_200_ms() {
-    let world = ToolEffects::new();
+    let world = ProcessFixture::new();
     let owner = world.process(1, vec![Act::Hang]);
     let mut handle = owner.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -126,7 +126,7 @@ async fn a_cancel_from_another_process_is_noticed_within_200_ms() {
 
 #[tokio::test(start_paused = true)]
 async fn an_orphan_is_cancelled_at_once_from_anywhere() {
-    let world = ToolEffects::new();
+    let world = ProcessFixture::new();
     let owner = world.process(1, vec![Act::Hang]);
     let handle = owner.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -142,7 +142,7 @@ async fn an_orphan_is_cancelled_at_once_from_anywhere() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_that_the_owner_did_not_live_to_see_is_carried_out_on_resume() {
-    let world = ToolEffects::new();
+    let world = ProcessFixture::new();
     let owner = world.process(1, vec![Act::Hang]);
     let handle = owner.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -162,7 +162,7 @@ async fn a_cancel_that_the_owner_did_not_live_to_see_is_carried_out_on_resume() 
 
 #[tokio::test(start_paused = true)]
 async fn an_adopted_task_that_waits_for_a_place_can_be_cancelled_from_elsewhere() {
-    let world = ToolEffects::new();
+    let world = ProcessFixture::new();
     let first = world.process(1, vec![Act::Hang, Act::Hang]);
     for _ in 0..4 {
         first.create(create_task("a")).await.unwrap();
@@ -195,7 +195,7 @@ async fn an_adopted_task_that_waits_for_a_place_can_be_cancelled_from_elsewhere(
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_for_the_next_try_survives_its_process() {
-    let world = ToolEffects::new();
+    let world = ProcessFixture::new();
     let owner = world.process(1, vec![Act::FailForNow]);
     let handle = owner.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
@@ -211,7 +211,7 @@ async fn a_wait_for_the_next_try_survives_its_process() {
 
 #[tokio::test(start_paused = true)]
 async fn a_task_that_its_process_gave_up_is_cancelled_or_resumed_from_elsewhere() {
-    let world = ToolEffects::new();
+    let world = ProcessFixture::new();
     let first = world.process(1, vec![Act::Panic, Act::Panic]);
     let mut handles = Vec::new();
     for _ in 0..2 {
@@ -237,7 +237,7 @@ async fn a_task_that_its_process_gave_up_is_cancelled_or_resumed_from_elsewhere(
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_before_the_first_look_is_heard() {
-    let world = ToolEffects::new();
+    let world = ProcessFixture::new();
     let first = world.process(1, vec![Act::Hang, Act::Hang, Act::Hang]);
     let mut busy = Vec::new();
     for _ in 0..2 {

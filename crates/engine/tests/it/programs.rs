@@ -24,13 +24,13 @@ use serde_json::{Value, json};
 
 const TAKES: Duration = Duration::from_secs(1);
 
-struct Scene {
+struct CliAgentFixture {
     store: Arc<dyn Store>,
     leases: Arc<TestLeases>,
     programs: Arc<FakeCliAgents>,
 }
 
-impl Scene {
+impl CliAgentFixture {
     fn new(ends: impl IntoIterator<Item = RunEnd>) -> Self {
         Self::taking(TAKES, ends)
     }
@@ -80,7 +80,7 @@ async fn give(runtime: &Runtime, agent: &PinnedAgent, inputs: &[&str]) -> Vec<Ta
 
 #[tokio::test(start_paused = true)]
 async fn programs_that_change_things_run_one_by_one_in_order_also_across_processes() {
-    let scene = Scene::new([]);
+    let scene = CliAgentFixture::new([]);
     let (one, two) = (scene.process(1), scene.process(2));
     let agent = coder(&json!({}));
     let mut handles = give(&one, &agent, &["a", "b"]).await;
@@ -100,7 +100,7 @@ async fn programs_that_change_things_run_one_by_one_in_order_also_across_process
 
 #[tokio::test(start_paused = true)]
 async fn programs_that_only_read_run_side_by_side_up_to_their_limit() {
-    let scene = Scene::new([]);
+    let scene = CliAgentFixture::new([]);
     let runtime = scene.process(1);
     let agent = coder(&json!({"access_type": "read-only", "max_concurrent_executions": 3}));
     let mut handles = give(&runtime, &agent, &["a"; 8]).await;
@@ -112,7 +112,7 @@ async fn programs_that_only_read_run_side_by_side_up_to_their_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn a_line_that_is_full_takes_no_more() {
-    let scene = Scene::new([]);
+    let scene = CliAgentFixture::new([]);
     let runtime = scene.process(1);
     let mut handles = give(&runtime, &coder(&json!({"queue_limit": 2})), &["a"; 5]).await;
     for handle in &mut handles {
@@ -126,7 +126,7 @@ async fn a_line_that_is_full_takes_no_more() {
 
 #[tokio::test(start_paused = true)]
 async fn no_one_waits_for_ever() {
-    let scene = Scene::taking(Duration::from_secs(10), []);
+    let scene = CliAgentFixture::taking(Duration::from_secs(10), []);
     let runtime = scene.process(1);
     let agent = coder(&json!({"queue_timeout_seconds": 1}));
     let mut handles = give(&runtime, &agent, &["a", "b", "c"]).await;
@@ -141,7 +141,7 @@ async fn no_one_waits_for_ever() {
 
 #[tokio::test(start_paused = true)]
 async fn whoever_is_cancelled_ends_in_line_and_at_work() {
-    let scene = Scene::new([]);
+    let scene = CliAgentFixture::new([]);
     let runtime = scene.process(1);
     let mut handles = give(&runtime, &coder(&json!({})), &["a", "b", "c"]).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -160,7 +160,7 @@ async fn whoever_is_cancelled_ends_in_line_and_at_work() {
 #[tokio::test(start_paused = true)]
 async fn a_passing_failure_is_tried_again_after_one_two_and_four_seconds() {
     let failure = AttemptFailure { category: ErrorCategory::Transient, message: "busy".into() };
-    let scene = Scene::new([RunEnd::Failed(failure.clone()), RunEnd::Failed(failure)]);
+    let scene = CliAgentFixture::new([RunEnd::Failed(failure.clone()), RunEnd::Failed(failure)]);
     let runtime = scene.process(1);
     let began = tokio::time::Instant::now();
     let mut handles = give(&runtime, &coder(&json!({"idempotent": true})), &["a"]).await;
@@ -175,7 +175,7 @@ async fn a_passing_failure_is_tried_again_after_one_two_and_four_seconds() {
 
 #[tokio::test(start_paused = true)]
 async fn secrets_reach_the_program_and_not_the_journal() {
-    let scene = Scene::new([RunEnd::Answered("done".into())]);
+    let scene = CliAgentFixture::new([RunEnd::Answered("done".into())]);
     let runtime = scene.process(1);
     let mut create = CreateTask::new(coder(&json!({})), format!("the key is {SECRET}"));
     create.parameters.insert("more".into(), json!([{"deep": SECRET}]));
@@ -194,7 +194,7 @@ async fn secrets_reach_the_program_and_not_the_journal() {
 }
 
 /// A process that dies while the first of two runs, and another that goes on.
-async fn after_a_death(scene: &Scene, agent: &Value) -> (Runtime, TaskHandle) {
+async fn after_a_death(scene: &CliAgentFixture, agent: &Value) -> (Runtime, TaskHandle) {
     let runtime = scene.process(1);
     let handle = give(&runtime, &coder(agent), &["a"]).await.remove(0);
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -207,7 +207,7 @@ async fn after_a_death(scene: &Scene, agent: &Value) -> (Runtime, TaskHandle) {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_dead_process_had_run_to_the_end_is_not_run_again() {
-    let scene = Scene::new([]);
+    let scene = CliAgentFixture::new([]);
     let (runtime, handle) = after_a_death(&scene, &json!({})).await;
     scene.programs.find(RunEnd::Answered("found".into()));
     let mut adopted = runtime.adopt(handle.id).await.unwrap();
@@ -219,7 +219,7 @@ async fn what_a_dead_process_had_run_to_the_end_is_not_run_again() {
 
 #[tokio::test(start_paused = true)]
 async fn what_may_be_repeated_is_repeated_after_a_death() {
-    let scene = Scene::new([]);
+    let scene = CliAgentFixture::new([]);
     let (runtime, handle) = after_a_death(&scene, &json!({"access_type": "read-only"})).await;
     let mut adopted = runtime.adopt(handle.id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
@@ -228,7 +228,7 @@ async fn what_may_be_repeated_is_repeated_after_a_death() {
 
 #[tokio::test(start_paused = true)]
 async fn what_may_not_be_repeated_is_put_before_a_person() {
-    let scene = Scene::new([]);
+    let scene = CliAgentFixture::new([]);
     let (runtime, handle) = after_a_death(&scene, &json!({})).await;
     let mut adopted = runtime.adopt(handle.id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::AwaitingHuman);
@@ -250,7 +250,7 @@ async fn what_may_not_be_repeated_is_put_before_a_person() {
 
 #[tokio::test(start_paused = true)]
 async fn what_programs_use_counts_towards_a_budget_and_they_run_one_by_one_under_it() {
-    let scene = Scene::new([]);
+    let scene = CliAgentFixture::new([]);
     scene.programs.using(Usage { input_tokens: 40, ..Usage::default() });
     let runtime = scene.process(1);
     let agent = coder(&json!({"access_type": "read-only"}));
@@ -265,7 +265,7 @@ async fn what_programs_use_counts_towards_a_budget_and_they_run_one_by_one_under
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_another_process_disables_takes_no_more_work() {
-    let scene = Scene::new([]);
+    let scene = CliAgentFixture::new([]);
     let (runtime, agent) = (scene.process(1), coder(&json!({})));
     let mut before = give(&runtime, &agent, &["a"]).await;
     let name = "coder".parse().unwrap();
@@ -288,7 +288,7 @@ async fn an_agent_that_another_process_disables_takes_no_more_work() {
 
 #[tokio::test(start_paused = true)]
 async fn tasks_that_were_given_the_same_share_one_run() {
-    let scene = Scene::new([]);
+    let scene = CliAgentFixture::new([]);
     let (one, two) = (scene.process(1), scene.process(2));
     let agent = coder(&json!({"deduplicate_seconds": 60}));
     let mut handles = give(&one, &agent, &["a"]).await;
@@ -318,7 +318,7 @@ async fn tasks_that_were_given_the_same_share_one_run() {
 #[tokio::test(start_paused = true)]
 async fn a_run_that_failed_is_not_shared_and_one_of_those_who_waited_runs_next() {
     let failure = AttemptFailure { category: ErrorCategory::Permanent, message: "no".into() };
-    let scene = Scene::new([RunEnd::Failed(failure)]);
+    let scene = CliAgentFixture::new([RunEnd::Failed(failure)]);
     let runtime = scene.process(1);
     let agent = coder(&json!({"deduplicate_seconds": 60}));
     let mut handles = give(&runtime, &agent, &["a"; 4]).await;
@@ -333,7 +333,7 @@ async fn a_run_that_failed_is_not_shared_and_one_of_those_who_waited_runs_next()
 
 #[tokio::test(start_paused = true)]
 async fn no_one_waits_for_a_run_whose_process_is_gone() {
-    let scene = Scene::new([]);
+    let scene = CliAgentFixture::new([]);
     let agent = coder(&json!({"deduplicate_seconds": 60, "idempotent": true}));
     let first = scene.process(1);
     let _gone = give(&first, &agent, &["a"]).await;
@@ -349,7 +349,7 @@ async fn no_one_waits_for_a_run_whose_process_is_gone() {
 #[tokio::test(start_paused = true)]
 async fn what_the_dead_left_behind_is_removed_when_the_next_process_begins() {
     let failure = AttemptFailure { category: ErrorCategory::Permanent, message: "no".into() };
-    let scene = Scene::new([RunEnd::Answered("well".into()), RunEnd::Failed(failure)]);
+    let scene = CliAgentFixture::new([RunEnd::Answered("well".into()), RunEnd::Failed(failure)]);
     let first = scene.process(1);
     let mut handles = give(&first, &coder(&json!({})), &["a", "b", "c"]).await;
     for handle in &mut handles[..2] {
@@ -386,7 +386,7 @@ async fn what_the_dead_left_behind_is_removed_when_the_next_process_begins() {
 #[tokio::test(start_paused = true)]
 async fn a_program_with_a_folder_of_its_own_is_tried_again() {
     let passing = AttemptFailure { category: ErrorCategory::Transient, message: "429".into() };
-    let scene = Scene::new([RunEnd::Failed(passing)]);
+    let scene = CliAgentFixture::new([RunEnd::Failed(passing)]);
     let runtime = scene.process(1);
     let mut handle = give(&runtime, &coder(&json!({"workspace": "copy"})), &["a"]).await.remove(0);
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);

@@ -24,13 +24,13 @@ use polity_testkit::runtime::{ActingModels, TestLeases, runtime_deps};
 use polity_testkit::task_fixtures::instance_id;
 use serde_json::json;
 
-struct Scene {
+struct RemoteFixture {
     store: Arc<dyn Store>,
     leases: Arc<TestLeases>,
     remotes: Arc<FakeRemotes>,
 }
 
-impl Scene {
+impl RemoteFixture {
     fn new(reactions: impl IntoIterator<Item = RemoteReaction>) -> Self {
         let remotes = Arc::new(FakeRemotes::new(reactions));
         Self { store: Arc::new(MemoryStore::new()), leases: Arc::default(), remotes }
@@ -119,7 +119,7 @@ async fn give(runtime: &Runtime) -> TaskHandle {
     runtime.create(CreateTask::new(painter(), "paint")).await.unwrap()
 }
 
-async fn answer(scene: &Scene, runtime: &Runtime, id: TaskId, verdict: ReviewVerdict) {
+async fn answer(scene: &RemoteFixture, runtime: &Runtime, id: TaskId, verdict: ReviewVerdict) {
     let checkpoint_id = scene.store.checkpoints(id).await.unwrap().last().unwrap().checkpoint_id;
     answer_with(runtime, id, checkpoint_id, verdict).await.unwrap();
 }
@@ -142,7 +142,7 @@ fn asks() -> RemoteReaction {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_server_answers_is_the_result() {
-    let scene = Scene::new([]);
+    let scene = RemoteFixture::new([]);
     let runtime = scene.process(1);
     let mut handle = give(&runtime).await;
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
@@ -153,7 +153,7 @@ async fn what_a_server_answers_is_the_result() {
 
 #[tokio::test(start_paused = true)]
 async fn a_process_that_dies_while_the_server_works_sends_nothing_twice() {
-    let scene = Scene::new([]);
+    let scene = RemoteFixture::new([]);
     let first = scene.process(1);
     let handle = give(&first).await;
     tokio::time::sleep(Duration::from_millis(1500)).await;
@@ -167,7 +167,7 @@ async fn a_process_that_dies_while_the_server_works_sends_nothing_twice() {
 
 #[tokio::test(start_paused = true)]
 async fn a_process_that_dies_while_it_sends_leaves_a_doubt_for_a_person() {
-    let scene = Scene::new([]);
+    let scene = RemoteFixture::new([]);
     let first = scene.process(1);
     let handle = give(&first).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -187,7 +187,7 @@ async fn a_process_that_dies_while_it_sends_leaves_a_doubt_for_a_person() {
 async fn whenever_a_process_dies_no_message_is_sent_twice_and_the_task_ends() {
     let mut deaths = 0;
     for (number, side) in (0..14).flat_map(|n| [(n, CrashSide::Before), (n, CrashSide::After)]) {
-        let scene = Scene::new([asks()]);
+        let scene = RemoteFixture::new([asks()]);
         let mortal = Arc::new(CrashingStore::new(Arc::clone(&scene.store), Some((number, side))));
         let first = scene.on(Arc::clone(&mortal) as Arc<dyn Store>, 1, |limits| limits);
         if let Ok(mut handle) = first.create(CreateTask::new(painter(), "paint")).await {
@@ -218,7 +218,7 @@ async fn a_message_that_did_not_arrive_is_sent_until_none_is_left() {
     let failure = AttemptFailure { category: ErrorCategory::Transient, message: "busy".into() };
     let busy = RemoteReaction::Reply(RemoteEnd::Failed { failure, retry_after: None });
     for (times, status) in [(2, TaskStatus::Completed), (9, TaskStatus::Failed)] {
-        let scene = Scene::new(vec![busy.clone(); times]);
+        let scene = RemoteFixture::new(vec![busy.clone(); times]);
         let runtime = scene.process(1);
         let mut handle = give(&runtime).await;
         assert_eq!(handle.wait().await.unwrap(), status);
@@ -228,7 +228,7 @@ async fn a_message_that_did_not_arrive_is_sent_until_none_is_left() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_to_a_question_goes_to_the_same_task() {
-    let scene = Scene::new([asks()]);
+    let scene = RemoteFixture::new([asks()]);
     let runtime = scene.process(1);
     let mut handle = give(&runtime).await;
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
@@ -244,7 +244,7 @@ async fn an_answer_to_a_question_goes_to_the_same_task() {
 async fn who_ends_a_task_ends_what_works_for_it() {
     // While the message is sent, and while the server works.
     for after in [500, 1500] {
-        let scene = Scene::new([]);
+        let scene = RemoteFixture::new([]);
         let runtime = scene.process(1);
         let mut handle = give(&runtime).await;
         tokio::time::sleep(Duration::from_millis(after)).await;
@@ -255,7 +255,7 @@ async fn who_ends_a_task_ends_what_works_for_it() {
     }
     // When it waits for an answer, and by saying no to it.
     for says_no in [true, false] {
-        let scene = Scene::new([asks()]);
+        let scene = RemoteFixture::new([asks()]);
         let runtime = scene.process(1);
         let mut handle = give(&runtime).await;
         assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
@@ -269,7 +269,7 @@ async fn who_ends_a_task_ends_what_works_for_it() {
         assert!(scene.tells_of_end(handle.id));
     }
     // When the process is gone that worked on it.
-    let scene = Scene::new([]);
+    let scene = RemoteFixture::new([]);
     let runtime = scene.process(1);
     let handle = give(&runtime).await;
     tokio::time::sleep(Duration::from_millis(1500)).await;
@@ -283,7 +283,7 @@ async fn who_ends_a_task_ends_what_works_for_it() {
 async fn work_that_takes_too_long_is_ended_there_too() {
     let mut slow = FakeRemotes::new([]);
     (slow.answers_after, slow.works_for) = (Duration::ZERO, Duration::from_secs(9));
-    let scene = Scene { remotes: Arc::new(slow), ..Scene::new([]) };
+    let scene = RemoteFixture { remotes: Arc::new(slow), ..RemoteFixture::new([]) };
     let one = std::num::NonZeroU64::MIN;
     let runtime = scene.limited(1, |limits| Limits { remote_seconds: one, ..limits });
     let mut handle = give(&runtime).await;

@@ -236,7 +236,7 @@ impl ToolDriver for Kit {
 }
 
 /// Workflows on a stage.
-pub(crate) struct Scene {
+pub(crate) struct WorkflowHarness {
     pub(crate) stage: Stage,
     pub(crate) players: Arc<Players>,
     pub(crate) kit: Arc<Kit>,
@@ -245,7 +245,7 @@ pub(crate) struct Scene {
     limits: fn(Limits) -> Limits,
 }
 
-impl Scene {
+impl WorkflowHarness {
     /// A home with these workflows, of which the first is run.
     pub(crate) fn new(workflows: &[&str]) -> Self {
         let mut files = vec![file("polity.yaml", "{}")];

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use polity_model::machine::task::TaskStatus;
 
-use crate::workflow_harness::{Part, Scene, end, told};
+use crate::workflow_harness::{Part, WorkflowHarness, end, told};
 
 #[tokio::test(start_paused = true)]
 async fn one_node_after_the_other_gets_what_the_one_before_said() {
-    let scene = Scene::new(&["name: line
+    let scene = WorkflowHarness::new(&["name: line
 entry_point: one
 nodes:
   one: {type: agent, agent: ann}
@@ -39,7 +39,7 @@ edges: [{from: start, to: left}, {from: start, to: right}, {from: left, to: end}
 async fn a_join_waits_for_both_and_the_state_is_the_same_whoever_is_first() {
     let mut seen = BTreeSet::new();
     for (bob, cid) in [(10, 90), (90, 10), (50, 50), (1, 1000)] {
-        let scene = Scene::new(&[DIAMOND]);
+        let scene = WorkflowHarness::new(&[DIAMOND]);
         scene.takes("bob", bob);
         scene.takes("cid", cid);
         let task = scene.run("x").await;
@@ -54,7 +54,7 @@ async fn a_join_waits_for_both_and_the_state_is_the_same_whoever_is_first() {
 async fn two_ways_that_never_meet_leave_the_same_state_whoever_is_first() {
     let mut seen = BTreeSet::new();
     for (bob, cid, dot, eve) in [(10, 90, 10, 10), (90, 10, 10, 10), (10, 20, 100, 5)] {
-        let scene = Scene::new(&["name: apart
+        let scene = WorkflowHarness::new(&["name: apart
 entry_point: start
 nodes:
   start: {type: agent, agent: ann}
@@ -94,12 +94,12 @@ edges:
 
 #[tokio::test(start_paused = true)]
 async fn a_join_runs_when_one_side_is_dead_and_what_is_dead_is_skipped_to_the_end() {
-    let scene = Scene::new(&[DEAD]);
+    let scene = WorkflowHarness::new(&[DEAD]);
     let task = scene.run("left").await;
     assert_eq!(end(&task), "dot(ann(left))");
-    let scene = Scene::new(&[DEAD]);
+    let scene = WorkflowHarness::new(&[DEAD]);
     assert_eq!(end(&scene.run("right").await), "dot(cid(bob(right)))");
-    let scene = Scene::new(&[DEAD]);
+    let scene = WorkflowHarness::new(&[DEAD]);
     let task = scene.run("neither").await;
     assert_eq!(end(&task), "dot(neither)", "the default");
     assert_eq!(scene.nodes(task.id), ["which: finish", "join: start", "join: finish"]);
@@ -108,7 +108,7 @@ async fn a_join_runs_when_one_side_is_dead_and_what_is_dead_is_skipped_to_the_en
 #[tokio::test(start_paused = true)]
 async fn every_edge_that_holds_is_taken_and_none_is_an_error() {
     let scene = || {
-        Scene::new(&["name: edges
+        WorkflowHarness::new(&["name: edges
 entry_point: one
 nodes:
   one: {type: agent, agent: ann}
@@ -129,7 +129,7 @@ edges:
 
 #[tokio::test(start_paused = true)]
 async fn a_mapping_without_the_key_or_a_default_leads_nowhere() {
-    let scene = Scene::new(&["name: keyed
+    let scene = WorkflowHarness::new(&["name: keyed
 entry_point: which
 nodes:
   which: {type: condition, expression: 'input'}
@@ -152,7 +152,7 @@ async fn what_cannot_be_evaluated_fails_the_node_and_the_task() {
         ("{type: agent, agent: ann}", "[{from: one, to: end, condition: 'metadata.missing > 3'}]"),
     ] {
         let edges = if edges.is_empty() { "[{from: one, to: end}]" } else { edges };
-        let scene = Scene::new(&[&format!(
+        let scene = WorkflowHarness::new(&[&format!(
             "name: torn\nentry_point: one\nnodes:\n  one: {node}\n  end: {{type: agent, agent: \
              bob}}\nedges: {edges}\n"
         )]);
@@ -164,7 +164,7 @@ async fn what_cannot_be_evaluated_fails_the_node_and_the_task() {
 
 #[tokio::test(start_paused = true)]
 async fn what_has_begun_beside_a_node_that_fails_at_once_is_answered() {
-    let scene = Scene::new(&["name: beside
+    let scene = WorkflowHarness::new(&["name: beside
 entry_point: which
 nodes:
   which: {type: condition, expression: 'input'}
@@ -182,8 +182,8 @@ edges: [{from: which, to: good}, {from: which, to: also}, {from: which, to: bad}
     assert!(scene.stage.sub_tasks(task.id).is_empty());
 }
 
-fn looping(max_loops: u32, rest: &str) -> Scene {
-    Scene::new(&[&format!(
+fn looping(max_loops: u32, rest: &str) -> WorkflowHarness {
+    WorkflowHarness::new(&[&format!(
         "name: looping
 entry_point: write
 nodes:
@@ -223,7 +223,7 @@ async fn a_node_that_runs_again_is_given_what_led_back_to_it() {
 
 #[tokio::test(start_paused = true)]
 async fn two_edges_back_to_one_node_are_counted_apart() {
-    let scene = Scene::new(&["name: twice
+    let scene = WorkflowHarness::new(&["name: twice
 entry_point: write
 nodes:
   write: {type: agent, agent: ann}
@@ -244,7 +244,7 @@ edges:
 #[tokio::test(start_paused = true)]
 async fn a_way_back_waits_for_what_is_still_at_work_behind_its_target() {
     for slow in [5, 500] {
-        let scene = Scene::new(&["name: wide
+        let scene = WorkflowHarness::new(&["name: wide
 entry_point: start
 nodes:
   start: {type: agent, agent: ann}
@@ -281,7 +281,7 @@ edges:
 async fn two_ways_back_at_once_are_one_new_beginning() {
     let mut seen = BTreeSet::new();
     for (bob, cid) in [(5, 50), (50, 5), (20, 20)] {
-        let scene = Scene::new(&["name: both
+        let scene = WorkflowHarness::new(&["name: both
 entry_point: start
 nodes:
   start: {type: agent, agent: ann}
@@ -313,7 +313,7 @@ edges:
 
 #[tokio::test(start_paused = true)]
 async fn a_workflow_that_runs_too_many_nodes_ends() {
-    let scene = Scene::new(&["name: long
+    let scene = WorkflowHarness::new(&["name: long
 entry_point: write
 max_iterations: 4
 nodes:
@@ -332,7 +332,7 @@ edges:
 #[tokio::test(start_paused = true)]
 async fn what_a_node_reads_puts_it_behind_the_node_that_writes_it() {
     for (ann, bob) in [(5, 50), (50, 5)] {
-        let scene = Scene::new(&["name: data
+        let scene = WorkflowHarness::new(&["name: data
 entry_point: start
 nodes:
   start: {type: condition, expression: 'input'}
@@ -352,7 +352,7 @@ edges: [{from: start, to: writes_one}, {from: start, to: writes_two}]
 #[tokio::test(start_paused = true)]
 async fn a_branch_waits_for_what_it_reads() {
     for (ann, bob) in [(5, 50), (50, 5)] {
-        let scene = Scene::new(&["name: within
+        let scene = WorkflowHarness::new(&["name: within
 entry_point: start
 nodes:
   start: {type: condition, expression: 'input'}
@@ -371,7 +371,7 @@ edges: [{from: start, to: all}, {from: start, to: beside}]
 
 #[tokio::test(start_paused = true)]
 async fn where_the_last_reader_is_skipped_the_last_output_is_the_result() {
-    let scene = Scene::new(&["name: unread
+    let scene = WorkflowHarness::new(&["name: unread
 entry_point: start
 nodes:
   start: {type: condition, expression: 'input'}
@@ -397,7 +397,7 @@ edges: [{from: one, to: two}]
         ("{\"title\": \"T\"}", "invalid_output: one: its output has no field \"words\""),
         ("T", "invalid_output: one: its output must be a JSON object with title, words"),
     ] {
-        let scene = Scene::new(&[workflow]);
+        let scene = WorkflowHarness::new(&[workflow]);
         scene.play("ann", Part::Say(said.into()));
         let task = scene.run("x").await;
         assert!(end(&task).starts_with(expected), "{said}: {task:?}");
@@ -407,7 +407,7 @@ edges: [{from: one, to: two}]
 
 #[tokio::test(start_paused = true)]
 async fn conditions_that_are_ready_together_read_the_same_state() {
-    let scene = Scene::new(&["name: together
+    let scene = WorkflowHarness::new(&["name: together
 entry_point: start
 nodes:
   start: {type: condition, expression: '\"first\"'}

@@ -10,20 +10,20 @@ use polity_model::task::Task;
 use serde_json::{Value, json};
 
 use crate::participants::{Cast, Say, Stage};
-use crate::workflow_harness::{Scene, end, told};
+use crate::workflow_harness::{WorkflowHarness, end, told};
 
 fn updates(value: Value) -> StateUpdates {
     let Value::Object(updates) = value else { panic!("updates are an object") };
     StateUpdates::new(updates).unwrap()
 }
 
-async fn fork(scene: &Scene, runtime: &Runtime, of: TaskId, at: u32, set: Value) -> Task {
+async fn fork(scene: &WorkflowHarness, runtime: &Runtime, of: TaskId, at: u32, set: Value) -> Task {
     let mut handle = runtime.fork(of, at, updates(set)).await.unwrap();
     scene.wait(&mut handle).await
 }
 
-fn wide(join: &str) -> Scene {
-    Scene::new(&[&format!(
+fn wide(join: &str) -> WorkflowHarness {
+    WorkflowHarness::new(&[&format!(
         "name: wide
 entry_point: start
 max_iterations: 13
@@ -84,7 +84,7 @@ edges: [{from: start, to: which}, {from: which, to: {left: left, default: right}
 
 #[tokio::test(start_paused = true)]
 async fn a_fork_with_another_state_goes_another_way_and_can_be_forked_itself() {
-    let scene = Scene::new(&[CHOICE]);
+    let scene = WorkflowHarness::new(&[CHOICE]);
     let runtime = scene.runtime(1);
     let mut order = scene.order("x");
     order.parameters.insert("way".to_owned(), "left".into());
@@ -110,7 +110,7 @@ async fn a_fork_with_another_state_goes_another_way_and_can_be_forked_itself() {
 
 #[tokio::test(start_paused = true)]
 async fn a_fork_at_a_question_asks_it_anew_and_leaves_the_first_waiting() {
-    let scene = Scene::new(&["name: asks
+    let scene = WorkflowHarness::new(&["name: asks
 entry_point: start
 checkpoints: [end]
 nodes:
@@ -137,7 +137,7 @@ edges: [{from: start, to: ask}, {from: ask, to: end}]
 
 #[tokio::test(start_paused = true)]
 async fn no_one_is_asked_again_in_the_midst_of_a_parallel_node() {
-    let scene = Scene::new(&["name: midst
+    let scene = WorkflowHarness::new(&["name: midst
 entry_point: all
 checkpoints: [all]
 nodes:

@@ -14,14 +14,14 @@ use polity_model::task::Task;
 use polity_testkit::faults::{CrashSide, CrashingStore};
 use serde_json::{Map, json};
 
-use crate::workflow_harness::{Scene, end};
+use crate::workflow_harness::{WorkflowHarness, end};
 
 fn modify() -> ReviewVerdict {
     ReviewVerdict::Modify { arguments: Map::new() }
 }
 
-fn review(edges: &str, more: &str) -> Scene {
-    Scene::new(&[&format!(
+fn review(edges: &str, more: &str) -> WorkflowHarness {
+    WorkflowHarness::new(&[&format!(
         "name: review
 entry_point: draft
 nodes:
@@ -42,7 +42,7 @@ const BY_CONDITION: &str = "- {from: ask, to: publish, condition: 'routing_key =
   - {from: ask, to: again, condition: 'routing_key == \"reject\"'}";
 
 /// Runs until a person is asked.
-async fn asked(scene: &Scene) -> (Runtime, TaskId) {
+async fn asked(scene: &WorkflowHarness) -> (Runtime, TaskId) {
     let runtime = scene.runtime(1);
     let mut handle = runtime.create(scene.order("x")).await.unwrap();
     let task = scene.wait(&mut handle).await;
@@ -115,7 +115,7 @@ async fn a_second_answer_is_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn two_questions_are_asked_one_after_the_other() {
-    let scene = Scene::new(&["name: two
+    let scene = WorkflowHarness::new(&["name: two
 entry_point: start
 nodes:
   start: {type: agent, agent: ann}
@@ -138,8 +138,8 @@ edges: [{from: start, to: one}, {from: start, to: two}, {from: one, to: end},
     assert_eq!(numbers, [0, 1, 2, 3]);
 }
 
-fn paused(node: &str) -> Scene {
-    Scene::new(&[&format!(
+fn paused(node: &str) -> WorkflowHarness {
+    WorkflowHarness::new(&[&format!(
         "name: paused
 entry_point: start
 checkpoints: [act]
@@ -189,7 +189,7 @@ async fn every_kind_of_node_can_be_listed() {
     }
 }
 
-async fn overdue(default: &str, edges: &str) -> (Scene, Task) {
+async fn overdue(default: &str, edges: &str) -> (WorkflowHarness, Task) {
     let scene = review(edges, &format!(", deadline_seconds: 60{default}"));
     let (runtime, id) = asked(&scene).await;
     tokio::time::sleep(Duration::from_secs(61)).await;
@@ -248,7 +248,7 @@ async fn before_its_deadline_a_question_is_no_orphan_and_after_it_is() {
 
 #[tokio::test(start_paused = true)]
 async fn a_workflow_waits_with_its_agent_for_a_person_and_goes_on_after_the_answer() {
-    let scene = Scene::new(&["name: below
+    let scene = WorkflowHarness::new(&["name: below
 entry_point: one
 nodes:
   one: {type: agent, agent: asker}
@@ -267,7 +267,7 @@ edges: [{from: one, to: two}]
 
 #[tokio::test(start_paused = true)]
 async fn a_question_of_the_whole_does_not_hold_up_its_parts() {
-    let scene = Scene::new(&["name: both
+    let scene = WorkflowHarness::new(&["name: both
 entry_point: all
 nodes:
   all: {type: parallel, branches: [one, ask]}
@@ -293,7 +293,7 @@ nodes:
 
 #[tokio::test(start_paused = true)]
 async fn a_paused_task_that_someone_took_up_and_left_is_found_again() {
-    let scene = Scene::new(&["name: below
+    let scene = WorkflowHarness::new(&["name: below
 entry_point: one
 nodes: {one: {type: agent, agent: asker}}
 "]);
@@ -317,7 +317,7 @@ nodes: {one: {type: agent, agent: asker}}
 
 #[tokio::test(start_paused = true)]
 async fn a_question_of_a_workflow_within_a_workflow_is_answered_there() {
-    let scene = Scene::new(&[
+    let scene = WorkflowHarness::new(&[
         "name: outer
 entry_point: one
 nodes:
@@ -348,7 +348,7 @@ edges: [{from: ask, to: say}]
 
 #[tokio::test(start_paused = true)]
 async fn the_time_that_a_person_takes_is_not_the_nodes() {
-    let scene = Scene::new(&["name: patient
+    let scene = WorkflowHarness::new(&["name: patient
 entry_point: one
 nodes: {one: {type: agent, agent: asker, timeout_seconds: 2}}
 "]);
@@ -361,7 +361,7 @@ nodes: {one: {type: agent, agent: asker, timeout_seconds: 2}}
 
 #[tokio::test(start_paused = true)]
 async fn a_human_node_waits_no_longer_than_it_may_take() {
-    let scene = Scene::new(&["name: short
+    let scene = WorkflowHarness::new(&["name: short
 entry_point: ask
 nodes:
   ask:

@@ -7,10 +7,10 @@ use polity_model::machine::task::TaskStatus;
 use polity_model::review::ReviewVerdict;
 use serde_json::json;
 
-use crate::workflow_harness::{Part, Scene, end, told};
+use crate::workflow_harness::{Part, WorkflowHarness, end, told};
 
-fn parallel(join: &str) -> Scene {
-    Scene::new(&[&format!(
+fn parallel(join: &str) -> WorkflowHarness {
+    WorkflowHarness::new(&[&format!(
         "name: several
 entry_point: all
 nodes:
@@ -50,7 +50,7 @@ async fn nodes_that_end_at_once_give_each_what_is_theirs() {
         "name: several\nentry_point: all\nnodes:
   all: {{type: parallel, branches: [one, two], join: all}}{conditions}edges: []\n"
     );
-    let task = Scene::new(&[&all]).run("x").await;
+    let task = WorkflowHarness::new(&[&all]).run("x").await;
     assert_eq!(end(&task), "{\"one\":\"a\",\"two\":\"b\"}");
 
     let ends = format!(
@@ -59,7 +59,7 @@ async fn nodes_that_end_at_once_give_each_what_is_theirs() {
   - {{from: first, to: one}}
   - {{from: first, to: two}}\n"
     );
-    let task = Scene::new(&[&ends]).run("x").await;
+    let task = WorkflowHarness::new(&[&ends]).run("x").await;
     assert_eq!(end(&task), "a\n\nb");
 }
 
@@ -96,7 +96,7 @@ async fn any_takes_the_first_that_succeeds_and_lets_the_others_end() {
 
 #[tokio::test(start_paused = true)]
 async fn any_fails_when_every_branch_has() {
-    let scene = Scene::new(&["name: lost
+    let scene = WorkflowHarness::new(&["name: lost
 entry_point: all
 nodes:
   all: {type: parallel, branches: [one, two], join: any}
@@ -135,7 +135,7 @@ async fn first_takes_whoever_ends_first_and_ends_the_others() {
 #[tokio::test(start_paused = true)]
 async fn branches_that_end_in_the_same_moment_are_one_winner() {
     for join in ["first", "any"] {
-        let scene = Scene::new(&[&format!(
+        let scene = WorkflowHarness::new(&[&format!(
             "name: same
 entry_point: all
 nodes:
@@ -154,7 +154,7 @@ edges: [{{from: all, to: end}}]
 
 #[tokio::test(start_paused = true)]
 async fn a_condition_among_the_branches_is_first_and_nothing_else_is_begun() {
-    let scene = Scene::new(&["name: quick
+    let scene = WorkflowHarness::new(&["name: quick
 entry_point: all
 nodes:
   all: {type: parallel, branches: [one, two, three], join: first}
@@ -175,7 +175,7 @@ edges: [{from: all, to: end}]
 
 #[tokio::test(start_paused = true)]
 async fn a_branch_that_cannot_begin_ends_those_that_have() {
-    let scene = Scene::new(&["name: outer
+    let scene = WorkflowHarness::new(&["name: outer
 entry_point: any
 nodes:
   any: {type: parallel, branches: [all, fine], join: any}
@@ -191,7 +191,7 @@ nodes:
 
 #[tokio::test(start_paused = true)]
 async fn parallel_nodes_stand_within_each_other() {
-    let scene = Scene::new(&["name: nested
+    let scene = WorkflowHarness::new(&["name: nested
 entry_point: outer
 nodes:
   outer: {type: parallel, branches: [inner, three], join: all}
@@ -206,7 +206,7 @@ nodes:
     let nodes = scene.nodes(task.id);
     assert!(nodes.contains(&"one: drop".to_owned()), "{nodes:?}");
     // What is given up is given up to the last.
-    let scene = Scene::new(&["name: nested
+    let scene = WorkflowHarness::new(&["name: nested
 entry_point: outer
 nodes:
   outer: {type: parallel, branches: [inner, three], join: first}
@@ -224,7 +224,7 @@ nodes:
 
 #[tokio::test(start_paused = true)]
 async fn a_person_may_be_one_of_the_branches() {
-    let scene = Scene::new(&["name: asked
+    let scene = WorkflowHarness::new(&["name: asked
 entry_point: all
 nodes:
   all: {type: parallel, branches: [one, ask], join: all}
@@ -248,7 +248,7 @@ async fn a_branch_that_a_person_decides_against_fails_its_parallel_node() {
     for (join, expected) in
         [("all", "rejected: all: ask: a person decided against it"), ("any", "asker(x)")]
     {
-        let scene = Scene::new(&[&format!(
+        let scene = WorkflowHarness::new(&[&format!(
             "name: asked
 entry_point: all
 nodes:
@@ -286,7 +286,7 @@ nodes:
 
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_a_person_is_ended_when_another_branch_is_first() {
-    let scene = Scene::new(&["name: asked
+    let scene = WorkflowHarness::new(&["name: asked
 entry_point: all
 nodes:
   all: {type: parallel, branches: [ask, one], join: first}
@@ -326,7 +326,7 @@ async fn a_cancel_ends_everything_that_is_at_work() {
 #[tokio::test(start_paused = true)]
 async fn edges_of_a_parallel_node_see_every_branch_whichever_was_last() {
     for (ann, bob) in [(5, 50), (50, 5)] {
-        let scene = Scene::new(&["name: seen
+        let scene = WorkflowHarness::new(&["name: seen
 entry_point: all
 nodes:
   all: {type: parallel, branches: [one, two]}
@@ -348,7 +348,7 @@ edges:
 
 #[tokio::test(start_paused = true)]
 async fn a_way_back_waits_for_a_person_within_a_parallel_node_that_has_begun() {
-    let scene = Scene::new(&["name: held
+    let scene = WorkflowHarness::new(&["name: held
 entry_point: start
 nodes:
   start: {type: agent, agent: ann}
@@ -375,7 +375,7 @@ edges:
 
 #[tokio::test(start_paused = true)]
 async fn any_still_asks_the_person_of_another_branch() {
-    let scene = Scene::new(&["name: anyone
+    let scene = WorkflowHarness::new(&["name: anyone
 entry_point: either
 nodes:
   either: {type: parallel, branches: [ask, work], join: any}
@@ -397,7 +397,7 @@ edges: [{from: either, to: end}]
 
 #[tokio::test(start_paused = true)]
 async fn branches_have_no_more_time_than_the_node_that_runs_them() {
-    let scene = Scene::new(&["name: short
+    let scene = WorkflowHarness::new(&["name: short
 entry_point: all
 nodes:
   all: {type: parallel, branches: [one, two], timeout_seconds: 2}

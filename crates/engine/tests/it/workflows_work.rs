@@ -10,10 +10,10 @@ use polity_model::budget::Budget;
 use polity_model::machine::task::TaskStatus;
 use polity_model::review::ReviewVerdict;
 
-use crate::workflow_harness::{Part, Scene, end};
+use crate::workflow_harness::{Part, WorkflowHarness, end};
 
-fn alone(node: &str) -> Scene {
-    Scene::new(&[&format!("name: alone\nentry_point: one\nnodes:\n  one: {node}\n")])
+fn alone(node: &str) -> WorkflowHarness {
+    WorkflowHarness::new(&[&format!("name: alone\nentry_point: one\nnodes:\n  one: {node}\n")])
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,7 +86,7 @@ async fn a_passing_failure_is_tried_again_as_often_as_the_node_says() {
 
 #[tokio::test(start_paused = true)]
 async fn tools_that_cannot_be_listed_end_the_workflow_where_they_are_needed() {
-    let scene = Scene::new(&["name: late
+    let scene = WorkflowHarness::new(&["name: late
 entry_point: one
 nodes:
   one: {type: agent, agent: ann}
@@ -124,11 +124,11 @@ nodes: {one: {type: agent, agent: cid}}
 
 #[tokio::test(start_paused = true)]
 async fn workflows_run_workflows() {
-    let scene = Scene::new(&[OUTER, MIDDLE, INNER]);
+    let scene = WorkflowHarness::new(&[OUTER, MIDDLE, INNER]);
     let task = scene.run("x").await;
     assert_eq!(end(&task), "ann(cid(bob(m x)))");
     assert_eq!(scene.stage.store.task_tree(task.id).await.unwrap().task_count, 6);
-    let scene = Scene::new(&[OUTER, MIDDLE, INNER]);
+    let scene = WorkflowHarness::new(&[OUTER, MIDDLE, INNER]);
     scene.play("cid", Part::Fail);
     let task = scene.run("x").await;
     let middle = "middle failed (model_rejected): two: inner failed (model_rejected): one: cid";
@@ -137,7 +137,7 @@ async fn workflows_run_workflows() {
 
 #[tokio::test(start_paused = true)]
 async fn a_chain_of_workflows_that_is_too_long_is_refused_at_once() {
-    let scene = Scene::new(&[OUTER, MIDDLE, INNER])
+    let scene = WorkflowHarness::new(&[OUTER, MIDDLE, INNER])
         .limited(|limits| Limits { sub_agent_depth: NonZeroU32::new(2).unwrap(), ..limits });
     let refused = scene.runtime(1).create(scene.order("x")).await;
     let Err(EngineError::Rejected(CommandRejection::TooDeep { chain, limit })) = refused else {
@@ -149,7 +149,7 @@ async fn a_chain_of_workflows_that_is_too_long_is_refused_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn the_budget_of_the_task_is_that_of_all_its_nodes() {
-    let scene = Scene::new(&["name: dear
+    let scene = WorkflowHarness::new(&["name: dear
 entry_point: one
 nodes:
   one: {type: agent, agent: ann}
@@ -168,7 +168,7 @@ edges: [{from: one, to: two}, {from: two, to: three}]
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_done_is_not_run_again_when_its_process_dies() {
-    let scene = Scene::new(&["name: sturdy
+    let scene = WorkflowHarness::new(&["name: sturdy
 entry_point: one
 nodes:
   one: {type: tool, tool: kit/note, arguments: {text: one}}
@@ -193,7 +193,7 @@ edges: [{from: one, to: all}, {from: all, to: four}]
 
 #[tokio::test(start_paused = true)]
 async fn a_doubt_is_asked_about_after_what_is_still_at_work() {
-    let scene = Scene::new(&["name: doubtful
+    let scene = WorkflowHarness::new(&["name: doubtful
 entry_point: all
 nodes:
   all: {type: parallel, branches: [one, two], join: all}
@@ -221,7 +221,7 @@ edges: [{from: all, to: end}]
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_is_not_there_is_told_before_the_first_node() {
-    let scene = Scene::new(&["name: later
+    let scene = WorkflowHarness::new(&["name: later
 entry_point: one
 nodes:
   one: {type: agent, agent: ann}

@@ -49,10 +49,10 @@ impl Worker {
                 Err(error) if !toolbox.offered().is_empty() => {
                     tracing::warn!(%error, "the tools could not be listed again");
                 }
-                Err(error) => return Err(ModelCallError::Tools(error)),
+                Err(error) => return Err(ModelEffectError::Tools(error)),
             }
             let permit = if allowance.is_limited() {
-                Some(allowance.permit().await.map_err(ModelCallError::Budget)?)
+                Some(allowance.permit().await.map_err(ModelEffectError::Budget)?)
             } else {
                 None
             };
@@ -234,7 +234,7 @@ impl Worker {
 }
 
 /// The reason why a model was not called.
-enum ModelCallError {
+enum ModelEffectError {
     /// The agent's tools could not be listed.
     Tools(ToolsUnavailable),
     /// The budget is used up.
@@ -263,7 +263,7 @@ pub(in crate::runtime) fn elapsed_ms(began: Timestamp, ended: Timestamp) -> u64 
 }
 
 fn model_outcome(
-    answer: Result<Result<Result<ModelReply, ModelFailure>, Elapsed>, ModelCallError>,
+    answer: Result<Result<Result<ModelReply, ModelFailure>, Elapsed>, ModelEffectError>,
     limit: Duration,
     duration_ms: u64,
 ) -> Command {
@@ -281,10 +281,10 @@ fn model_outcome(
             let failure = AttemptFailure { category: ErrorCategory::Transient, message };
             (ModelFailure::new(failure), FailureCause::Timeout)
         }
-        Err(ModelCallError::Tools(ToolsUnavailable { failure })) => {
+        Err(ModelEffectError::Tools(ToolsUnavailable { failure })) => {
             (ModelFailure::new(failure), FailureCause::Tools)
         }
-        Err(ModelCallError::Budget(message)) => {
+        Err(ModelEffectError::Budget(message)) => {
             let failure = AttemptFailure { category: ErrorCategory::Permanent, message };
             (ModelFailure::new(failure), FailureCause::Budget)
         }
