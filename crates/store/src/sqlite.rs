@@ -130,6 +130,12 @@ impl SqliteStore {
     }
 }
 
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        self.readers.close();
+    }
+}
+
 /// An event of a stream, from the columns position, sequence, time and body.
 fn decode_recorded(stream: &StreamId, row: &rusqlite::Row<'_>) -> rusqlite::Result<RecordedEvent> {
     Ok(RecordedEvent {

@@ -1,7 +1,7 @@
 //! The pool of read connections.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::Connection;
 
@@ -17,16 +17,42 @@ const IDLE_MAX: usize = 4;
 pub(super) struct ReaderPool {
     path: PathBuf,
     access: StoreAccess,
-    idle: Mutex<Vec<Connection>>,
+    connections: Mutex<PooledConnections>,
+    /// Notified when the last read of a closed pool ends.
+    unused: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct PooledConnections {
+    idle: Vec<Connection>,
+    reads_in_progress: usize,
+    is_closed: bool,
 }
 
 impl ReaderPool {
     pub(super) fn new(path: PathBuf, access: StoreAccess) -> Self {
-        Self { path, access, idle: Mutex::default() }
+        Self { path, access, connections: Mutex::default(), unused: Condvar::new() }
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    fn connections(&self) -> MutexGuard<'_, PooledConnections> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes all connections, after the reads in progress. Later reads fail.
+    ///
+    /// SQLite folds the log into the database when the last connection closes, if that one may
+    /// write. So the readers close before the writer, or deleted secrets would stay in the log.
+    pub(super) fn close(&self) {
+        let mut connections = self.connections();
+        connections.is_closed = true;
+        while connections.reads_in_progress > 0 {
+            connections = self.unused.wait(connections).unwrap_or_else(PoisonError::into_inner);
+        }
+        connections.idle.clear();
     }
 
     /// Reads with a connection of the pool.
@@ -34,21 +60,23 @@ impl ReaderPool {
         &self,
         read: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let connection = match idle {
-            Some(connection) => connection,
-            None => match connection::for_reading(&self.path, self.access)? {
-                ReadConnection::File(connection) => connection,
-                // Not kept: the file may exist the next time.
-                ReadConnection::Empty(connection) => return read(&connection),
-            },
+        let idle = {
+            let mut connections = self.connections();
+            if connections.is_closed {
+                return Err(StoreError::Closed);
+            }
+            connections.reads_in_progress += 1;
+            connections.idle.pop()
         };
-        let answer = read(&connection);
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < IDLE_MAX {
-            idle.push(connection);
+        let mut lent = LentConnection { pool: self, connection: None };
+        match idle {
+            Some(connection) => read(lent.connection.insert(connection)),
+            None => match connection::for_reading(&self.path, self.access)? {
+                ReadConnection::File(connection) => read(lent.connection.insert(connection)),
+                // Not kept: the file may exist the next time.
+                ReadConnection::Empty(connection) => read(&connection),
+            },
         }
-        answer
     }
 
     /// Runs a query on this thread.
@@ -59,6 +87,27 @@ impl ReaderPool {
         self.with(|connection| {
             query(connection).map_err(|error| connection::explain(&self.path, &error))
         })
+    }
+}
+
+/// A read in progress. Its end returns the connection to the pool, even after a panic.
+struct LentConnection<'a> {
+    pool: &'a ReaderPool,
+    connection: Option<Connection>,
+}
+
+impl Drop for LentConnection<'_> {
+    fn drop(&mut self) {
+        let mut connections = self.pool.connections();
+        if let Some(connection) = self.connection.take()
+            && connections.idle.len() < IDLE_MAX
+        {
+            connections.idle.push(connection);
+        }
+        connections.reads_in_progress -= 1;
+        if connections.is_closed && connections.reads_in_progress == 0 {
+            self.pool.unused.notify_all();
+        }
     }
 }
 

@@ -481,3 +481,16 @@ fn a_database_of_the_third_version_learns_who_pins_what() {
     drop(store);
     assert_eq!(pins(&path)[..2], before);
 }
+
+#[test]
+fn closing_removes_the_log_while_a_change_feed_is_alive() {
+    let (_folder, path) = home();
+    let store = open(&path);
+    let mut feed = store.changes(JournalPosition(0));
+    put(&store, 1);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    assert_eq!(runtime.block_on(feed.next()).unwrap().len(), 2);
+    drop(store);
+    assert!(!PathBuf::from(format!("{}-wal", path.display())).exists());
+    assert!(matches!(runtime.block_on(feed.next()), Err(StoreError::Closed)));
+}
