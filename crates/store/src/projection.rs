@@ -194,16 +194,7 @@ impl ProjectionChanges {
             | Event::ModelCalled { .. }
             | Event::ModelFailed { .. }
             | Event::HistoryShortened { .. } => {}
-            Event::TaskClaimed { instance, epoch } => {
-                let expected = row.epoch.next();
-                if *epoch != expected {
-                    return Err(IllegalEvent(format!(
-                        "the next owner has {expected:?}, not {epoch:?}"
-                    )));
-                }
-                row.owner = Some(*instance);
-                row.epoch = *epoch;
-            }
+            Event::TaskClaimed { instance, epoch } => row.claim(*instance, *epoch)?,
             Event::TaskReleased => row.owner = None,
             Event::TaskStarted => {
                 row.status = row.status.transition(TaskTransition::Start)?;
@@ -433,6 +424,16 @@ impl TaskRow {
     }
 
     /// A paused task runs again; any other active task is unchanged.
+    fn claim(&mut self, instance: InstanceId, epoch: OwnerEpoch) -> Result<(), IllegalEvent> {
+        let expected = self.epoch.next();
+        if epoch != expected {
+            return Err(IllegalEvent(format!("the next owner has {expected:?}, not {epoch:?}")));
+        }
+        self.owner = Some(instance);
+        self.epoch = epoch;
+        Ok(())
+    }
+
     fn resume(&mut self) -> Result<(), IllegalEvent> {
         match self.status {
             TaskStatus::Pending | TaskStatus::Running => Ok(()),

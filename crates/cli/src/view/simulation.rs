@@ -1,4 +1,4 @@
-//! SimulationProgress and summaries of simulations.
+//! Progress and summaries of simulations.
 
 use std::time::{Duration, Instant};
 

@@ -107,9 +107,7 @@ impl CliDriver {
             },
         )?;
         let launcher = &self.options.launcher;
-        let supervision = supervision_options(&prepared, launcher, request).map_err(|error| {
-            system_error(&format!("the slot of the run cannot be found: {error}"))
-        })?;
+        let supervision = supervision_options(&prepared, launcher, request);
         let stdin = std::mem::replace(&mut prepared.invocation.stdin, StdinContent::Nothing);
         let pipe = match stdin {
             StdinContent::Nothing => Stdio::null(),
@@ -194,10 +192,10 @@ fn supervision_options(
     prepared: &PreparedRun<'_>,
     launcher: &ProcessLauncher,
     request: &RunRequest<'_>,
-) -> io::Result<SupervisionOptions> {
+) -> SupervisionOptions {
     let limits = &prepared.info.agent.resource_limits;
     let cgroup = run_cgroup(request);
-    Ok(SupervisionOptions {
+    SupervisionOptions {
         stop_signal: signal_of(prepared.info.agent.stop_signal),
         grace: Duration::from_secs(prepared.info.agent.grace_seconds),
         limits: ProcessTreeLimits {
@@ -214,7 +212,7 @@ fn supervision_options(
             .processes
             .and_then(|most| PidsLimit::for_processes(most, cgroup.as_deref())),
         cgroup,
-    })
+    }
 }
 
 /// The control group of a run, if supported.

@@ -15,9 +15,9 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Follows the change feed until the runtime is dropped.
 pub(super) async fn watch(inner: Weak<RuntimeInner>, mut changes: Box<dyn ChangeFeed>) {
     loop {
-        let changed = changes.next().await;
+        let batch = changes.next().await;
         let Some(inner) = inner.upgrade() else { return };
-        match changed {
+        match batch {
             Ok(headers) => {
                 for header in headers {
                     notify(&inner, header).await;
@@ -26,7 +26,7 @@ pub(super) async fn watch(inner: Weak<RuntimeInner>, mut changes: Box<dyn Change
             // The next read may succeed; commits report errors in any case.
             Err(error) => {
                 drop(inner);
-                tracing::warn!(%error, "the journal could not be looked at");
+                tracing::warn!(%error, "the journal could not be read");
                 tokio::time::sleep(RETRY_INTERVAL).await;
             }
         }

@@ -43,9 +43,9 @@ pub async fn import_tasks(
     let (mut new, mut present) = (Vec::new(), Vec::new());
     for import in staged.into_imports() {
         if is_present(&store, &import).await? {
-            present.push(import.task)
+            present.push(import.task);
         } else {
-            new.push(import)
+            new.push(import);
         }
     }
     let imported: Vec<TaskId> = new.iter().map(|import| import.task).collect();
