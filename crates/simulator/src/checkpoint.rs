@@ -140,7 +140,7 @@ impl CheckpointHead {
         }
         if self.next_serial > SERIALS_MAX {
             return Err(format!(
-                "next_serial is {}, and {SERIALS_MAX} is the most",
+                "next_serial is {}; the maximum is {SERIALS_MAX}",
                 self.next_serial
             ));
         }

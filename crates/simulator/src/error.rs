@@ -19,7 +19,7 @@ pub enum SimError {
         source: io::Error,
     },
     /// The folder of a new run already exists.
-    #[error("{} is there already", .0.display())]
+    #[error("{} already exists", .0.display())]
     Exists(PathBuf),
     /// A file has invalid content.
     #[error("{}: {reason}", path.display())]
@@ -41,10 +41,10 @@ pub enum SimError {
     #[error("another process runs this simulation")]
     InUse,
     /// The run has ended.
-    #[error("the run in {} has ended, nothing can be asked of it", .0.display())]
+    #[error("the run in {} has ended and accepts no requests", .0.display())]
     Ended(PathBuf),
     /// The population is too large.
-    #[error("{agents} agents are more than max_agents allows, which is {max_agents}")]
+    #[error("{agents} agents exceed max_agents, which is {max_agents}")]
     TooManyAgents {
         /// The number of agents.
         agents: u64,
@@ -52,7 +52,7 @@ pub enum SimError {
         max_agents: u64,
     },
     /// The run has too many turns for its tick counter.
-    #[error("{turns} turns are more than a run of this scenario can have, which is {max_turns}")]
+    #[error("{turns} turns exceed the maximum of this scenario, which is {max_turns}")]
     TooManyTurns {
         /// The number of turns.
         turns: u64,
@@ -60,7 +60,7 @@ pub enum SimError {
         max_turns: u64,
     },
     /// The run is already past its last turn.
-    #[error("the run is to have {turns} turns, and it goes on from the end of turn {turn}")]
+    #[error("the run has {turns} turns, but continues from the end of turn {turn}")]
     TooFewTurns {
         /// The requested number of turns.
         turns: u64,
@@ -96,7 +96,7 @@ impl SimError {
 fn why_none(turn: u64, known: &[u64]) -> String {
     match known.last() {
         Some(newest) if *newest < turn => {
-            format!(", because it has not come that far: the newest is of turn {newest}")
+            format!(": the newest is of turn {newest}")
         }
         Some(_) | None => format!("; there are checkpoints of {}", list(known)),
     }

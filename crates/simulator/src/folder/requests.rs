@@ -255,15 +255,15 @@ fn check_complete(path: &Path, lines: &[RequestLogLine]) -> Result<(), SimError>
             }
             RequestLogLine::Answer(answer) if asked.contains(&answer.request_id) => continue,
             RequestLogLine::Answer(RequestAnswer { request_id, .. }) => {
-                format!("the request {request_id} is missing, and its answer is there")
+                format!("the request {request_id} is missing, but its answer exists")
             }
             RequestLogLine::Foreign { number } => {
                 format!("line {number} is neither a request nor an answer")
             }
         };
         let reason = format!(
-            "{missing}, so no one knows whether the run would go the same way again; restore the \
-             file, or remove the line to go on without it"
+            "{missing}, so the run may not be repeatable; restore the file, or \
+             remove the line to continue without it"
         );
         return Err(SimError::damaged(path, reason));
     }

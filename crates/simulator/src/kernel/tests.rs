@@ -528,7 +528,7 @@ fn rejects_invalid_rates_fields_and_behaviours() {
         RateTable::uniform(&chart, &rates).unwrap_err().to_string()
     };
     assert_eq!(refused(&[1.5]), "the rate of \"go\" must be from 0 to 1, found 1.5");
-    assert_eq!(refused(&[0.75, 0.75]), "the rates in state \"x\" add up to 1.5, and 1 is the most");
+    assert_eq!(refused(&[0.75, 0.75]), "the rates in state \"x\" add up to 1.5; the maximum is 1");
     let mut kernel =
         Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), SimulationSeed(3));
     let field = chart.field("n").unwrap();

@@ -190,7 +190,7 @@ impl ScenarioChecker<'_> {
             let message = format!("world.behaviours: {} are too many", all.len() - 1);
             self.report(
                 "world.behaviours",
-                format!("{message}, {} is the most", BEHAVIOURS_MAX - 1),
+                format!("{message}: the maximum is {}", BEHAVIOURS_MAX - 1),
             );
         }
         all
@@ -240,7 +240,7 @@ impl ScenarioChecker<'_> {
             && !self.chart.valid_triggers(state).contains(&trigger)
         {
             let (state, trigger) = (self.chart.state_name(state), self.chart.trigger_name(trigger));
-            let message = format!("nothing follows on \"{trigger}\" in the state \"{state}\"");
+            let message = format!("no transition for \"{trigger}\" in the state \"{state}\"");
             self.report(&at(STATE), format!("{}: {message}", at(STATE)));
         }
         Some(ScenarioRate { trigger, state, rate })
@@ -263,14 +263,14 @@ impl ScenarioChecker<'_> {
             let count = file.count.unwrap_or(1);
             if count > 1 && names::name_error(&format!("{name}_{count}")).is_some() {
                 let message =
-                    format!("{}: with numbers behind it the name is too long", at("name"));
+                    format!("{}: the name is too long with a number appended", at("name"));
                 self.report(&at("name"), message);
             }
             let mut initial = file.fields.clone().unwrap_or_default();
             for (key, given) in [(STATE, &file.state), (BEHAVIOUR, &file.behaviour)] {
                 let location = at(&format!("fields.{key}"));
                 if initial.remove(key).is_some() {
-                    let message = format!("it is no field; say {} instead", at(key));
+                    let message = format!("it is not a field; use {} instead", at(key));
                     self.report(&location, format!("{location}: {message}"));
                 }
                 if let Some(given) = given {
@@ -336,7 +336,7 @@ impl ScenarioChecker<'_> {
         let instead = "until then oracle_default of the chart decides";
         for (location, value, instead) in [
             ("oracle", &file.oracle, instead),
-            ("record", &file.record, "checkpoints and `polity sim export` tell what happened"),
+            ("record", &file.record, "checkpoints and `polity sim export` show what happened"),
         ] {
             if value.is_some() {
                 let message = format!("{location}: this version has no {location} yet; {instead}");
@@ -350,7 +350,7 @@ impl ScenarioChecker<'_> {
         let counted = u32::try_from(ticks.get()).ok();
         counted.filter(|ticks| *ticks <= TICKS_PER_TURN_MAX).unwrap_or_else(|| {
             let message = format!(
-                "ticks_per_turn must be at most {TICKS_PER_TURN_MAX}, found {ticks}: have more turns"
+                "ticks_per_turn must be at most {TICKS_PER_TURN_MAX}, found {ticks}: use more turns"
             );
             self.report("ticks_per_turn", message);
             TICKS_PER_TURN_DEFAULT

@@ -84,7 +84,7 @@ fn reports_all_population_errors() {
         (
             json!({"population": [{"name": "a", "fields": {"state": "awake"}}]}),
             "population[0].fields.state",
-            "it is no field; say population[0].state instead",
+            "it is not a field; use population[0].state instead",
         ),
         (
             json!({"population": [{"name": "a", "behaviour": "lazy"}]}),
@@ -94,7 +94,7 @@ fn reports_all_population_errors() {
         (
             json!({"population": [{"name": "n".repeat(99), "count": 2}]}),
             "population[0].name",
-            "with numbers behind it the name is too long",
+            "the name is too long with a number appended",
         ),
         (
             json!({"population": [{"name": "b", "fields": {"x": 1}}, {"name": "a", "count": 3},
@@ -145,7 +145,7 @@ fn reports_all_world_and_time_errors() {
         (
             json!({"world": {"rates": [{"trigger": "dawn", "rate": 1, "state": "busy"}]}}),
             "world.rates[0].state",
-            "nothing follows on \"dawn\" in the state \"busy\"",
+            "no transition for \"dawn\" in the state \"busy\"",
         ),
         (
             json!({"world": {"behaviours": {"lazy": [{"trigger": "x", "rate": 1}]}}}),
@@ -211,12 +211,12 @@ fn reports_all_lifecycle_errors() {
         (
             event("add_agent", json!({"initial_state": {}, "auto_resume_turns": 2})),
             "lifecycle[0].auto_resume_turns",
-            "only pause_agent has this, and this is add_agent",
+            "only pause_agent has this field, and this is add_agent",
         ),
         (
             event("remove_agent", json!({"initial_state": {}})),
             "lifecycle[0].initial_state",
-            "only add_agent has this, and this is remove_agent",
+            "only add_agent has this field, and this is remove_agent",
         ),
         (
             event("pause_agent", json!({"auto_resume_turns": 0})),
@@ -231,12 +231,12 @@ fn reports_all_lifecycle_errors() {
         (
             event("pause_agent", json!({"initiating_agent": "eve"})),
             "lifecycle[0].initiating_agent",
-            "there is never an agent \"eve\"",
+            "there is no agent \"eve\"",
         ),
         (
             event("pause_agent", json!({"initiating_agent": "bee_4"})),
             "lifecycle[0].initiating_agent",
-            "there is never an agent \"bee_4\"",
+            "there is no agent \"bee_4\"",
         ),
     ]);
     for initiator in ["ada", "ada_1", "bee_3", "bee_3_2"] {
@@ -253,7 +253,7 @@ fn reports_events_after_the_last_turn() {
     let never = file.unreachable_events(0);
     assert_eq!(never.len(), 1);
     assert_eq!(never[0].location, "lifecycle[0].turn");
-    assert!(never[0].message.contains("turn 7 never comes, there are 6 turns"));
+    assert!(never[0].message.contains("turn 7 does not exist: there are 6 turns"));
 }
 
 #[test]
@@ -406,7 +406,7 @@ fn ticks_per_turn_has_a_limit() {
     assert_errors([(
         json!({"ticks_per_turn": 100_001}),
         "ticks_per_turn",
-        "ticks_per_turn must be at most 100000, found 100001: have more turns",
+        "ticks_per_turn must be at most 100000, found 100001: use more turns",
     )]);
     assert_eq!(read(json!({"ticks_per_turn": 100_000})).unwrap().ticks_per_turn, 100_000);
 }

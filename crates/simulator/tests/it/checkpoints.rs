@@ -67,7 +67,8 @@ fn rejects_invalid_agents() {
             c["agents"]["reader_2"]["state"]["fields"]["mood"] = json!(0);
         }),
         (
-            "agent \"reader_2\": the history has a transition that the chart does not have: idle to idle",
+            "agent \"reader_2\": the history has a transition that the chart does not have: idle \
+             to idle",
             |c| {
                 c["agents"]["reader_2"]["state"]["state_history"] =
                     json!([[1, "idle", "idle", "feed_ready"]]);
@@ -98,7 +99,7 @@ fn rejects_invalid_agents() {
         ("agent \"ada\": it stands in paused_agents twice", |c| {
             c["paused_agents"] = json!(["ada", "ada"]);
         }),
-        ("next_serial is 281474976710657, and 281474976710656 is the most", |c| {
+        ("next_serial is 281474976710657; the maximum is 281474976710656", |c| {
             c["global_state"]["next_serial"] = json!(281_474_976_710_657_u64);
         }),
         ("agent \"reader_2\": it was there from the start, and not added in turn 2", |c| {
@@ -186,7 +187,7 @@ fn missing_checkpoint_names_the_newest() {
     fixture.run_until("run", 3);
     let scenario = fixture.scenario();
     let error = Simulation::restore(&fixture.open("run"), Some(9), &scenario, None).unwrap_err();
-    let expected = "the run has no checkpoint of turn 9, because it has not come that far: the newest is of turn 3";
+    let expected = "the run has no checkpoint of turn 9: the newest is of turn 3";
     assert_eq!(error.to_string(), expected);
 }
 
@@ -300,5 +301,5 @@ fn fork_respects_max_agents() {
     assert_eq!(agents, 26, "one was added");
     fixture.file.max_agents = Some(25);
     let message = fixture.try_fork("run", 6, "fork").unwrap_err().to_string();
-    assert_eq!(message, "26 agents are more than max_agents allows, which is 25");
+    assert_eq!(message, "26 agents exceed max_agents, which is 25");
 }

@@ -398,7 +398,7 @@ fn ended_run_rejects_requests() {
     fixture.run("run", 1);
     let removal = LifecycleAction::new(LifecycleOperation::RemoveAgent, "a");
     let refused = fixture.open("run").submit_request("late", removal).unwrap_err();
-    assert!(refused.to_string().ends_with("has ended, nothing can be asked of it"), "{refused}");
+    assert!(refused.to_string().ends_with("has ended and accepts no requests"), "{refused}");
 }
 
 #[test]

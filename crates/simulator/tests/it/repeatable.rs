@@ -352,6 +352,6 @@ fn rejects_fewer_turns_than_done() {
     let shorter =
         SimulationRun::resume(fixture.open("run"), None, Some(5), &fixture.scenario(), None);
     let error = shorter.unwrap_err().to_string();
-    assert_eq!(error, "the run is to have 5 turns, and it goes on from the end of turn 20");
+    assert_eq!(error, "the run has 5 turns, but continues from the end of turn 20");
     assert_eq!(fixture.open("run").checkpoints().unwrap().len(), 21);
 }

@@ -196,7 +196,7 @@ fn rejects_fork_that_ends_before_it_starts() {
     fixture.file.turns = Some(7);
     fixture.file.lifecycle = None;
     let message = fixture.try_fork("run", 8, "fork").unwrap_err().to_string();
-    assert_eq!(message, "the run is to have 7 turns, and it goes on from the end of turn 8");
+    assert_eq!(message, "the run has 7 turns, but continues from the end of turn 8");
     assert!(!fixture.path("fork").exists());
     assert_eq!(json!(fixture.fork("run", 7, "fork").turns), 7);
 }

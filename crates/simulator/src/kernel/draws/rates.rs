@@ -63,7 +63,7 @@ pub enum RatesError {
         rate: f64,
     },
     /// The rates of a state add up to more than 1.
-    #[error("the rates in state \"{state}\" add up to {sum}, and 1 is the most")]
+    #[error("the rates in state \"{state}\" add up to {sum}; the maximum is 1")]
     TooMany {
         /// The state's name.
         state: String,

@@ -82,7 +82,7 @@ impl ScenarioChecker<'_> {
                 self.report(
                     &location,
                     format!(
-                        "{location}: there is never an agent \"{initiator}\", neither in the \
+                        "{location}: there is no agent \"{initiator}\", neither in the \
                          population nor by lifecycle"
                     ),
                 );
@@ -163,7 +163,10 @@ impl ScenarioChecker<'_> {
         found: LifecycleOperation,
     ) {
         let (only, found) = (only.as_str(), found.as_str());
-        self.report(location, format!("{location}: only {only} has this, and this is {found}"));
+        self.report(
+            location,
+            format!("{location}: only {only} has this field, and this is {found}"),
+        );
     }
 }
 
@@ -177,11 +180,11 @@ impl ScenarioFile {
             let turn = file.turn?.get();
             let why = if turn > turns {
                 match turns {
-                    1 => "never comes, there is 1 turn".to_owned(),
-                    turns => format!("never comes, there are {turns} turns"),
+                    1 => "does not exist: there is 1 turn".to_owned(),
+                    turns => format!("does not exist: there are {turns} turns"),
                 }
             } else if turn <= over {
-                format!("is over, this begins after turn {over}")
+                format!("has already run: this begins after turn {over}")
             } else {
                 return None;
             };

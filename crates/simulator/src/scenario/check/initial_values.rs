@@ -73,7 +73,7 @@ pub(super) fn state_of(chart: &Chart, name: &str) -> Result<StateId, ValueProble
     chart.state(name).ok_or_else(|| {
         if let Some(inside) = chart.child_names(name) {
             return ValueProblem::Other(format!(
-                "\"{name}\" has others inside, and agents are in those: name {}",
+                "\"{name}\" has child states; name one of them: {}",
                 inside.join(" or ")
             ));
         }
