@@ -68,7 +68,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// There is a file where a new one is to be written.
-    #[error("{path} exists already")]
+    #[error("{path} already exists")]
     Exists {
         /// The file.
         path: PathBuf,
@@ -97,14 +97,14 @@ impl StoreError {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Damaged { .. } => {
-                "nothing was changed; bring a backup back with `polity restore FILE`, \
-                 or move the file and the log beside it (-wal) away to begin anew"
+                "nothing was changed; restore a backup with `polity restore FILE`, \
+                 or move the file and the log beside it (-wal) away to start over"
             }
             Self::Foreign { .. } => "nothing was changed; use another home folder with --home",
             Self::Newer { .. } => "nothing was changed; use the newer program that wrote it",
             Self::Full { .. } => {
-                "nothing was lost; free some space, then go on with what was interrupted: \
-                 `polity task resume --all`"
+                "nothing was lost; free some space, then resume interrupted tasks: `polity task \
+                 resume --all`"
             }
             Self::NotWritable { .. } => {
                 "check the permissions of the home folder, or use another with --home"
@@ -112,14 +112,14 @@ impl StoreError {
             Self::Busy { .. } => "try again, or end the process that holds it",
             Self::Unreadable { .. } => {
                 "the journal was written by another version or was damaged; \
-                 bring a backup back with `polity restore FILE`"
+                 restore a backup with `polity restore FILE`"
             }
             Self::InUse { .. } => {
                 "nothing was changed; wait until no process uses this home, then try again"
             }
             Self::Exists { .. } => "nothing was overwritten; name a file that does not exist yet",
             Self::Missing { .. } => "check the path",
-            Self::Failed { .. } | Self::Closed => "look at the disk and try again",
+            Self::Failed { .. } | Self::Closed => "check the disk and try again",
         }
     }
 }

@@ -197,10 +197,8 @@ impl PlaybackRemoteDriver {
             ));
         };
         if let Some(now) = input.filter(|now| **now != recorded.input) {
-            let what = format!(
-                "the agent on another server is told something else in {}",
-                describe_site(call_site)
-            );
+            let what =
+                format!("the remote agent gets another message in {}", describe_site(call_site));
             return Err(mismatch(&what, &diff(&recorded.input.to_text(), &now.to_text())));
         }
         self.player.mark_used(call_site.session, AnswerKey::Message { number: call_site.turn });

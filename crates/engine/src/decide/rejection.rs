@@ -50,7 +50,7 @@ pub enum CommandRejection {
         kind: &'static str,
     },
     /// The task runs a workflow and has no agent.
-    #[error("task {task} is done by a workflow, and has no agent of its own")]
+    #[error("task {task} runs a workflow and has no agent of its own")]
     NoAgent {
         /// The task.
         task: TaskId,
@@ -67,7 +67,7 @@ pub enum CommandRejection {
         asks: &'static str,
     },
     /// The answer came after the deadline.
-    #[error("task {task} waited for an answer until {deadline}: it is too late")]
+    #[error("task {task} waited for an answer until {deadline}, which has passed")]
     TooLate {
         /// The task.
         task: TaskId,
@@ -97,7 +97,7 @@ pub enum CommandRejection {
         task: TaskId,
     },
     /// Another live process owns the task.
-    #[error("task {task} belongs to another process that is alive")]
+    #[error("task {task} is running in another process")]
     OwnerAlive {
         /// The task.
         task: TaskId,
@@ -105,7 +105,7 @@ pub enum CommandRejection {
         owner: InstanceId,
     },
     /// No review is open.
-    #[error("task {task} waits for no decision: it is {status}")]
+    #[error("task {task} has no open review: it is {status}")]
     NothingToDecide {
         /// The task.
         task: TaskId,
@@ -113,7 +113,7 @@ pub enum CommandRejection {
         status: TaskStatus,
     },
     /// The answer refers to an earlier review than the open one.
-    #[error("task {task} has been answered, and asks something else by now: {question}")]
+    #[error("task {task} was already answered and now asks something else: {question}")]
     AnotherQuestion {
         /// The task.
         task: TaskId,
@@ -129,13 +129,13 @@ pub enum CommandRejection {
         checkpoint: CheckpointId,
     },
     /// A call in doubt needs an explicit choice: retry or skip.
-    #[error("a call of task {task} is in doubt: say whether it is to be made again")]
+    #[error("a call of task {task} is in doubt: decide whether to repeat it")]
     DoubtNeedsChoice {
         /// The task.
         task: TaskId,
     },
     /// A remote agent's question needs an answer in words.
-    #[error("task {task} asks something for its agent on another server: say what it is told")]
+    #[error("task {task} has a question from its remote agent, which needs a text as answer")]
     AnswerNeedsText {
         /// The task.
         task: TaskId,

@@ -19,7 +19,7 @@ pub(super) fn start(deps: &RuntimeDeps) {
     tokio::task::spawn_blocking(move || {
         if let Err(error) = tokio.block_on(clean_up(&*store, &*programs, &*leases)) {
             // The next process tries again.
-            tracing::warn!(%error, "what programs left behind could not be looked up");
+            tracing::warn!(%error, "cannot look up remaining processes of CLI agents");
         }
     });
 }

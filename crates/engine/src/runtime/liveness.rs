@@ -11,7 +11,7 @@ use polity_store::{Lease, Leases};
 pub async fn is_owner_alive(leases: &dyn Leases, owner: Option<InstanceId>) -> bool {
     let Some(instance) = owner else { return false };
     leases.is_alive(instance).await.unwrap_or_else(|error| {
-        tracing::warn!(%instance, %error, "it cannot be told whether a process is alive");
+        tracing::warn!(%instance, %error, "cannot check whether a process is alive");
         true
     })
 }

@@ -197,7 +197,7 @@ impl Scheduler {
             handles
         };
         if let Err(error) = outcome {
-            tracing::warn!(%id, %error, "a task was left");
+            tracing::warn!(%id, %error, "a worker stopped before its task ended");
         }
         for handle in handles {
             // The receiver may have stopped waiting.
@@ -282,7 +282,7 @@ pub(super) async fn check_queued(inner: &Arc<RuntimeInner>, id: TaskId) {
     }
     if let Err(error) = settle_queued(inner, id).await {
         // The task's worker will report the error.
-        tracing::warn!(%id, %error, "a waiting task could not be looked at");
+        tracing::warn!(%id, %error, "cannot load a queued task");
     }
 }
 

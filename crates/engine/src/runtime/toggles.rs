@@ -32,7 +32,7 @@ impl ToggleCache {
         let mut toggles = AgentToggles::clone(&self.current());
         match toggles.reload(store, agent).await {
             Ok(()) => *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(toggles),
-            Err(error) => tracing::warn!(%error, "it cannot be told whether an agent is enabled"),
+            Err(error) => tracing::warn!(%error, "cannot read whether an agent is enabled"),
         }
     }
 }

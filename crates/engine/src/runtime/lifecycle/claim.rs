@@ -81,7 +81,7 @@ pub(in crate::runtime) async fn answer_review(
         let (remotes, clock) = (&*deps.remotes, &*deps.clock);
         if let Err(error) = cancel_remote_work(&inner.journal, remotes, clock, agent, state).await {
             // The task has ended all the same.
-            tracing::warn!(%id, %error, "it could not be told what a server said");
+            tracing::warn!(%id, %error, "cannot record the cancellation of a remote task");
         }
     }
     Ok(())

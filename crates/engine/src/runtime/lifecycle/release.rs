@@ -44,7 +44,7 @@ pub(in crate::runtime) async fn release_task(inner: &RuntimeInner, id: TaskId) {
     }
     match try_release(inner, id).await {
         Ok(()) => inner.scheduler.forget_abandoned(id),
-        Err(error) => tracing::warn!(%id, %error, "a task could not be let go of"),
+        Err(error) => tracing::warn!(%id, %error, "cannot release a task"),
     }
 }
 

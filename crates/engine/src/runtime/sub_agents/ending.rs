@@ -19,7 +19,7 @@ pub(in crate::runtime) async fn end_sub_tasks(inner: &RuntimeInner, state: &Task
         && let Err(error) = end_all(inner, id).await
     {
         // The process that adopts them ends them.
-        tracing::warn!(%id, %error, "the sub-agents of a task could not be ended");
+        tracing::warn!(%id, %error, "cannot end the sub-agents of a task");
     }
 }
 

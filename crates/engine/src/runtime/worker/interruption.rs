@@ -38,7 +38,7 @@ pub(super) async fn interruption(
                 }
                 Ok(_) => {}
                 // The next commit conflicts and catches up; the effect goes on.
-                Err(error) => tracing::warn!(%error, "a task's news could not be read"),
+                Err(error) => tracing::warn!(%error, "cannot read new events of a task"),
             },
         }
     }

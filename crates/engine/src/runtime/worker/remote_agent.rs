@@ -143,7 +143,7 @@ impl Worker {
         let recorded = cancel_remote_work(&inner.journal, remotes, clock, &agent, state).await;
         if let Err(error) = recorded {
             // The task has ended all the same.
-            tracing::warn!(%id, %error, "it could not be told what a server said");
+            tracing::warn!(%id, %error, "cannot record the cancellation of a remote task");
         }
     }
 }
