@@ -48,7 +48,7 @@ pub enum ArchiveError {
     #[error("there is no exported task in {}", .0.display())]
     Empty(PathBuf),
     /// The folder to write to exists.
-    #[error("{} exists already", .0.display())]
+    #[error("{} already exists", .0.display())]
     FolderExists(PathBuf),
     /// The task is a part of another, and is exported with that.
     #[error("task {task} is a part of task {parent}")]
@@ -63,7 +63,7 @@ pub enum ArchiveError {
     #[error("task {task}: {error}")]
     Contradiction { task: TaskId, error: ImportError },
     /// The store has the task with other events.
-    #[error("task {task} is here already and not the same: {difference}")]
+    #[error("task {task} is already in this home and differs: {difference}")]
     Conflict { task: TaskId, difference: String },
     /// The store refused the import.
     #[error(transparent)]

@@ -46,19 +46,19 @@ pub enum HostError {
     #[error("there is no home folder {}", path.display())]
     MissingHome { path: PathBuf },
     /// No home was named, none was found upwards, and the user has no home directory.
-    #[error("there is no home folder here, and no user's folder to fall back on")]
+    #[error("there is no home folder here, and no user's home directory to fall back to")]
     NoUserFolder,
     /// Definition files have problems.
     #[error("{message}")]
     InvalidDefinitions { message: String, problems: Vec<DefinitionProblem> },
     /// The definitions that a simulation run pinned are not valid.
-    #[error("what the run began with is not valid any more")]
+    #[error("the chart or scenario stored with the run is no longer valid")]
     InvalidRun { folder: PathBuf, problems: Vec<DefinitionProblem> },
     /// A path names a folder without a run record.
     #[error("{path} is not the folder of a run")]
     NotARunFolder { path: String },
     /// A task that was there is gone from the store.
-    #[error("task {0} is not in the store any more")]
+    #[error("task {0} is no longer in the store")]
     TaskRemoved(TaskId),
     /// The journal of a task does not begin with its creation.
     #[error("the journal of task {0} has no beginning")]
@@ -67,13 +67,13 @@ pub enum HostError {
     #[error("task {task}: {reason}")]
     BrokenTask { task: TaskId, reason: String },
     /// A definition that a task pinned is not in the store.
-    #[error("what task {task} pinned of {name} is lost")]
+    #[error("the definition of {name} that task {task} pinned is missing")]
     LostDefinition { task: TaskId, name: String },
     /// A task changed on every attempt to read it consistently.
     #[error("task {0} changes faster than it can be read")]
     ChangingTask(TaskId),
     /// A task has no open review.
-    #[error("task {0} waits for no decision")]
+    #[error("task {0} has no open review")]
     NoReview(TaskId),
     /// Several parts of a task have an open review.
     #[error("several sub-agents of task {task} wait for a decision")]

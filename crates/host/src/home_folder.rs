@@ -162,6 +162,6 @@ fn text(file: &Path) -> Result<String, String> {
             return Ok(String::from_utf8_lossy(error.as_bytes()).into_owned());
         }
         let at = error.utf8_error().valid_up_to();
-        Err(format!("the file is not UTF-8 text: its byte {at} belongs to no character"))
+        Err(format!("the file is not UTF-8 text: its byte {at} is invalid"))
     })
 }

@@ -47,7 +47,7 @@ impl Host {
         };
         if let Err(error) = leases.remove_ended().await {
             // Lock files of dead processes do no harm, and another process may be able to remove them.
-            tracing::warn!(%error, "the signs of ended processes could not be removed");
+            tracing::warn!(%error, "cannot remove the leases of ended processes");
         }
         let id = InstanceId::from_random_bytes(SystemEntropy.seed());
         let lease: Arc<dyn Lease> = leases.acquire(id).await.map_err(io)?.into();

@@ -19,15 +19,15 @@ pub enum HostWarning {
 #[expect(missing_docs, reason = "the messages name the fields")]
 pub enum ReviewWarning {
     /// The front end stopped waiting for the notification.
-    #[error("stopped before everyone was told of a review")]
+    #[error("stopped before all review notifications were sent")]
     Aborted,
     /// The review cannot be serialized.
-    #[error("the review of task {task} cannot be told as JSON: {error}")]
+    #[error("the review of task {task} cannot be serialized as JSON: {error}")]
     NotSerializable { task: TaskId, error: serde_json::Error },
     /// The configured command or webhook failed.
-    #[error("no one was told that task {task} waits: {cause}")]
+    #[error("no notification was sent for the review of task {task}: {cause}")]
     NotDelivered { task: TaskId, cause: NotifyError },
     /// The review cannot be read from the store.
-    #[error("no one was told of a review: {0}")]
+    #[error("no notification was sent for a review: {0}")]
     Unreadable(HostError),
 }

@@ -76,8 +76,8 @@ async fn is_present(store: &dyn Store, import: &TaskImport) -> Result<bool, Host
     }
     let difference = match (here.len() > same, import.events.len() > same) {
         (true, true) => format!("they differ from event {} on", same + 1),
-        (true, false) => "it has gone on here since it was exported".to_owned(),
-        (false, _) => "it had gone on there when it was exported".to_owned(),
+        (true, false) => "it has continued here since the export".to_owned(),
+        (false, _) => "it had continued there before the export".to_owned(),
     };
     Err(ArchiveError::Conflict { task: import.task, difference }.into())
 }
@@ -95,7 +95,7 @@ async fn read_archive(folder: &Path) -> Result<StagedTasks, HostError> {
     }
     let staged = StagedTasks::new(imports).map_err(|error| match error {
         ImportError::Illegal { task, sequence, reason } => {
-            let message = format!("this cannot have happened here: {reason}");
+            let message = format!("this event is not valid here: {reason}");
             archive.damage(task, JOURNAL_FILE, line_of(sequence), message)
         }
         ImportError::Exists { task } => ArchiveError::Duplicate(task).into(),
@@ -104,7 +104,7 @@ async fn read_archive(folder: &Path) -> Result<StagedTasks, HostError> {
     for import in staged.imports() {
         if let Some(contradiction) = staged.find_contradiction(import).await? {
             let line = contradiction.sequence.map_or(1, line_of);
-            let message = format!("this cannot have happened here: {}", contradiction.reason);
+            let message = format!("this event is not valid here: {}", contradiction.reason);
             return Err(archive.damage(import.task, JOURNAL_FILE, line, message));
         }
         archive.compare(&staged, import).await?;
@@ -240,7 +240,7 @@ impl ArchiveFolder {
         }
         for name in names_in(&self.file(task, ""))? {
             if name.starts_with(CHECKPOINT_PREFIX) && !expected.contains_key(&name) {
-                let what = "the journal knows of no such checkpoint";
+                let what = "the journal has no such checkpoint";
                 return Err(self.damage(task, &name, None, what));
             }
         }

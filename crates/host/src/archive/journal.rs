@@ -85,7 +85,7 @@ pub(super) fn read(text: &[u8]) -> Result<TaskImport, JournalFault> {
     // Behind the last line end there is nothing.
     let (rest, last) = (lines.pop().unwrap_or_default(), lines.len());
     if !rest.is_empty() {
-        return fault(last + 1, "the file is cut off in the midst of this line");
+        return fault(last + 1, "the file is cut off in the middle of this line");
     }
     let [first, events @ .., closing] = lines.as_slice() else {
         return fault(last.max(1), "the file is cut off: there are no events");
@@ -113,7 +113,7 @@ pub(super) fn read(text: &[u8]) -> Result<TaskImport, JournalFault> {
     }
     let before = &text[..text.len() - closing.len() - 1];
     if Digest::of(before) != foot.sha256 {
-        return fault(last, "the lines before this one were changed: their digest is another");
+        return fault(last, "the lines before this one were changed: their digest differs");
     }
     Ok(import)
 }
@@ -128,7 +128,7 @@ fn read_head(line: &[u8]) -> Result<(TaskId, Vec<PinnedDefinition>), JournalFaul
     let mut definitions = Vec::with_capacity(head.definitions.len());
     for (digest, json) in head.definitions {
         if Digest::of(json.as_bytes()) != digest {
-            return fault(1, format!("the definition {digest} was changed: its digest is another"));
+            return fault(1, format!("the definition {digest} was changed: its digest differs"));
         }
         definitions.push(PinnedDefinition { digest, json: json.into() });
     }

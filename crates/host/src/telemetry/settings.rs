@@ -32,7 +32,7 @@ pub(super) enum TelemetrySettingsError {
     Address(&'static str),
     /// The protocol is not supported.
     #[error(
-        "{variable} asks for {protocol}, and only {PROTOCOL} is spoken: unset it, and name a \
+        "{variable} asks for {protocol}, and only {PROTOCOL} is supported: unset it, and name a \
          receiver of OTLP over HTTP, usually on port 4318"
     )]
     Protocol {

@@ -46,7 +46,7 @@ impl SpanBuilder {
         if let StreamId::Task(id) = recorded.stream
             && let Err(error) = self.apply_to_task(id, recorded, &mut ended).await
         {
-            tracing::debug!(%id, %error, "the spans of a task cannot be told");
+            tracing::debug!(%id, %error, "cannot build the spans of a task");
         }
         ended
     }
@@ -54,7 +54,7 @@ impl SpanBuilder {
     /// Applies missed events and returns the spans that ended.
     pub(super) async fn catch_up(&mut self) -> Vec<SpanData> {
         let missed = self.missed().await.unwrap_or_else(|error| {
-            tracing::debug!(%error, "the spans of what was missed cannot be told");
+            tracing::debug!(%error, "cannot build the spans of missed events");
             Vec::new()
         });
         let mut ended = Vec::new();
