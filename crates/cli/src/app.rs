@@ -87,7 +87,10 @@ pub(crate) async fn close(host: Host) {
                 signals.next().await;
             }
             Err(error) => {
-                tracing::debug!(error = error.message(), "notices cannot be broken off");
+                tracing::debug!(
+                    error = error.message(),
+                    "cannot listen for signals while notifications are sent"
+                );
                 std::future::pending::<()>().await;
             }
         }

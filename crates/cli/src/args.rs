@@ -26,8 +26,8 @@ pub(crate) use task::{DiffArgs, ForkArgs, TaskShowArgs};
 
 /// Runs, supervises and simulates AI agents.
 ///
-/// Agents are files in a home folder. `polity init` makes one that works, `polity run` gives an
-/// agent something to do, `polity task` shows what happened.
+/// Agents are files in a home folder. `polity init` creates a working one, `polity run`
+/// runs an agent, `polity task` shows what happened.
 #[derive(Debug, Parser)]
 #[command(name = "polity", version, max_term_width = 100, subcommand_required = true)]
 #[command(after_help = "Exit codes: 0 done, 1 the task failed, 2 wrong usage or an invalid \
@@ -42,8 +42,8 @@ pub(crate) struct PolityArgs {
 /// Options of every command.
 #[derive(Debug, Clone, ClapArgs)]
 pub(crate) struct GlobalOptions {
-    /// The home folder. Without it: POLITY_HOME, else the nearest folder upwards that holds a
-    /// polity.yaml, else ~/.polity
+    /// The home folder. Without it: POLITY_HOME, else the current or nearest parent folder
+    /// with a polity.yaml, else ~/.polity
     #[expect(clippy::doc_markdown, reason = "help is read in a terminal")]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) home: Option<PathBuf>,
@@ -249,7 +249,7 @@ pub(crate) enum TaskCommand {
     Wait(TaskArgs),
     /// Cancel a task, whichever process runs it
     Cancel(TaskArgs),
-    /// Resume a task whose process is gone
+    /// Resume an interrupted task
     Resume(ResumeArgs),
     /// Export a task and its parts to files
     Export(ExportArgs),
@@ -318,7 +318,7 @@ pub(crate) struct ImportArgs {
 pub(crate) struct ResumeWhich {
     /// The task's id, a unique prefix of it, or "last"
     pub(crate) id: Option<String>,
-    /// Every task whose process is gone
+    /// Every interrupted task
     #[arg(long, conflicts_with_all = ["record", "replay"])]
     pub(crate) all: bool,
 }
@@ -458,10 +458,10 @@ pub(crate) struct DecideArgs {
 pub(crate) struct ApproveArgs {
     #[command(flatten)]
     pub(crate) decide: DecideArgs,
-    /// Make a call in doubt again
+    /// Repeat a call in doubt
     #[arg(long, conflicts_with = "skip_with")]
     pub(crate) retry: bool,
-    /// Do not make a call in doubt again, and take this for its result
+    /// Do not repeat a call in doubt; use this as its result
     #[arg(long, value_name = "RESULT")]
     pub(crate) skip_with: Option<String>,
 }

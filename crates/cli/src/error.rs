@@ -90,7 +90,7 @@ impl CliError {
 
     /// Definitions are not valid.
     pub(crate) fn invalid(message: impl Display, problems: Vec<DefinitionProblem>) -> Self {
-        let hint = "mend the files; `polity check` looks at the whole home".to_owned();
+        let hint = "fix the files; `polity check` checks the whole home".to_owned();
         Self {
             hint: Some(hint),
             problems,
@@ -217,14 +217,14 @@ impl From<EngineError> for CliError {
                 Self::new("not_ready", ExitStatus::Usage, &not_ready.message).hint(not_ready.hint)
             }
             EngineError::Fork(ForkError::NoCheckpoint { task, .. }) => Self::not_found(&error)
-                .hint(format!("`polity task checkpoints {task}` shows the checkpoints there are")),
+                .hint(format!("`polity task checkpoints {task}` lists the checkpoints")),
             EngineError::Fork(ForkError::AtWork { task, .. }) => {
                 Self::conflict(&error).hint(format!(
                     "fork it at another checkpoint: `polity task checkpoints {task}` shows them"
                 ))
             }
             EngineError::NotFound(_) => {
-                Self::not_found(&error).hint("`polity task list` shows the tasks there are")
+                Self::not_found(&error).hint("`polity task list` lists the tasks")
             }
             EngineError::TakenOver(_) | EngineError::Contended(_) => {
                 Self::conflict(&error).hint("another process is working on it: `polity task list`")
@@ -242,14 +242,14 @@ impl From<CommandRejection> for CliError {
     fn from(rejection: CommandRejection) -> Self {
         match &rejection {
             CommandRejection::EmptyInput => Self::usage(&rejection)
-                .hint("say what to do: polity run NAME \"INPUT\", or - to read it from stdin"),
+                .hint("give it as polity run NAME \"INPUT\", or use - to read it from stdin"),
             CommandRejection::InputTooLarge { .. } => {
                 Self::new("limit_input_bytes", ExitStatus::OverLimit, &rejection)
                     .hint("shorten the input, or raise limits.input_bytes in polity.yaml")
             }
             CommandRejection::TooDeep { .. } => {
                 Self::new("limit_sub_agent_depth", ExitStatus::OverLimit, &rejection).hint(
-                    "let agents hand work on over fewer steps, or raise limits.sub_agent_depth in \
+                    "nest sub-agents less deeply, or raise limits.sub_agent_depth in \
                      polity.yaml",
                 )
             }
@@ -261,29 +261,35 @@ impl From<CommandRejection> for CliError {
             CommandRejection::Finished { .. } => Self::conflict(&rejection),
             CommandRejection::AwaitingHuman { task } => {
                 Self::new("awaiting_human", ExitStatus::AwaitingHuman, &rejection)
-                    .hint(format!("see what is asked with `polity review show {task}`"))
+                    .hint(format!("show the review with `polity review show {task}`"))
             }
-            CommandRejection::AnotherQuestion { task, .. } => Self::conflict(&rejection)
-                .hint(format!("nothing was decided; look at it with `polity review show {task}`")),
-            CommandRejection::NoSuchCheckpoint { task, .. } => Self::not_found(&rejection).hint(format!(
-                "nothing was decided; `polity review show {task} --json` says at which checkpoint \
-                 it waits"
-            )),
+            CommandRejection::AnotherQuestion { task, .. } => {
+                Self::conflict(&rejection).hint(format!(
+                    "nothing was recorded; show the review with `polity review show \
+                     {task}`"
+                ))
+            }
+            CommandRejection::NoSuchCheckpoint { task, .. } => {
+                Self::not_found(&rejection).hint(format!(
+                    "nothing was recorded; `polity review show {task} --json` shows the current \
+                     checkpoint"
+                ))
+            }
             CommandRejection::NothingToDecide { .. } => {
-                Self::conflict(&rejection).hint("`polity review list` shows what waits")
+                Self::conflict(&rejection).hint("`polity review list` lists the open reviews")
             }
             CommandRejection::DoubtNeedsChoice { task } => Self::usage(&rejection).hint(format!(
-                "`polity review approve {task} --retry` makes it again, `--skip-with RESULT` takes \
-                 RESULT for its result, `polity review reject {task}` fails the task"
+                "`polity review approve {task} --retry` repeats it, `--skip-with RESULT` uses \
+                 RESULT as its result, `polity review reject {task}` fails the task"
             )),
             CommandRejection::AnswerNeedsText { task } => Self::usage(&rejection).hint(format!(
                 "`polity review approve {task} --message TEXT` answers it, `polity review reject \
                  {task}` fails the task"
             )),
             CommandRejection::WrongVerdict { task, .. } => Self::usage(&rejection)
-                .hint(format!("see what can be decided with `polity review show {task}`")),
+                .hint(format!("see the possible answers with `polity review show {task}`")),
             CommandRejection::Misfit { .. } => Self::usage(&rejection).hint(
-                "nothing was decided; see the tool's input schema with `polity tool list --json`",
+                "nothing was recorded; see the tool's input schema with `polity tool list --json`",
             ),
             CommandRejection::InvalidUpdate(_) => Self::usage(&rejection).hint(
                 "nothing was changed; see the State with `polity task checkpoints ID --json`",
@@ -291,13 +297,15 @@ impl From<CommandRejection> for CliError {
             CommandRejection::NoStateThere { .. } => Self::usage(&rejection)
                 .hint("leave out --set, or use `polity review modify` to change the arguments"),
             CommandRejection::TooLate { task, .. } => Self::conflict(&rejection).hint(format!(
-                "`polity task resume {task}` goes on with the default action, or fails the task"
+                "`polity task resume {task}` applies the default action, or fails the task"
             )),
             CommandRejection::OwnerAlive { .. } => Self::conflict(&rejection)
                 .hint("follow it with `polity task watch`, or end it with `polity task cancel`"),
             CommandRejection::UnexpectedCommand { .. }
             | CommandRejection::NoAgent { .. }
-            | CommandRejection::TooEarly { .. } => Self::new("engine", ExitStatus::Failed, &rejection),
+            | CommandRejection::TooEarly { .. } => {
+                Self::new("engine", ExitStatus::Failed, &rejection)
+            }
         }
     }
 }

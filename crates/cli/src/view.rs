@@ -46,8 +46,9 @@ pub(crate) fn print_text(text: &str) -> Result<(), CliError> {
 
 /// Prints one JSON document on stdout.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), CliError> {
-    let text = polity_host::to_pretty_json(value)
-        .map_err(|error| CliError::usage(format!("the answer cannot be told as JSON: {error}")))?;
+    let text = polity_host::to_pretty_json(value).map_err(|error| {
+        CliError::usage(format!("the output cannot be serialized as JSON: {error}"))
+    })?;
     print_bytes(&text)
 }
 

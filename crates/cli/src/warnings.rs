@@ -20,10 +20,10 @@ pub(crate) fn show(options: &GlobalOptions, warning: &HostWarning) {
 
 fn show_review(options: &GlobalOptions, warning: &ReviewWarning) {
     let hint = match warning {
-        ReviewWarning::Aborted => "the review waits all the same: `polity review list`",
-        ReviewWarning::NotSerializable { .. } => "look at it with `polity review list`",
+        ReviewWarning::Aborted => "the review is still open: `polity review list`",
+        ReviewWarning::NotSerializable { .. } => "show it with `polity review list`",
         ReviewWarning::NotDelivered { cause, .. } => cause.hint(),
-        ReviewWarning::Unreadable(_) => "`polity review list` shows what waits",
+        ReviewWarning::Unreadable(_) => "`polity review list` lists the open reviews",
     };
     let message = warning.to_string();
     if options.json {

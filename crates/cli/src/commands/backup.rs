@@ -13,8 +13,8 @@ use crate::view::{print_json, say};
 
 pub(crate) fn backup(app: &AppContext, args: &BackupArgs) -> CliResult {
     if !app.folder().database().exists() {
-        return Err(CliError::not_found("nothing has happened in this home yet")
-            .hint("give an agent something to do with `polity run`"));
+        return Err(CliError::not_found("there is nothing to back up: this home has no tasks yet")
+            .hint("run an agent first: `polity run NAME INPUT`"));
     }
     app.context.open_reader()?.backup(&args.file)?;
     let bytes = args.file.metadata().map_or(0, |metadata| metadata.len());
@@ -56,7 +56,7 @@ pub(crate) fn restore(app: &AppContext, args: &RestoreArgs) -> CliResult {
         say!("restored {}", args.file.display())?;
         if let Some(kept) = kept {
             let name = kept.file_name().map_or(kept.as_path(), Path::new);
-            say!("what was there before is kept as data/{}", name.display())?;
+            say!("the previous database is kept as data/{}", name.display())?;
         }
     }
     Ok(ExitStatus::Done)

@@ -46,7 +46,7 @@ fn list(app: &AppContext) -> CliResult {
             .collect();
         print_json(&charts)?;
     } else if simulations.charts.is_empty() {
-        let which = if has_problems { "no charts that can be used" } else { "no charts" };
+        let which = if has_problems { "no valid charts" } else { "no charts" };
         say!("{which} in {}", app.folder().root().display())?;
     } else {
         let rows = charts.map(|chart| {
@@ -111,11 +111,11 @@ fn picture(chart: &Chart, format: ChartFormat) -> Result<String, CliError> {
             let arrows = drawn.arrows.len();
             if arrows > PICTURE_ARROWS_MAX {
                 let message = format!(
-                    "the picture would have {arrows} arrows, and the limit picture_arrows is \
+                    "the diagram would have {arrows} arrows; the limit picture_arrows is \
                      {PICTURE_ARROWS_MAX}"
                 );
                 return Err(CliError::over_limit("limit_picture_arrows", message)
-                    .hint("take --format mermaid, dot or scxml"));
+                    .hint("use --format mermaid, dot or scxml"));
             }
             drawn.to_svg()
         }

@@ -47,12 +47,12 @@ pub(crate) fn demo(options: &GlobalOptions) -> CliResult {
         None => fresh_folder(),
     };
     if is_home(&folder) {
-        return Err(CliError::conflict(format!("{} is a home already", folder.display()))
-            .hint("nothing was changed; without --home the demo makes a folder of its own"));
+        return Err(CliError::conflict(format!("{} is already a home", folder.display()))
+            .hint("nothing was changed; without --home the demo creates its own folder"));
     }
     write_home(&folder, &[FILES, SUPERVISOR, NEWSROOM, WORKSHOP, SOCIETY].concat())?;
     let app = AppContext::new(GlobalOptions { home: Some(folder.clone()), ..options.clone() })?;
-    tell(&app, &style::dim(&format!("a new home in {}", folder.display())));
+    tell(&app, &style::dim(&format!("created the home {}", folder.display())));
     let home = app.definitions()?;
     let tasks = block_on(async {
         let host = Host::open(&app.context, &home).await?;
@@ -67,7 +67,7 @@ pub(crate) fn demo(options: &GlobalOptions) -> CliResult {
     }
     tell(
         &app,
-        "\n7. a society: 25 agents that scroll, reply and rest; some come and go meanwhile\n",
+        "\n7. a simulation: 25 agents scroll, reply and rest; some join or leave during the run\n",
     );
     let society = simulate(&app, "society")?;
     where_next(&folder, &tasks)?;
@@ -92,40 +92,41 @@ fn simulate(app: &AppContext, scenario: &str) -> CliResult {
 async fn show(app: &AppContext, host: &Host, home: &Home) -> Result<Vec<Task>, CliError> {
     tell(
         app,
-        "\n1. an agent is asked for a forecast; its model is overloaded at first, so it waits and \
-         tries again\n",
+        "\n1. an agent answers a question; its model is overloaded at first, so the call is \
+         retried\n",
     );
     let forecast = run(app, host, home, "forecaster", "What will the weather be in Oslo?").await?;
     let mut tasks = vec![show_result(app, host, forecast).await?];
     tell(
         app,
-        "\n2. an agent has two others find facts at the same time, and a third write them up\n",
+        "\n2. an agent delegates: two sub-agents find facts in parallel, a third writes the \
+         report\n",
     );
     let report = run(app, host, home, "supervisor", "A report on rain and snow").await?;
     tasks.push(show_result(app, host, report).await?);
     tell(
         app,
-        "\n3. a workflow: a reporter finds facts, an author writes, and an editor decides what \
-         becomes of it\n",
+        "\n3. a workflow: a reporter finds facts, an author writes, and an editor reviews the \
+         draft\n",
     );
     let article = run(app, host, home, "newsroom", "rain").await?;
     let article = decided(app, host, article).await?;
     tasks.push(show_result(app, host, article).await?);
     tell(
         app,
-        "\n4. a program is an agent: started, watched over, measured, and its answer found in what \
-         it prints\n",
+        "\n4. a command-line program as an agent: supervised, measured, its answer parsed from \
+         its output\n",
     );
     let judged = run(app, host, home, "judge", "a few words").await?;
     tasks.push(show_result(app, host, judged).await?);
     if !has_python() {
-        tell(app, "\n5. an agent with tools needs python3 here, which was not found");
+        tell(app, "\n5. skipped: the MCP server of this part needs python3, which is not in PATH");
         return Ok(tasks);
     }
-    tell(app, "\n5. an agent keeps a note with a tool of an MCP server\n");
+    tell(app, "\n5. an agent saves a note with a tool of an MCP server\n");
     let noted = run(app, host, home, "librarian", "note rain: It rains in Oslo.").await?;
     tasks.push(show_result(app, host, noted).await?);
-    tell(app, "\n6. it is to delete the note, and that waits for a person\n");
+    tell(app, "\n6. the agent wants to delete the note, which needs approval\n");
     let deleted = run(app, host, home, "librarian", "forget rain").await?;
     let deleted = decided(app, host, deleted).await?;
     tasks.push(show_result(app, host, deleted).await?);
@@ -135,7 +136,7 @@ async fn show(app: &AppContext, host: &Host, home: &Home) -> Result<Vec<Task>, C
 /// Approves the open review of a task, if any, and resumes it.
 async fn decided(app: &AppContext, host: &Host, task: Task) -> Result<Task, CliError> {
     let Some(review) = host.queries().open_review(task.id).await? else { return Ok(task) };
-    tell(app, &format!("\n{}\n\n   here the demo approves\n", review::details(&review)));
+    tell(app, &format!("\n{}\n\n   the demo approves this review\n", review::details(&review)));
     let answer = AnswerReview {
         checkpoint_id: review.checkpoint_id,
         verdict: ReviewVerdict::Approve,

@@ -94,7 +94,7 @@ async fn show(app: &AppContext, args: &ExecutionArgs) -> CliResult {
             say!("  {}", strip_control(&failure.to_string()))?;
         }
         if let Some(session) = &run.report.session_id {
-            say!("  its own session {}", strip_control(session))?;
+            say!("  session {} of the program", strip_control(session))?;
         }
         if run.report.remote.is_some() {
             continue;

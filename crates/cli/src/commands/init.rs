@@ -123,26 +123,32 @@ impl HomeExample {
             Self::Workshop => &[
                 ("polity run notebook \"a line\"", "a program that changes a file"),
                 ("polity run judge \"a few words\"", "a program that prints JSON"),
-                (
-                    "polity execution show ID",
-                    "each change of state, what it used, where its output is",
-                ),
-                ("polity agent status", "what runs and what waits"),
+                ("polity execution show ID", "show state changes, resource usage and output files"),
+                ("polity agent status", "show running and queued executions"),
             ],
             Self::Society => &[
-                ("polity sim export last --agent ada", "what one of them did"),
-                ("polity sim fork last --at 10 --set seed=8", "another future of the same past"),
-                ("polity chart graph social --format svg", "how they behave, as a picture"),
+                (
+                    "polity sim export last --agent ada",
+                    "show the state and transitions of one agent",
+                ),
+                (
+                    "polity sim fork last --at 10 --set seed=8",
+                    "start a new run that shares the first 10 turns",
+                ),
+                (
+                    "polity chart graph social --format svg",
+                    "draw the states and transitions of the agents",
+                ),
             ],
             Self::Newsroom => &[
-                ("", "it waits for a person, and ends with exit code 3; that person is you"),
-                ("polity review show last", "what is asked"),
+                ("", "the command ends with exit code 3: the task waits for your review"),
+                ("polity review show last", "show the review"),
                 (
                     "polity review modify last --message \"say more about hats\"",
-                    "the author writes it anew, and you are asked again",
+                    "have the author rewrite it, and review it again",
                 ),
-                ("polity review approve last", "it is published; reject would drop it"),
-                ("polity task trace last", "all of it"),
+                ("polity review approve last", "publish it; `reject` drops it"),
+                ("polity task trace last", "show every step"),
             ],
         }
     }
@@ -158,14 +164,14 @@ pub(crate) fn init(options: &GlobalOptions, args: &InitArgs) -> CliResult {
     let dir = named.as_deref().unwrap_or(here);
     let files = args.example.files();
     if is_home(dir) {
-        return Err(CliError::conflict(format!("{} is a home already", dir.display()))
+        return Err(CliError::conflict(format!("{} is already a home", dir.display()))
             .hint("nothing was changed; name another folder"));
     }
     // A file that is there already is the user's: say so before anything is written.
     if let Some((path, _)) =
         files.iter().find(|(path, _)| *path != ".gitignore" && dir.join(path).exists())
     {
-        return Err(CliError::conflict(format!("{} exists already", dir.join(path).display()))
+        return Err(CliError::conflict(format!("{} already exists", dir.join(path).display()))
             .hint("nothing was changed; name another folder"));
     }
     write_home(dir, &files)?;
@@ -173,12 +179,12 @@ pub(crate) fn init(options: &GlobalOptions, args: &InitArgs) -> CliResult {
         let paths: Vec<_> = files.iter().map(|(path, _)| path).collect();
         print_json(&json!({"home": dir, "files": paths}))?;
     } else if !options.quiet {
-        say!("made {}", dir.display())?;
+        say!("created {}", dir.display())?;
         for (path, _) in &files {
             say!("  {path}")?;
         }
         let enter = if dir == here { String::new() } else { format!("cd {} && ", quoted(dir)) };
-        say!("try: {enter}{}", args.example.try_it())?;
+        say!("next: {enter}{}", args.example.try_it())?;
         for (command, outcome) in args.example.then() {
             say!("  {}", format!("{command:60}  {outcome}").trim_start())?;
         }

@@ -43,7 +43,7 @@ async fn list(app: &AppContext) -> CliResult {
         say!("nothing waits for a person")?;
     } else {
         let has_deadlines = reviews.iter().any(|review| review.deadline.is_some());
-        let mut heading = vec!["TASK", "SINCE", "PLACE", "KIND", "QUESTION"];
+        let mut heading = vec!["TASK", "SINCE", "PATH", "KIND", "QUESTION"];
         if has_deadlines {
             heading.insert(2, "UNTIL");
         }

@@ -98,7 +98,9 @@ fn overrides(
             let absolute = absolute.map_err(|error| CliError::io("find", folder, &error))?;
             if !absolute.is_dir() {
                 let message = format!("there is no folder {}", folder.display());
-                return Err(CliError::usage(message).hint("--cwd is where the program runs"));
+                return Err(
+                    CliError::usage(message).hint("--cwd is the working directory of the program")
+                );
             }
             Ok(absolute.to_string_lossy().into_owned())
         })
@@ -109,8 +111,10 @@ fn overrides(
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         None if !text.is_empty() => {
             own.get(text).map(|value| (text.clone(), value)).ok_or_else(|| {
-                CliError::usage(format!("--env {text}: there is no such variable here"))
-                    .hint("set it, or give NAME=VALUE")
+                CliError::usage(format!(
+                    "--env {text}: this variable is not set in the environment"
+                ))
+                .hint("set it, or give NAME=VALUE")
             })
         }
         Some(_) | None => Err(CliError::usage("--env takes NAME or NAME=VALUE")
@@ -124,7 +128,7 @@ fn overrides(
 fn read_input(input: Option<&str>, bytes_max: u64) -> Result<String, CliError> {
     match input {
         None => Err(CliError::usage("there is no input")
-            .hint("say what to do: polity run NAME \"INPUT\", or - to read it from stdin")),
+            .hint("give it as polity run NAME \"INPUT\", or use - to read it from stdin")),
         Some("-") => {
             let stdin = Path::new("stdin");
             let mut bytes = Vec::new();
@@ -190,7 +194,7 @@ pub(crate) fn present(app: &AppContext, task: &Task) -> CliResult {
     if task.status == TaskStatus::AwaitingHuman {
         let id = task.id;
         note!("waiting for a person's decision");
-        note!("  {}: see what is asked with `polity review show {id}`", style::hint("hint"));
+        note!("  {}: show the review with `polity review show {id}`", style::hint("hint"));
     }
     if let Some(error) = &task.error {
         let code = task.error_code.map_or("failed", ErrorCode::label);

@@ -80,13 +80,16 @@ async fn show(app: &AppContext, args: &SessionArgs) -> CliResult {
     let queries = app.queries()?;
     let none = || {
         CliError::not_found(format!("there is no session {}", args.id))
-            .hint("`polity session list` shows the sessions there are")
+            .hint("`polity session list` lists the sessions")
     };
     let row = queries.find_task(&args.id).await.map_err(CliError::from);
     let row = row.map_err(|error| if error.is_not_found() { none() } else { error })?;
     let parent_task_id = row.parent_task_id.ok_or_else(|| {
-        CliError::not_found(format!("there is no session {}: that task is no sub-agent's", args.id))
-            .hint(format!("look at it with `polity task show {}`", args.id))
+        CliError::not_found(format!(
+            "there is no session {}: that task does not belong to a sub-agent",
+            args.id
+        ))
+        .hint(format!("show it with `polity task show {}`", args.id))
     })?;
     let task = queries.task_of(&row).await?;
     let session = SubAgentSession {

@@ -10,8 +10,8 @@ use crate::error::CliError;
 pub(super) fn change<'c>(change: &'c str, example: &str) -> Result<(&'c str, Value), CliError> {
     let (path, value) =
         change.split_once('=').filter(|(path, _)| !path.is_empty()).ok_or_else(|| {
-            CliError::usage(format!("\"{change}\" changes nothing"))
-                .hint(format!("write it as PATH=VALUE: --set {example}"))
+            CliError::usage(format!("\"{change}\" is not PATH=VALUE"))
+                .hint(format!("for example --set {example}"))
         })?;
     Ok((path, serde_json::from_str(value).unwrap_or_else(|_| Value::from(value))))
 }

@@ -93,7 +93,7 @@ fn described(tool: &Tool) -> Value {
 async fn call(app: &AppContext, tools: &McpTools, args: &ToolCallArgs) -> CliResult {
     let name: ToolName = args.tool.parse().map_err(|_| {
         CliError::usage(format!("\"{}\" is not the name of a tool", args.tool))
-            .hint("write it as SERVER/TOOL; `polity tool list` shows the tools there are")
+            .hint("write it as SERVER/TOOL; `polity tool list` lists the tools")
     })?;
     let pattern: ToolPattern = name
         .as_str()

@@ -23,15 +23,15 @@ impl From<HostError> for CliError {
             HostError::Lookup(error) => error.into(),
             HostError::Io { doing, path, source } => Self::io(doing, &path, &source),
             HostError::MissingHome { .. } => Self::not_found(&error)
-                .hint("make one with `polity init`, or name another with --home"),
+                .hint("create one with `polity init`, or name another with --home"),
             HostError::NoUserFolder => {
-                Self::usage(&error).hint("make one with `polity init`, or name one with --home")
+                Self::usage(&error).hint("create one with `polity init`, or name one with --home")
             }
             HostError::InvalidDefinitions { message, problems } => Self::invalid(message, problems),
             HostError::InvalidRun { ref folder, ref problems } => {
                 Self::invalid(&error, problems.clone()).hint(format!(
-                    "the run keeps its own chart.json and scenario.json in {}: put them back as \
-                     they were, or begin a new run",
+                    "the run keeps its own chart.json and scenario.json in {}: restore them, or \
+                     start a new run",
                     folder.display()
                 ))
             }
@@ -42,10 +42,10 @@ impl From<HostError> for CliError {
             | HostError::BrokenTask { .. }
             | HostError::LostDefinition { .. } => Self::not_found(&error),
             HostError::ChangingTask(_) => {
-                Self::conflict(&error).hint("try again when there is less to do")
+                Self::conflict(&error).hint("try again when the task changes less often")
             }
             HostError::NoReview(_) => {
-                Self::conflict(&error).hint("`polity review list` shows what waits")
+                Self::conflict(&error).hint("`polity review list` lists the open reviews")
             }
             HostError::SeveralReviews { ref reviews, .. } => {
                 let each = reviews
@@ -63,20 +63,22 @@ impl From<HostError> for CliError {
 impl From<LookupError> for CliError {
     fn from(error: LookupError) -> Self {
         let list = match error.kind() {
-            RecordKind::Task => "`polity task list` shows the tasks there are",
-            RecordKind::Execution => "`polity execution list` shows the executions there are",
-            RecordKind::Run => "`polity sim status` shows the runs there are",
+            RecordKind::Task => "`polity task list` lists the tasks",
+            RecordKind::Execution => "`polity execution list` lists the executions",
+            RecordKind::Run => "`polity sim status` lists the runs",
         };
         match error {
             LookupError::NoneYet(RecordKind::Run) => {
-                Self::not_found(&error).hint("begin one: `polity sim run`")
+                Self::not_found(&error).hint("start one: `polity sim run`")
             }
             LookupError::NoneYet(RecordKind::Task | RecordKind::Execution) => {
                 Self::not_found(&error)
             }
             LookupError::EmptyId(_) => Self::usage(&error).hint(list),
             LookupError::NotFound { .. } => Self::not_found(&error).hint(list),
-            LookupError::Ambiguous { .. } => Self::usage(&error).hint("give more of the id"),
+            LookupError::Ambiguous { .. } => {
+                Self::usage(&error).hint("use more characters of the id")
+            }
         }
     }
 }
@@ -89,14 +91,15 @@ impl From<DefinitionError> for CliError {
         match &error {
             DefinitionError::UnknownAssignee { suggestion, .. } => Self::unknown_agent(&error)
                 .hint(did_you_mean(suggestion).unwrap_or_else(|| {
-                    "`polity agent list` and `polity workflow list` show what there is, `polity \
-                     init` makes a home that works"
+                    "`polity agent list` and `polity workflow list` list them, `polity init` \
+                     creates a working home"
                         .to_owned()
                 })),
             DefinitionError::UnknownWorkflow { suggestion, .. } => Self::unknown_agent(&error)
-                .hint(did_you_mean(suggestion).unwrap_or_else(|| {
-                    "`polity workflow list` shows the workflows there are".to_owned()
-                })),
+                .hint(
+                    did_you_mean(suggestion)
+                        .unwrap_or_else(|| "`polity workflow list` lists the workflows".to_owned()),
+                ),
             DefinitionError::UnknownSimulation { kind, folder, suggestion, .. } => {
                 Self::unknown_definition(&error).hint(
                     did_you_mean(suggestion)
@@ -104,8 +107,9 @@ impl From<DefinitionError> for CliError {
                 )
             }
             DefinitionError::NotAnAgent(_) => Self::unknown_agent(&error),
-            DefinitionError::NotAWorkflow(_) => Self::unknown_agent(&error)
-                .hint("`polity workflow list` shows the workflows there are"),
+            DefinitionError::NotAWorkflow(_) => {
+                Self::unknown_agent(&error).hint("`polity workflow list` lists the workflows")
+            }
             DefinitionError::EmptyWorkflow(_) => Self::usage(&error),
         }
     }
@@ -124,12 +128,11 @@ impl From<ArchiveError> for CliError {
             ArchiveError::FolderExists(_) => Self::already(&error)
                 .hint("nothing was written; replace it with --force, or name another folder"),
             ArchiveError::PartOfTask { parent, .. } => Self::usage(&error)
-                .hint(format!("export it with the whole: `polity task export {parent} --out DIR`")),
+                .hint(format!("export the whole task: `polity task export {parent} --out DIR`")),
             ArchiveError::Conflict { .. } => Self::conflict(&error)
                 .hint("nothing was imported; use another home with --home to have both"),
-            ArchiveError::Refused(ImportError::Exists { .. }) => {
-                Self::conflict(&error).hint("nothing was imported; another process was faster")
-            }
+            ArchiveError::Refused(ImportError::Exists { .. }) => Self::conflict(&error)
+                .hint("nothing was imported; another process imported it first"),
             ArchiveError::Duplicate(_)
             | ArchiveError::NotSerializable { .. }
             | ArchiveError::Contradiction { .. }
@@ -150,7 +153,7 @@ impl From<RecordingError> for CliError {
             RecordingError::Io { doing, path, source } => return Self::io(doing, path, source),
             RecordingError::WouldReplace { .. } => "name another file, or remove this one",
             RecordingError::NoBeginning(_) => {
-                "go on without --record, or begin again: polity run NAME INPUT --record FILE"
+                "continue without --record, or start again: polity run NAME INPUT --record FILE"
             }
             RecordingError::OtherAgent { .. } => "name the agent's own cassette",
             RecordingError::OtherInput { .. } => "name the task's own cassette",
@@ -163,14 +166,14 @@ impl From<RecordingError> for CliError {
             RecordingError::Unusable { error, .. } => match error {
                 CassetteError::NotACassette => "name a file that `polity run --record` wrote",
                 CassetteError::CutShort { .. } | CassetteError::Unreadable { .. } => {
-                    "mend it or take it back from where it is kept; or remove it, and record it \
-                     again with --record"
+                    "fix it or restore it from a copy; or remove it, and record it again with \
+                     --record"
                 }
                 CassetteError::UnknownVersion { .. } => {
                     "use the Polity that wrote it; or remove it, and record it again with --record"
                 }
             },
-            RecordingError::NoFolder { .. } => "make the folder first, or name another file",
+            RecordingError::NoFolder { .. } => "create the folder first, or name another file",
             RecordingError::NotSerializable { .. } | RecordingError::ExistingFile(_) => {
                 return Self::cassette(&error);
             }
@@ -182,31 +185,31 @@ impl From<RecordingError> for CliError {
 impl From<SimError> for CliError {
     fn from(error: SimError) -> Self {
         match &error {
-            SimError::Exists(_) => Self::conflict(&error).hint(
-                "a run has a folder of its own: name one with --out that is empty or not there yet",
-            ),
+            SimError::Exists(_) => Self::conflict(&error)
+                .hint("each run needs its own folder: name an empty or missing one with --out"),
             SimError::Io { doing, path, source } => Self::io(doing, path, source),
-            SimError::Damaged { path, .. } if RunFolder::is_checkpoint(path) => {
-                Self::damaged(&error).hint(
-                    "go on from an earlier turn: `polity sim resume RUN --from TURN`; `polity sim \
+            SimError::Damaged { path, .. } if RunFolder::is_checkpoint(path) => Self::damaged(
+                &error,
+            )
+            .hint(
+                "continue from an earlier turn: `polity sim resume RUN --from TURN`; `polity sim \
                      status RUN` shows the turns that have a checkpoint",
-                )
-            }
+            ),
             SimError::Damaged { .. } => Self::damaged(&error)
-                .hint("put the file back from a copy, or begin a new run with `polity sim run`"),
+                .hint("restore the file from a copy, or start a new run with `polity sim run`"),
             SimError::NoCheckpoint { .. } => Self::not_found(&error)
                 .hint("`polity sim status RUN` shows the turns that have a checkpoint"),
             SimError::Ended(_) => Self::conflict(&error)
-                .hint("begin another future of it: `polity sim fork RUN --at TURN`"),
+                .hint("start a new run from one of its turns: `polity sim fork RUN --at TURN`"),
             SimError::InUse => {
-                Self::conflict(&error).hint("`polity sim status` shows which runs are at work")
+                Self::conflict(&error).hint("`polity sim status` shows which runs are active")
             }
             SimError::TooManyAgents { .. } => Self::over_limit("limit_max_agents", &error)
                 .hint("raise max_agents in the scenario, or with --set max_agents=N"),
             SimError::TooManyTurns { .. } => Self::over_limit("limit_turns", &error)
-                .hint("ask for fewer turns, or give a turn fewer ticks"),
+                .hint("use fewer turns, or fewer ticks per turn"),
             SimError::TooFewTurns { .. } => Self::usage(&error)
-                .hint("ask for more turns with --turns, or begin at an earlier one"),
+                .hint("use more turns with --turns, or start from an earlier turn"),
             SimError::Threads(_) => Self::conflict(&error).hint("try fewer with --threads"),
             SimError::Scenario(_) => Self::usage(&error),
             SimError::Rates(_) | SimError::Agent(_) => Self::conflict(&error),

@@ -27,7 +27,7 @@ pub(crate) fn comparison_text(
     let mut lines = vec![heading("a", a), heading("b", b)];
     if let Some(ForkedFrom { task_id, checkpoint }) = comparison.shared {
         let from = short(task_id);
-        lines.push(format!("both have the history of {from} up to checkpoint {checkpoint}"));
+        lines.push(format!("both share the history of {from} up to checkpoint {checkpoint}"));
     }
     lines.push(String::new());
     if comparison.same {
@@ -52,7 +52,7 @@ pub(crate) fn comparison_text(
                 let first = comparison.first_difference.as_ref();
                 if first == Some(difference) {
                     let StepDifference { step, a: one, b: other } = difference;
-                    let what = format!("they part at step {step}:");
+                    let what = format!("they diverge at step {step}:");
                     lines.extend(both_sides(&what, &side(one.as_ref()), &side(other.as_ref())));
                     lines.extend(rest(a, b, *step));
                 }
@@ -170,9 +170,9 @@ fn digest(digest: Option<&Digest>) -> String {
 
 fn in_words(field: &str) -> &str {
     match field {
-        "assigned_agent" => "who does it",
+        "assigned_agent" => "the agent",
         "input" => "the input",
-        "parameters" => "what was given as parameters",
+        "parameters" => "the parameters",
         "metadata" => "the metadata",
         other => other,
     }

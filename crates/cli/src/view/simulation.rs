@@ -141,7 +141,7 @@ pub(crate) fn print_summary(
         say!("{} {}", style::warning("warning:"), on_one_line(&told))?;
     }
     if let Some(more @ 1..) = summary.warnings.len().checked_sub(WARNINGS_SHOWN_MAX) {
-        say!("and {} in what --json shows", count(more, "more warning"))?;
+        say!("{}: use --json", count(more, "more warning"))?;
     }
     if let Some(run) = run.filter(|_| app.shows_progress()) {
         say!("{} {run}", style::label("run:"))?;

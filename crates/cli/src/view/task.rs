@@ -94,7 +94,7 @@ pub(crate) fn details(task: &Task) -> String {
         lines.push(field("origin", &format!("forked from {from} at checkpoint {checkpoint}")));
     }
     if let Some(other) = task.shared_with {
-        lines.push(field("shared", &format!("with task {other}, which was given the same")));
+        lines.push(field("shared", &format!("with task {other}, which has the same request")));
     }
     if !task.parameters.is_empty() {
         let parameters: Vec<_> =
@@ -150,11 +150,11 @@ pub(crate) fn status_text(task: &Task) -> String {
 /// The reason and the command for a task that can be resumed.
 fn on_hold(task: &Task) -> Option<String> {
     let why = match (task.interrupted, task.released) {
-        (true, true) => "no process has it",
-        (true, false) => "the process that had it is gone",
+        (true, true) => "no process runs it",
+        (true, false) => "its process has ended",
         (false, _) => return None,
     };
-    Some(format!("{why}; it goes on with `polity task resume {}`", short(task.id)))
+    Some(format!("{why}; resume it with `polity task resume {}`", short(task.id)))
 }
 
 /// The duration of an ended task.

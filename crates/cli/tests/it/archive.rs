@@ -139,7 +139,7 @@ fn imported_review_is_answered_in_another_home() {
     // What has gone on here is not what was exported.
     let again = import(&to, &out);
     assert_eq!(again.code, 1, "{again:?}");
-    assert!(again.err.contains("it has gone on here since it was exported"), "{again:?}");
+    assert!(again.err.contains("it has continued here since the export"), "{again:?}");
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn import_is_idempotent() {
     let args = ["task", "import", out.to_str().unwrap()];
     assert_eq!(ids(to.json(&args), "imported"), 2);
     assert_eq!(ids(to.json(&args), "present"), 2);
-    assert!(import(&to, &out).out.contains("is here already, as it is there"));
+    assert!(import(&to, &out).out.contains("is already in this home, unchanged"));
     assert_eq!(to.tasks().len(), 2);
     // Where it comes from it is too.
     assert_eq!(ids(from.json(&args), "present"), 2);
@@ -284,11 +284,11 @@ fn import_names_the_line_of_an_impossible_event() {
 
     // The store's rules: a task completes only after it has started.
     let told = try_it(forge(&text, |line, event| (line != started).then_some(event)));
-    assert!(told.contains("this cannot have happened here"), "{told}");
+    assert!(told.contains("this event is not valid here"), "{told}");
     // The engine's rules: a model answers what it was asked.
     let told = try_it(forge(&text, |line, event| (line != called).then_some(event)));
     let answered = place("model_answered") - 1;
-    assert!(told.contains(&format!("line {answered}: this cannot have happened here")), "{told}");
+    assert!(told.contains(&format!("line {answered}: this event is not valid here")), "{told}");
     // What could have happened, and did not.
     let untrue = forge(&text, |_, event| {
         let forged = event.to_string().replace("Hello, Ada.", "Hello, Eve.");

@@ -171,7 +171,7 @@ fn replay_reports_missing_and_unused_answers() {
     });
     let left = sandbox.polity(&["run", "worker", "--replay", TAPE]);
     assert_eq!(left.code, 0, "{left:?}");
-    let expected = "the cassette has 1 answer that no one asked for:\n  the model in turn 3 of \
+    let expected = "the cassette has 1 answer that the run did not use:\n  the model in turn 3 of \
                     session \"worker\"";
     assert!(left.err.contains(expected), "{left:?}");
 }

@@ -69,9 +69,9 @@ transitions:
         sandbox.polity(&["chart", "fire", "taste", "--trigger", "look", "--context", context])
     };
     assert_eq!(fire(r#"{"post": {"score": 0.9}}"#).out.trim(), "cold -> warm");
-    assert_eq!(fire(r#"{"post": {"score": 0.1}}"#).out.trim(), "cold: nothing follows on look");
+    assert_eq!(fire(r#"{"post": {"score": 0.1}}"#).out.trim(), "cold: no transition for look");
     let missing = fire("{}");
-    assert_eq!(missing.out.trim(), "cold: nothing follows on look");
+    assert_eq!(missing.out.trim(), "cold: no transition for look");
     assert!(missing.err.contains("the context has no \"post.score\""), "{missing:?}");
 }
 
@@ -111,7 +111,7 @@ oracle_default: idle
 max_history_depth: 50
 states:
   idle
-  engaging (begins with like, then with the last: history)
+  engaging (initial child like, later the last active one)
     entry / add world.engaged = 1
     exit / remove
     like
@@ -295,7 +295,7 @@ fn chart_graph_limits_the_number_of_arrows() {
     sandbox.write("charts/maze.yaml", &chart);
     let output = sandbox.polity(&["chart", "graph", "maze", "--format", "svg", "--json"]);
     assert_eq!(output.code, 6, "{output:?}");
-    let message = "the picture would have 3540 arrows, and the limit picture_arrows is 1500";
+    let message = "the diagram would have 3540 arrows; the limit picture_arrows is 1500";
     assert_eq!(output.error()["message"], message);
     assert_eq!(sandbox.polity(&["chart", "graph", "maze", "--format", "mermaid"]).code, 0);
 }
@@ -314,7 +314,7 @@ fn chart_fire_rejects_a_composite_state() {
         "--json",
     ]);
     assert_eq!(output.code, 2, "{output:?}");
-    let message = "the state \"engaging\" has others inside, and agents are in those";
+    let message = "the state \"engaging\" has child states, and an agent is always in one of those";
     assert_eq!(output.error()["message"], message);
 }
 

@@ -110,7 +110,7 @@ fn missing_home_is_an_error() {
     let output = sandbox.polity(&["--home", "nowhere", "check"]);
     assert_eq!(output.code, 1, "{output:?}");
     assert!(output.err.contains("there is no home folder nowhere"), "{output:?}");
-    assert!(output.err.contains("hint: make one with `polity init`"), "{output:?}");
+    assert!(output.err.contains("hint: create one with `polity init`"), "{output:?}");
 }
 
 #[test]

@@ -157,7 +157,7 @@ fn invalid_fork_creates_no_task() {
     fails(&[&id, "--from", "9"], 1, "there are 0 (draft), 1 (tone), 2 (plain)");
     fails(&[&id, "--from", "0", "--set", "tone=grand"], 2, "no field \"tone\"");
     fails(&[&id, "--from", "0", "--set", "metadata.draft.x=1"], 2, "metadata.draft is a text");
-    fails(&[&id, "--from", "0", "--set", "metadata"], 2, "changes nothing");
+    fails(&[&id, "--from", "0", "--set", "metadata"], 2, "is not PATH=VALUE");
     fails(&[&id, "--from", "0", "--set", "tone=grand", "--detach"], 2, "no field \"tone\"");
     fails(&[&id], 2, "--from");
     assert_eq!(sandbox.json(&["task", "list"]).0.as_array().unwrap().len(), 1);
@@ -203,5 +203,5 @@ fn task_list_counts_parts_and_lists_them_on_request() {
     let (one, _) = sandbox.json(&["task", "list", "--parent", &id, "--limit", "1"]);
     assert_eq!(one.as_array().unwrap().len(), 1);
     let output = sandbox.polity(&["task", "list", "--agent", "echo"]);
-    assert_eq!(output.out, "no tasks; --parts looks at the parts of tasks too\n");
+    assert_eq!(output.out, "no tasks; --parts includes the parts of tasks\n");
 }

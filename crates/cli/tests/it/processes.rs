@@ -64,7 +64,7 @@ fn resume_rejects_a_task_with_a_live_owner() {
     assert_eq!(sandbox.tasks()[0]["interrupted"], false);
     let output = sandbox.polity(&["task", "resume", &id]);
     assert_eq!(output.code, 1, "{output:?}");
-    assert!(output.err.contains("belongs to another process that is alive"), "{output:?}");
+    assert!(output.err.contains("is running in another process"), "{output:?}");
     assert_eq!(sandbox.polity(&["task", "resume", "--all"]).out, "nothing to resume\n");
     sandbox.polity(&["task", "cancel", &id]);
     running.wait().unwrap();
@@ -84,7 +84,7 @@ fn killed_run_is_interrupted_and_resumed() {
     let table = sandbox.polity(&["task", "list"]).out;
     assert!(table.contains("running (interrupted)"), "{table}");
     let shown = sandbox.polity(&["task", "show", &id]).out;
-    assert!(shown.contains("the process that had it is gone; it goes on with"), "{shown}");
+    assert!(shown.contains("its process has ended; resume it with"), "{shown}");
     let trace = sandbox.polity(&["task", "trace", &id]).out;
     assert!(trace.contains("called; no answer yet"), "{trace}");
 

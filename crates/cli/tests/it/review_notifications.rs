@@ -70,7 +70,8 @@ impl FakeWebhook {
                 let output = head.lines().next().unwrap();
                 let length = output.len();
                 let answer = format!(
-                    "HTTP/1.1 {status} x\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{output}"
+                    "HTTP/1.1 {status} x\r\ncontent-length: {length}\r\nconnection: \
+                     close\r\n\r\n{output}"
                 );
                 stream.write_all(answer.as_bytes()).unwrap();
             }
@@ -208,7 +209,9 @@ fn failed_notification_is_only_a_warning() {
         script(&sandbox, "fails.sh", "#!/bin/sh\necho and no light\necho no bell >&2\nexit 7\n");
         let output = sandbox.polity(&["--quiet", "run", "worker", "go"]);
         assert_eq!((output.code, output.out.as_str()), (3, ""), "{notify} {output:?}");
-        for words in ["warning: no one was told that task", expected, "hint: "] {
+        for words in
+            ["warning: no notification was sent for the review of task", expected, "hint: "]
+        {
             assert!(output.err.contains(words), "{notify}: {words} is not in {output:?}");
         }
         assert_eq!(sandbox.polity(&["review", "approve", "last"]).code, 0);
@@ -240,7 +243,7 @@ fn ctrl_c_aborts_a_hanging_command() {
     rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
     let output = command_output(&running.wait_with_output().unwrap());
     assert_eq!(output.code, 3, "{output:?}");
-    assert!(output.err.contains("stopped before everyone was told"), "{output:?}");
+    assert!(output.err.contains("stopped before all review notifications"), "{output:?}");
     sandbox.wait_until("nothing is left of it", || {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
         stat.map_or(true, |stat| stat.contains(") Z ")).then_some(())

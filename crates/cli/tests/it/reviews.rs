@@ -53,7 +53,7 @@ fn approved_call_runs_once() {
     assert_eq!(count_lines(&sandbox, "a"), 1);
     let again = sandbox.polity(&["review", "reject", &id]);
     assert_eq!(again.code, 1, "{again:?}");
-    assert!(again.err.contains("waits for no decision"), "{again:?}");
+    assert!(again.err.contains("has no open review"), "{again:?}");
     assert_eq!(sandbox.polity(&["review", "list"]).out, "nothing waits for a person\n");
     let (checkpoints, _) = sandbox.json(&["task", "checkpoints", &id]);
     let feedback = &checkpoints[0]["human_feedback"];
@@ -65,8 +65,8 @@ fn checkpoints_show_reviews_and_answers() {
     let (sandbox, id) = home_awaiting_review();
     let list = || sandbox.polity(&["task", "checkpoints", &id]).out;
     let waiting = list();
-    assert!(waiting.lines().next().unwrap().ends_with("PERSON"), "{waiting}");
-    assert!(waiting.lines().nth(1).unwrap().ends_with("is waited for"), "{waiting}");
+    assert!(waiting.lines().next().unwrap().ends_with("REVIEW"), "{waiting}");
+    assert!(waiting.lines().nth(1).unwrap().ends_with("open"), "{waiting}");
     let mut answer = sandbox.command(&["review", "approve", &id, "--message", "fine"]);
     assert!(answer.env("POLITY_USER", "ada").output().unwrap().status.success());
     let answered = list();
@@ -75,7 +75,7 @@ fn checkpoints_show_reviews_and_answers() {
     let (sandbox, id) = home_awaiting_review();
     assert_eq!(sandbox.polity(&["task", "cancel", &id]).code, 0);
     let cancelled = sandbox.polity(&["task", "checkpoints", &id]).out;
-    assert!(cancelled.contains("did not answer"), "{cancelled}");
+    assert!(cancelled.contains("unanswered"), "{cancelled}");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn detached_answer_is_recorded_for_later() {
     let listed = sandbox.polity(&["task", "list"]).out;
     assert!(listed.contains("running (ready to resume)"), "{listed}");
     let shown = sandbox.polity(&["task", "show", &id]).out;
-    let next = format!("no process has it; it goes on with `polity task resume {}`", &id[..8]);
+    let next = format!("no process runs it; resume it with `polity task resume {}`", &id[..8]);
     assert!(shown.contains(&next), "{shown}");
     let resumed = sandbox.polity(&["task", "resume", &id]);
     assert_eq!((resumed.code, resumed.out.as_str()), (0, "it said: counted\n"), "{resumed:?}");
@@ -166,7 +166,7 @@ fn home_with_uncertain_call() -> (HomeSandbox, String) {
 fn uncertain_call_can_be_skipped() {
     let (sandbox, id) = home_with_uncertain_call();
     let shown = sandbox.polity(&["review", "show", &id]).out;
-    for told in ["kit/count_slowly", "no one knows", "--retry", "--skip-with", "reject"] {
+    for told in ["kit/count_slowly", "it is unknown whether", "--retry", "--skip-with", "reject"] {
         assert!(shown.contains(told), "{told} is not in {shown}");
     }
     let vague = sandbox.polity(&["review", "approve", &id]);
@@ -236,14 +236,14 @@ fn reject_works_without_the_server() {
         sandbox.write("config/mcp_servers.yaml", broken);
         let output = sandbox.polity(&["review", "reject", &id, "--message", "not today"]);
         assert_eq!(output.code, 0, "{broken} {output:?}");
-        assert!(output.out.starts_with("recorded; the task cannot go on yet"), "{output:?}");
+        assert!(output.out.starts_with("recorded; the task cannot continue yet"), "{output:?}");
         assert!(output.out.contains(&format!("polity task resume {id}")), "{output:?}");
         assert_eq!(sandbox.polity(&["review", "list"]).out, "nothing waits for a person\n");
         if broken == "servers: []" {
             let all = sandbox.polity(&["task", "resume", "--all"]);
             assert_eq!(all.code, 1, "{all:?}");
             assert!(all.err.contains(&format!("task {id}: there is no MCP server")), "{all:?}");
-            assert!(all.out.ends_with("1 task: 1 not to be resumed here\n"), "{all:?}");
+            assert!(all.out.ends_with("1 task: 1 not resumable here\n"), "{all:?}");
         }
         sandbox.write("config/mcp_servers.yaml", &servers);
         let resumed = sandbox.polity(&["task", "resume", &id]);
@@ -272,7 +272,7 @@ fn answer_applies_only_to_its_checkpoint() {
     assert_eq!(approve(&first).code, 3);
     let answered = approve(&first);
     assert_eq!(answered.code, 1, "{answered:?}");
-    assert!(answered.err.contains("asks something else by now"), "{answered:?}");
+    assert!(answered.err.contains("asks something else"), "{answered:?}");
     assert_eq!(count_lines(&sandbox, "b"), 0);
     assert_eq!(approve(&seen()).code, 0);
     assert_eq!((count_lines(&sandbox, "a"), count_lines(&sandbox, "b")), (1, 1));

@@ -22,13 +22,13 @@ fn init_overwrites_no_file() {
     let sandbox = HomeSandbox::new();
     let refused = sandbox.polity(&["init", "."]);
     assert_eq!(refused.code, 1);
-    assert!(refused.err.contains("is a home already"), "{refused:?}");
+    assert!(refused.err.contains("is already a home"), "{refused:?}");
 
     let sandbox = HomeSandbox::empty();
     sandbox.write("agents/greeter.yaml", "mine");
     let refused = sandbox.polity(&["init"]);
     assert_eq!(refused.code, 1);
-    assert!(refused.err.contains("agents/greeter.yaml exists already"), "{refused:?}");
+    assert!(refused.err.contains("agents/greeter.yaml already exists"), "{refused:?}");
     assert!(!sandbox.file("polity.yaml").exists());
     assert_eq!(std::fs::read_to_string(sandbox.file("agents/greeter.yaml")).unwrap(), "mine");
 }

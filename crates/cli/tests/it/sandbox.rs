@@ -29,7 +29,7 @@ default: {reply: "Hello, $input.", usage: {input_tokens: 12, output_tokens: 4}}
 const AGENT: &str = "
 name: greeter
 kind: llm
-role: Greets whoever is named
+role: Greets the named person
 system_prompt: You greet people.
 llm_config: {provider: scripted, script: greeter}
 ";

@@ -40,7 +40,8 @@ fn fork_rejects_changes_of_its_past() {
         let (code, message, _) =
             command_error(&sandbox, &["fork", "last", "--at", "10", "--set", &added(turn)]);
         assert_eq!(code, 2, "{message}");
-        let told = format!("lifecycle[0].turn: turn {turn} is over, this begins after turn 10");
+        let told =
+            format!("lifecycle[0].turn: turn {turn} has already run: this begins after turn 10");
         assert!(message.ends_with(&told), "{message}");
     }
     let (code, message, _) = command_error(
@@ -48,7 +49,7 @@ fn fork_rejects_changes_of_its_past() {
         &["fork", "last", "--at", "10", "--set", "lifecycle.0.target_agent_name=bob"],
     );
     assert!(
-        code == 2 && message.ends_with("turn 3 is over, this begins after turn 10"),
+        code == 2 && message.ends_with("turn 3 has already run: this begins after turn 10"),
         "{message}"
     );
     let fork = sim(&sandbox, &["fork", "last", "--at", "10", "--set", &added(11)]);
@@ -65,12 +66,15 @@ fn shorter_run_drops_later_requests_unless_set() {
     sim(&sandbox, &["run", "society", "--turns", "2", "--set", "lifecycle.0.turn=1"]);
     let args = ["run", "society", "--turns", "2", "--set", "lifecycle.0.turn=3"];
     let (code, message, _) = command_error(&sandbox, &args);
-    assert!(code == 2 && message.contains("turn 3 never comes"), "{message}");
+    assert!(code == 2 && message.contains("turn 3 does not exist"), "{message}");
     assert!(!message.contains("turn 5"), "{message}");
     let other = "lifecycle.2.target_agent_name=reader_5";
     let (code, message, _) =
         command_error(&sandbox, &["run", "society", "--turns", "2", "--set", other]);
-    assert!(code == 2 && message.ends_with("turn 8 never comes, there are 2 turns"), "{message}");
+    assert!(
+        code == 2 && message.ends_with("turn 8 does not exist: there are 2 turns"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -79,9 +83,9 @@ fn hints_name_valid_options() {
     let run = sim(&sandbox, &["run", "society", "--turns", "4"]);
     let id = run["run_id"].as_str().unwrap();
     for (args, expected, hint) in [
-        (vec!["run", "society", "--set", "max_agents=100000001"], 6, "have fewer agents"),
+        (vec!["run", "society", "--set", "max_agents=100000001"], 6, "use fewer agents"),
         (vec!["run", "society", "--set", "ticks_per_turn=100000000000"], 2, "`polity schema"),
-        (vec!["fork", id, "--at", "2", "--set", "ticks_per_turn=5"], 2, "begin a new run"),
+        (vec!["fork", id, "--at", "2", "--set", "ticks_per_turn=5"], 2, "start a new run"),
         (vec!["fork", id, "--at", "2", "--set", "population.0.count=5"], 2, "lifecycle"),
         (vec!["run", "society", "--set", "world.rates.decide.rate=1"], 2, "\"decides\""),
         (
@@ -103,11 +107,11 @@ fn hints_name_valid_options() {
     assert!(code == 2 && hint.contains("the run keeps its own chart.json"), "{hint}");
     let folder = folder.to_str().unwrap();
     let (code, message, hint) = command_error(&sandbox, &["run", "society", "--out", folder]);
-    assert!(code == 1 && message.ends_with("is there already"), "{message}");
+    assert!(code == 1 && message.ends_with("already exists"), "{message}");
     assert!(hint.contains("--out"), "{hint}");
     fs::write(sandbox.file("data/simulations").join(id).join("run.json"), "{").unwrap();
     let (code, _, hint) = command_error(&sandbox, &["resume", folder]);
-    assert!(code == 1 && hint.contains("begin a new run"), "{hint}");
+    assert!(code == 1 && hint.contains("start a new run"), "{hint}");
     let (code, message, _) = command_error(&sandbox, &["run", "society", "--turns", "-3"]);
     assert!(code == 2 && message.contains("invalid value '-3' for '--turns"), "{message}");
 }

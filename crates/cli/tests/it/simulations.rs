@@ -140,7 +140,8 @@ fn option_errors_name_the_option() {
         (
             vec!["--set", "seed=3", "--set", "world.rates.decides.rate=2"],
             2,
-            "not valid with --set world.rates.decides.rate=2: world.rates[3].rate must be from 0 to 1",
+            "not valid with --set world.rates.decides.rate=2: world.rates[3].rate must be from 0 \
+             to 1",
         ),
         (vec!["--set", "sed=3"], 2, "not valid with --set sed=3: unknown field \"sed\""),
         (
@@ -150,9 +151,9 @@ fn option_errors_name_the_option() {
         ),
         (vec!["--set", "oracle.budget=3"], 2, "oracle: this version has no oracle yet"),
         (vec!["--set", "record=true"], 2, "record: this version has no record yet"),
-        (vec!["--set", "chart=other"], 2, "\"chart\" cannot be different in a run"),
-        (vec!["--set", "name=other"], 2, "\"name\" cannot be different in a run"),
-        (vec!["--set", "lifecycle.0.turn=99"], 2, "turn 99 never comes"),
+        (vec!["--set", "chart=other"], 2, "\"chart\" cannot be changed in a run"),
+        (vec!["--set", "name=other"], 2, "\"name\" cannot be changed in a run"),
+        (vec!["--set", "lifecycle.0.turn=99"], 2, "turn 99 does not exist"),
         (vec!["--turns", "1000000000000"], 6, "turns must be at most"),
         (vec!["--set", "turns=1000000000000"], 6, "turns must be at most"),
         (vec!["--set", "max_agents=1000000000000"], 6, "max_agents must be at most"),
@@ -205,7 +206,7 @@ fn second_ctrl_c_quits_within_a_long_turn() {
     press_ctrl_c(&child);
     let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
     let heard = told.next().unwrap().unwrap();
-    assert_eq!(heard, "stopping at the end of this turn; once more to quit at once");
+    assert_eq!(heard, "stopping at the end of this turn; press Ctrl-C again to quit at once");
     press_ctrl_c(&child);
     assert_eq!(child.wait().unwrap().code(), Some(4));
     assert_eq!(sandbox.json(&["sim", "status", "last"]).0["interrupted"], true);
@@ -298,7 +299,7 @@ fn interrupted_run_shows_how_to_resume() {
     let stopped = interrupt(child);
     assert_eq!(stopped.code, 4);
     let id = sandbox.json(&["sim", "status", "last"]).0["run_id"].as_str().unwrap().to_owned();
-    let hint = format!("go on with `polity sim resume {id}`");
+    let hint = format!("continue with `polity sim resume {id}`");
     assert!(stopped.err.contains(&hint), "{stopped:?}");
     assert!(!stopped.err.contains("turns/s"), "no bar without a terminal: {stopped:?}");
 }
@@ -322,13 +323,9 @@ fn fork_shares_the_past_only() {
 
     for (args, code, message) in [
         (vec!["--at", "99"], 1, "no checkpoint of turn 99"),
-        (vec!["--at", "10", "--turns", "9"], 2, "is to have 9 turns, and it goes on from the end"),
-        (
-            vec!["--at", "10", "--set", "turns=9"],
-            2,
-            "is to have 9 turns, and it goes on from the end",
-        ),
-        (vec!["--at", "3", "--set", "population.0.count=1"], 2, "cannot be different in a fork"),
+        (vec!["--at", "10", "--turns", "9"], 2, "has 9 turns, but continues from the end"),
+        (vec!["--at", "10", "--set", "turns=9"], 2, "has 9 turns, but continues from the end"),
+        (vec!["--at", "3", "--set", "population.0.count=1"], 2, "cannot be changed in a fork"),
         (vec!["--at", "3", "--set", "world.rates.9.rate=1"], 2, "there is no item 9"),
         (vec!["--at", "3", "--set", "world.rates.0.rate=2"], 2, "is not valid"),
     ] {
@@ -360,7 +357,7 @@ fn export_shows_the_transitions_of_an_agent() {
     let hint = missing.error()["hint"].as_str().unwrap().to_owned();
     assert!(hint.ends_with("--agent reader_3 --at 7`"), "{hint}");
     let never = sandbox.polity(&["sim", "export", "last", "--agent", "nobody", "--json"]);
-    assert_eq!(never.error()["hint"], "name a turn in which it was there with --at");
+    assert_eq!(never.error()["hint"], "name a turn in which it existed with --at");
     let earlier = ["sim", "export", "last", "--agent", "reader_3", "--at", "7"];
     assert_eq!(run_json(&sandbox, &earlier)["agent_id"], "reader_3");
 }

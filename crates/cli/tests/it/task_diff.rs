@@ -40,9 +40,9 @@ fn diff_shows_the_first_differing_step() {
     let output = sandbox.polity(&["task", "diff", &a, b]);
     for words in [
         format!("forked from {} at checkpoint 0", &a[..8]),
-        format!("both have the history of {} up to checkpoint 0", &a[..8]),
+        format!("both share the history of {} up to checkpoint 0", &a[..8]),
         "the same: 3 definitions, input, 1 step, status".to_owned(),
-        "they part at step 2:\n  a tone -> plain".to_owned(),
+        "they diverge at step 2:\n  a tone -> plain".to_owned(),
         "b tone [set metadata.tone=\"grand\"] -> grand".to_owned(),
         "result differs:\n  a Plainly, Draft of rain\n  b Grandly, Draft of rain".to_owned(),
     ] {

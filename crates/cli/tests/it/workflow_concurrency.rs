@@ -54,7 +54,7 @@ fn only_one_of_two_concurrent_answers_counts() {
         let (winner, loser) = if is_rejected { (rejected, approved) } else { (approved, rejected) };
         assert_eq!(winner.code, i32::from(is_rejected), "{told:?} {task}");
         assert_eq!(loser.code, 1, "{told:?} {task}");
-        assert!(loser.err.contains("waits for no decision"), "{loser:?}");
+        assert!(loser.err.contains("has no open review"), "{loser:?}");
         let (checkpoints, _) = sandbox.json(&["task", "checkpoints", &id]);
         let expected = if is_rejected { "reject" } else { "approve" };
         assert_eq!(checkpoints[1]["human_feedback"]["action"], expected, "{checkpoints}");

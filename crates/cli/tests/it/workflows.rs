@@ -184,8 +184,8 @@ fn task_graph_rejects_another_workflow() {
         assert!(output.err.contains(words), "{words}: {output:?}");
     };
     let (agent, flow) = (agent["id"].as_str().unwrap(), flow["id"].as_str().unwrap());
-    fails(&["--task", agent], 2, "is of the agent \"greeter\", not of a workflow");
-    fails(&["welcome", "--task", flow], 2, "follows the workflow \"signed\", not \"welcome\"");
+    fails(&["--task", agent], 2, "runs the agent \"greeter\", not a workflow");
+    fails(&["welcome", "--task", flow], 2, "runs the workflow \"signed\", not \"welcome\"");
     fails(&["signed", "--task", "0000"], 1, "there is no task 0000");
     fails(&[], 2, "NAME");
 }

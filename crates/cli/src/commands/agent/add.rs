@@ -109,7 +109,7 @@ fn variables(envs: &[String]) -> Result<Map<String, Value>, CliError> {
     let pair = |text: &String| match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), Value::from(value))),
         Some(_) | None => Err(CliError::usage("--env takes NAME=VALUE")
-            .hint("to hand on a variable of Polity's own environment use --env-allow NAME")),
+            .hint("to pass on a variable of Polity's own environment, use --env-allow NAME")),
     };
     envs.iter().map(pair).collect()
 }
@@ -129,13 +129,13 @@ pub(super) fn add(app: &AppContext, args: &AgentAddArgs) -> CliResult {
     if !wrong.is_empty() {
         let message = format!("the agent \"{name}\" would not be valid");
         return Err(CliError::invalid(message, wrong)
-            .hint("nothing was written; `polity schema agent` has all fields"));
+            .hint("nothing was written; `polity schema agent` lists all fields"));
     }
     write(app, &name, &path, &text)?;
     if app.json() {
         print_json(&json!({"name": name, "file": path}))?;
     } else {
-        say!("wrote {path}; give it something to do with `polity run {name} INPUT`")?;
+        say!("wrote {path}; run it with `polity run {name} INPUT`")?;
     }
     Ok(ExitStatus::Done)
 }
@@ -154,5 +154,5 @@ fn write(app: &AppContext, name: &Name, path: &str, text: &str) -> Result<(), Cl
 
 fn taken(name: &Name) -> CliError {
     CliError::already(format!("there is an agent or workflow \"{name}\" already"))
-        .hint("nothing was written; edit its file, or take another name")
+        .hint("nothing was written; edit its file, or choose another name")
 }

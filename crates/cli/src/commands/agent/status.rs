@@ -40,6 +40,6 @@ pub(super) async fn status(app: &AppContext, args: &AgentStatusArgs) -> CliResul
             slots,
         ]
     });
-    say!("{}", table(["NAME", "ENABLED", "RUNNING", "QUEUED", "PLACES"], rows))?;
+    say!("{}", table(["NAME", "ENABLED", "RUNNING", "QUEUED", "SLOTS"], rows))?;
     Ok(ExitStatus::Done)
 }

@@ -93,7 +93,7 @@ pub(super) fn fire(app: &AppContext, args: &ChartFireArgs) -> CliResult {
     }
     match to {
         Some(to) => say!("{from} -> {to}")?,
-        None => say!("{from}: nothing follows on {}", args.trigger)?,
+        None => say!("{from}: no transition for {}", args.trigger)?,
     }
     for (name, value) in fields {
         say!("  agent.{name} = {}", strip_control(&value.to_string()))?;
@@ -187,9 +187,10 @@ fn request_in_words(request: &AgentRequest) -> String {
 fn state_of(chart: &Chart, name: &str) -> Result<StateId, CliError> {
     chart.state(name).ok_or_else(|| {
         if let Some(inside) = chart.child_names(name) {
-            let message =
-                format!("the state \"{name}\" has others inside, and agents are in those");
-            let hint = format!("inside of it are {}", inside.join(", "));
+            let message = format!(
+                "the state \"{name}\" has child states, and an agent is always in one of those"
+            );
+            let hint = format!("its child states are {}", inside.join(", "));
             return CliError::usage(message).hint(hint);
         }
         let states: Vec<_> = chart.states().map(|state| chart.state_name(state)).collect();

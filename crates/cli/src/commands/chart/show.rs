@@ -62,8 +62,9 @@ fn with_defaults(chart: &Chart, document: &Value) -> Value {
 /// A state and those inside, each further to the right.
 fn state(chart: &Chart, node: &StateNode, depth: usize) -> Result<(), CliError> {
     let tree = chart.tree();
-    let then = if node.history { ", then with the last: history" } else { "" };
-    let begins = node.initial.map(|initial| format!(" (begins with {}{then})", tree[initial].name));
+    let then = if node.history { ", later the last active one" } else { "" };
+    let begins =
+        node.initial.map(|initial| format!(" (initial child {}{then})", tree[initial].name));
     let indent = "  ".repeat(depth);
     say!("{indent}{}{}", node.name, begins.unwrap_or_default())?;
     for happening in state_actions(node) {

@@ -47,7 +47,7 @@ pub(super) async fn modify(app: &AppContext, args: DecideArgs) -> CliResult {
         };
         if changes.is_empty() {
             return Err(CliError::usage("nothing is changed").hint(
-                "say which argument to change: --set NAME=VALUE; or use `polity review approve`",
+                "name the argument to change with --set NAME=VALUE, or use `polity review approve`",
             ));
         }
         for change in changes {
@@ -116,9 +116,9 @@ async fn report_recorded(app: &AppContext, host: &Host, top: TaskId, resumed: Ta
     if app.json() {
         print_json(&task)?;
     } else if host.queries().has_live_owner(&host.queries().task_row(resumed).await?).await {
-        say!("recorded; another process goes on with the task: `polity task watch {resumed}`")?;
+        say!("recorded; another process continues the task: `polity task watch {resumed}`")?;
     } else {
-        say!("recorded; the task goes on with `polity task resume {resumed}`")?;
+        say!("recorded; resume the task with `polity task resume {resumed}`")?;
     }
     Ok(ExitStatus::Done)
 }
@@ -164,11 +164,11 @@ async fn resume(
             Ok(ExitStatus::Done)
         }
         Err(EngineError::Rejected(CommandRejection::OwnerAlive { .. })) => {
-            say!("recorded; another process goes on with the task: `polity task watch {resumed}`")?;
+            say!("recorded; another process continues the task: `polity task watch {resumed}`")?;
             Ok(ExitStatus::Done)
         }
         Err(EngineError::NotReady(missing)) => {
-            say!("recorded; the task cannot go on yet: {missing}")?;
+            say!("recorded; the task cannot continue yet: {missing}")?;
             say!("{}; then `polity task resume {resumed}`", missing.hint)?;
             Ok(ExitStatus::Done)
         }

@@ -15,7 +15,7 @@ pub(crate) fn details(review: &Review) -> String {
         field(if review.tool.is_some() { "agent" } else { "node" }, &review.position),
     ];
     if review.place != review.position {
-        lines.push(field("place", &review.place));
+        lines.push(field("path", &review.place));
     }
     if review.top_task_id != review.task_id {
         lines.push(field("part of", &review.top_task_id.to_string()));
@@ -36,8 +36,8 @@ pub(crate) fn details(review: &Review) -> String {
         lines.push(field("until", &format!("{}, {}", view::time(deadline), then(review))));
     }
     if let ReviewSubject::Doubt { .. } = review.subject {
-        let doubt = "the tool was being called when the process ended; no one knows whether it had \
-                     its effect";
+        let doubt =
+            "the process ended during the call, so it is unknown whether the tool took effect";
         lines.push(field("in doubt", doubt));
     }
     lines.push(String::new());
@@ -53,7 +53,7 @@ pub(crate) fn details(review: &Review) -> String {
 fn then(review: &Review) -> String {
     let when = if review.expired { "which has passed:" } else { "then" };
     match review.default_action {
-        Some(action) => format!("{when} it counts as {}", action.label()),
+        Some(action) => format!("{when} the default action is {}", action.label()),
         None => format!("{when} the task fails"),
     }
 }
@@ -64,9 +64,12 @@ fn commands(review: &Review) -> Vec<(String, String)> {
     if review.expired {
         let follows = match review.default_action {
             Some(action) => {
-                format!("no answer counts any more; it goes on with {}", action.label())
+                format!(
+                    "the deadline has passed; continues with the default action {}",
+                    action.label()
+                )
             }
-            None => "no answer counts any more; the task fails".to_owned(),
+            None => "the deadline has passed; fails the task".to_owned(),
         };
         return vec![(format!("polity task resume {id}"), follows)];
     }
@@ -83,11 +86,11 @@ fn commands(review: &Review) -> Vec<(String, String)> {
 fn in_words(outlook: &ReviewPreview) -> String {
     match outlook {
         ReviewPreview::LeadsTo(nodes) if nodes.is_empty() => {
-            "the workflow goes on; no node follows".to_owned()
+            "continues; no node follows".to_owned()
         }
         ReviewPreview::LeadsTo(nodes) => {
             let nodes: Vec<&str> = nodes.iter().map(Name::as_str).collect();
-            format!("the workflow goes on with {}", nodes.join(", "))
+            format!("continues with {}", nodes.join(", "))
         }
         ReviewPreview::FailsTask(why) => format!("fails the task: {}", strip_control(why)),
         ReviewPreview::FailsBranch(why) => format!("fails this branch: {}", strip_control(why)),
@@ -99,28 +102,32 @@ fn choices(subject: &ReviewSubject) -> Vec<(ReviewAction, &'static str, &'static
     use ReviewAction::{Approve, Modify, Reject};
     match subject {
         ReviewSubject::Approval { .. } => vec![
-            (Approve, "", "the tool is called"),
-            (Modify, "--set NAME=VALUE", "it is called with other arguments"),
-            (Reject, "--message TEXT", "it is not called, and the model is told why"),
+            (Approve, "", "calls the tool"),
+            (Modify, "--set NAME=VALUE", "calls it with changed arguments"),
+            (Reject, "--message TEXT", "does not call it; the model gets the message"),
         ],
         ReviewSubject::Doubt { .. } | ReviewSubject::RunDoubt { .. } => vec![
-            (Approve, "--retry", "it is called again"),
-            (Approve, "--skip-with RESULT", "it is not called again; this is its result"),
-            (Reject, "--message TEXT", "the task fails"),
+            (Approve, "--retry", "calls it again"),
+            (Approve, "--skip-with RESULT", "does not call it again; uses RESULT as its result"),
+            (Reject, "--message TEXT", "fails the task"),
         ],
         ReviewSubject::RemoteQuestion { .. } => vec![
-            (Approve, "--message TEXT", "the agent is told this, and goes on"),
-            (Reject, "--message TEXT", "the task fails, and the agent's own is ended"),
+            (Approve, "--message TEXT", "sends this answer to the agent, and continues"),
+            (Reject, "--message TEXT", "fails the task, and cancels the remote task"),
         ],
         ReviewSubject::Node { .. } => vec![
-            (Approve, "--message TEXT", "the workflow goes on; routing_key is approve"),
-            (Modify, "--set metadata.NAME=VALUE", "it goes on with another State; key modify"),
-            (Reject, "--message TEXT", "an edge for reject is taken, or the task fails"),
+            (Approve, "--message TEXT", "continues; routing_key is approve"),
+            (
+                Modify,
+                "--set metadata.NAME=VALUE",
+                "continues with the changed State; routing_key is modify",
+            ),
+            (Reject, "--message TEXT", "takes an edge for reject, or fails the task"),
         ],
         ReviewSubject::Checkpoint { .. } => vec![
-            (Approve, "", "the node runs"),
-            (Modify, "--set metadata.NAME=VALUE", "it runs on another State"),
-            (Reject, "--message TEXT", "the task fails"),
+            (Approve, "", "runs the node"),
+            (Modify, "--set metadata.NAME=VALUE", "runs it with the changed State"),
+            (Reject, "--message TEXT", "fails the task"),
         ],
     }
 }

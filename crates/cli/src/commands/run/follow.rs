@@ -47,7 +47,7 @@ pub(crate) async fn follow(
                     quit(app, id);
                 }
                 asked_to_stop = true;
-                note!("cancelling; once more to quit and leave it interrupted");
+                note!("cancelling; press Ctrl-C again to quit and leave the task interrupted");
                 match host.runtime().cancel(id).await {
                     // The task ended before it could be cancelled; its outcome comes next.
                     Ok(_) | Err(EngineError::Rejected(CommandRejection::Finished { .. })) => {}
@@ -77,7 +77,7 @@ pub(crate) async fn follow(
 /// and the system releases the locks.
 fn quit(app: &AppContext, id: TaskId) -> ! {
     let left = CliError::conflict(format!("left task {id} interrupted"))
-        .hint(format!("go on with `polity task resume {id}`"));
+        .hint(format!("continue with `polity task resume {id}`"));
     left.print(app.json());
     std::process::exit(left.exit().code().into())
 }

@@ -48,7 +48,7 @@ fn list_unused(answers: &[String]) {
     if answers.is_empty() {
         return;
     }
-    note!("the cassette has {} that no one asked for:", count(answers.len(), "answer"));
+    note!("the cassette has {} that the run did not use:", count(answers.len(), "answer"));
     for answer in answers.iter().take(UNUSED_LISTED_MAX) {
         note!("  {}", strip_control(answer));
     }

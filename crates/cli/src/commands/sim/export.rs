@@ -38,6 +38,6 @@ pub(super) fn export(app: &AppContext, args: &SimExportArgs) -> CliResult {
     let error = CliError::not_found(missing);
     Err(match nearest(agent, names.iter().map(String::as_str)) {
         Some(near) => error.hint(format!("did you mean \"{near}\"?")),
-        None => error.hint("name a turn in which it was there with --at"),
+        None => error.hint("name a turn in which it existed with --at"),
     })
 }

@@ -59,9 +59,7 @@ pub(super) fn lifecycle(app: &AppContext, args: SimLifecycleArgs) -> CliResult {
         }
         if is_to_be_noted && asked_at.elapsed() > WAIT_NOTED_AFTER {
             is_to_be_noted = false;
-            note!(
-                "waiting for the end of the turn; what was asked for stays asked for after Ctrl-C"
-            );
+            note!("waiting for the end of the turn; the request remains after Ctrl-C");
         }
         std::thread::sleep(LOOK_EVERY);
     }
@@ -88,8 +86,8 @@ fn opinion(folder: &RunFolder, action: &LifecycleAction) -> Result<RequestVerdic
 
 fn ended(app: &AppContext, folder: &RunFolder, record: &SimulationRecord) -> CliError {
     let run = run_name(app.folder(), folder, record);
-    CliError::conflict(format!("the run {run} has ended, nothing can be asked of it"))
-        .hint(format!("begin another future of it: `polity sim fork {run} --at TURN`"))
+    CliError::conflict(format!("the run {run} has ended and accepts no requests"))
+        .hint(format!("start a new run from one of its turns: `polity sim fork {run} --at TURN`"))
 }
 
 fn action_of(command: LifecycleCommand) -> Result<LifecycleAction, CliError> {

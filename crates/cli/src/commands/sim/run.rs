@@ -156,7 +156,7 @@ fn perform(app: &AppContext, begin: impl FnOnce() -> Result<SimulationRun, CliEr
         RunStatus::Stopped => {
             if app.shows_progress() {
                 let stopped = format!("stopped after turn {} of {turns}", summary.turns);
-                note!("{}: go on with `polity sim resume {name}`", style::warning(&stopped));
+                note!("{}: continue with `polity sim resume {name}`", style::warning(&stopped));
             }
             Ok(ExitStatus::Cancelled)
         }
@@ -206,7 +206,7 @@ fn listen(app: &AppContext) -> Result<Arc<AtomicBool>, CliError> {
         std::thread::spawn(move || {
             if signals.forever().next().is_some() {
                 let line = if is_live { CLEAR_LINE } else { "" };
-                note!("{line}stopping at the end of this turn; once more to quit at once");
+                note!("{line}stopping at the end of this turn; press Ctrl-C again to quit at once");
             }
         });
     }

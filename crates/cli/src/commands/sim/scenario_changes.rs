@@ -35,17 +35,17 @@ const FIXED_IN_FORK: [(&str, &str); 6] = [
     ("chart", OTHER_SCENARIO),
     (
         "population",
-        "its agents are those of the other run; `polity sim lifecycle` and lifecycle of the scenario \
-         change who is there",
+        "a fork keeps the agents of the original run; change them with `polity sim lifecycle` or \
+         lifecycle in the scenario",
     ),
     ("ticks_per_turn", PAST_TIME),
     ("start_time", PAST_TIME),
     ("tick_seconds", PAST_TIME),
 ];
 
-const OTHER_SCENARIO: &str = "write another scenario, or change the file of this one";
+const OTHER_SCENARIO: &str = "write another scenario, or edit this one";
 const PAST_TIME: &str =
-    "a part of its time is over; begin a new run with `polity sim run` and --set";
+    "some of its turns have already run; start a new run with `polity sim run` and --set";
 
 /// Applies changes to a scenario.
 pub(super) fn apply_changes(
@@ -107,11 +107,11 @@ pub(super) fn apply_changes(
                 }
                 Some((ScenarioLimit::Agents, message)) => {
                     return Err(CliError::over_limit("limit_agents", message)
-                        .hint("no population can be larger; have fewer agents"));
+                        .hint("no population can be larger; use fewer agents"));
                 }
                 Some((ScenarioLimit::Turns, message)) => {
                     return Err(CliError::over_limit("limit_turns", message)
-                        .hint("ask for fewer turns, or give a turn fewer ticks"));
+                        .hint("use fewer turns, or fewer ticks per turn"));
                 }
                 None => {}
             }
@@ -167,7 +167,7 @@ fn invalid(
         let meant = problem.suggestion.as_ref().map(|near| format!("did you mean \"{near}\"?"));
         meant.or_else(|| problem.allowed.as_ref().map(|allowed| format!("allowed: {allowed}")))
     });
-    error.hint(first.unwrap_or_else(|| "`polity schema scenario` has what may be set".to_owned()))
+    error.hint(first.unwrap_or_else(|| "`polity schema scenario` lists the fields".to_owned()))
 }
 
 /// The operation that decides which fields are fixed.
@@ -185,7 +185,7 @@ pub(super) fn reject_fixed_fields(changes: &[String], fixed: FixedFields) -> Res
     };
     match fixed.iter().find(|(name, _)| sets_field(changes, name)) {
         Some((name, instead)) => {
-            let message = format!("\"{name}\" cannot be different in a {what}");
+            let message = format!("\"{name}\" cannot be changed in a {what}");
             Err(CliError::usage(message).hint(*instead))
         }
         None => Ok(()),
@@ -267,7 +267,8 @@ fn write_at_path(document: &mut Value, path: &str, value: Value) -> Result<Strin
                 &mut items[index]
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-                let message = format!("\"{path}\": nothing can be inside of what stands there");
+                let message =
+                    format!("\"{path}\": the value there is neither a mapping nor a list");
                 return Err(CliError::usage(message));
             }
         };
@@ -292,9 +293,9 @@ fn find_item(items: &[Value], called: &str, path: &str) -> Result<usize, CliErro
     match *places {
         [place] => Ok(place),
         [_, _, ..] => {
-            let message = format!("\"{path}\": {} items are called {called}", places.len());
+            let message = format!("\"{path}\": {} items are named {called}", places.len());
             let places: Vec<String> = places.iter().map(usize::to_string).collect();
-            let hint = format!("say which by its number: {}", places.join(" or "));
+            let hint = format!("select one by its index: {}", places.join(" or "));
             Err(CliError::usage(message).hint(hint))
         }
         [] => {
@@ -319,7 +320,7 @@ fn scale(file: &mut ScenarioFile, agents: u64) -> Result<(), CliError> {
         let message = format!("--agents {agents}: {error}");
         let hint = match error {
             ScalingError::TooFewAgents { singles } => {
-                format!("ask for {singles} or more, or remove some of them from the population")
+                format!("use {singles} or more, or remove some of them from the population")
             }
             ScalingError::EmptyPopulation => "give it a population".to_owned(),
         };

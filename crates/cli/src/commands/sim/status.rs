@@ -32,7 +32,7 @@ pub(super) fn status(app: &AppContext, args: &SimStatusArgs) -> CliResult {
             let begun = overview.record.created_at.strftime("%Y-%m-%d %H:%M:%S").to_string();
             [short, overview.status().to_owned(), overview.record.scenario.clone(), turns, begun]
         });
-        say!("{}", table(["RUN", "STATUS", "SCENARIO", "TURNS", "BEGUN"], rows))?;
+        say!("{}", table(["RUN", "STATUS", "SCENARIO", "TURNS", "STARTED"], rows))?;
     }
     Ok(ExitStatus::Done)
 }
@@ -63,7 +63,7 @@ fn one(app: &AppContext, overview: &RunOverview) -> CliResult {
     }
     if overview.interrupted || record.status == RunStatus::Stopped {
         let run = run_name(app.folder(), &overview.folder, record);
-        say!("go on with `polity sim resume {run}`")?;
+        say!("continue with `polity sim resume {run}`")?;
     }
     Ok(ExitStatus::Done)
 }

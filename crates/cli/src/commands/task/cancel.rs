@@ -20,7 +20,7 @@ pub(crate) async fn cancel(app: &AppContext, args: &TaskArgs) -> CliResult {
         say!("task {} is {}", task.id, view::status_text(&task))?;
         let top = queries.top_task(row).await?;
         if top.id != id && top.owner.is_none() {
-            note!("task {} goes on with `polity task resume {}`", top.id, top.id);
+            note!("task {} can be resumed with `polity task resume {}`", top.id, top.id);
         }
     }
     Ok(ExitStatus::Done)

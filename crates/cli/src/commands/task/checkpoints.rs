@@ -33,9 +33,9 @@ pub(crate) async fn checkpoints(app: &AppContext, args: &TaskArgs) -> CliResult 
     } else if checkpoints.is_empty() {
         say!("no checkpoints")?;
     } else {
-        let mut heading = vec!["SEQUENCE", "POSITION", "MESSAGES", "TAKEN"];
+        let mut heading = vec!["SEQUENCE", "POSITION", "MESSAGES", "CREATED"];
         let has_people = checkpoints.iter().any(|checkpoint| checkpoint.awaiting_human);
-        heading.extend(has_people.then_some("PERSON"));
+        heading.extend(has_people.then_some("REVIEW"));
         let rows = checkpoints.iter().map(|checkpoint| {
             let messages = checkpoint.state.messages.len();
             let mut cells = vec![
@@ -57,8 +57,8 @@ fn person(checkpoint: &Checkpoint, status: TaskStatus) -> String {
     match &checkpoint.human_feedback {
         Some(feedback) => shorten(&strip_control(&answered(feedback)), ANSWER_CHARACTERS_MAX),
         None if !checkpoint.awaiting_human => String::new(),
-        None if status == TaskStatus::AwaitingHuman => "is waited for".to_owned(),
-        None => "did not answer".to_owned(),
+        None if status == TaskStatus::AwaitingHuman => "open".to_owned(),
+        None => "unanswered".to_owned(),
     }
 }
 
@@ -121,11 +121,11 @@ fn details(checkpoint: &Checkpoint) -> String {
         field("task", &checkpoint.task_id.to_string()),
         field("checkpoint", &style::label(&checkpoint.sequence.to_string())),
         field("position", &checkpoint.position),
-        field("taken", &view::time(checkpoint.created_at)),
+        field("created", &view::time(checkpoint.created_at)),
     ];
     if checkpoint.awaiting_human {
         let answered = checkpoint.human_feedback.is_some();
-        lines.push(field("waits", if answered { "no more: answered" } else { "for a person" }));
+        lines.push(field("review", if answered { "answered" } else { "open" }));
     }
     if let Some(feedback) = &checkpoint.human_feedback {
         lines.push(field("feedback", &strip_control(&answered(feedback))));

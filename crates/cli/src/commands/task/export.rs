@@ -26,7 +26,7 @@ pub(super) async fn export(app: &AppContext, args: &ExportArgs) -> CliResult {
         let (folder, files) = (folder.display(), count(exported.files, "file"));
         match exported.outcome {
             FolderOutcome::Written => say!("wrote {folder} ({files})")?,
-            FolderOutcome::Unchanged => say!("{folder} is there already")?,
+            FolderOutcome::Unchanged => say!("{folder} is up to date")?,
         }
     }
     Ok(ExitStatus::Done)
@@ -41,7 +41,7 @@ pub(super) async fn import(app: &AppContext, args: &ImportArgs) -> CliResult {
         return Ok(ExitStatus::Done);
     }
     for task in present {
-        say!("task {task} is here already, as it is there")?;
+        say!("task {task} is already in this home, unchanged")?;
     }
     let queries = app.context.queries_on(Arc::new(store));
     for task in imported {

@@ -47,7 +47,7 @@ pub(crate) async fn list(app: &AppContext, args: TaskListArgs) -> CliResult {
             if with_parts { TaskListColumn::Parent } else { TaskListColumn::Parts(&parts) };
         say!("{}", listed(&tasks, &column))?;
     } else if is_narrowed && !with_parts {
-        say!("no tasks; --parts looks at the parts of tasks too")?;
+        say!("no tasks; --parts includes the parts of tasks")?;
     } else {
         say!("no tasks")?;
     }

@@ -88,10 +88,10 @@ impl ResumeOutcome {
                 TaskStatus::Failed => "failed",
                 TaskStatus::Cancelled => "cancelled",
                 TaskStatus::AwaitingHuman => "waiting for a person",
-                TaskStatus::Pending | TaskStatus::Running => "not at its end",
+                TaskStatus::Pending | TaskStatus::Running => "not ended",
             },
-            Self::OwnedElsewhere => "at work in another process",
-            Self::NotResumed(_) => "not to be resumed here",
+            Self::OwnedElsewhere => "running in another process",
+            Self::NotResumed(_) => "not resumable here",
         }
     }
 

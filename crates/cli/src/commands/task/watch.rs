@@ -99,7 +99,7 @@ impl OrphanCheck {
         if since.elapsed() < ORPHAN_GRACE {
             return Ok(());
         }
-        Err(CliError::conflict(format!("task {} was interrupted: its process is gone", row.id))
-            .hint(format!("go on with `polity task resume {}`", row.id)))
+        Err(CliError::conflict(format!("task {} was interrupted: its process has ended", row.id))
+            .hint(format!("continue with `polity task resume {}`", row.id)))
     }
 }

@@ -28,7 +28,7 @@ pub(super) async fn graph(app: &AppContext, args: &WorkflowGraphArgs) -> CliResu
         }
         (None, None) => {
             return Err(CliError::usage("there is no workflow to draw")
-                .hint("name one, or a task that follows one with --task"));
+                .hint("name one, or a task that runs one with --task"));
         }
     };
     let format = match args.format {
@@ -61,13 +61,12 @@ async fn of_task(
     let row = queries.find_task(task).await?;
     let assigned = &row.assigned_agent;
     let Some((workflow, marks)) = queries.workflow_progress(row.id).await? else {
-        let message = format!("task {} is of the agent \"{assigned}\", not of a workflow", row.id);
-        let hint = format!("look at its steps with `polity task trace {}`", row.id);
+        let message = format!("task {} runs the agent \"{assigned}\", not a workflow", row.id);
+        let hint = format!("show its steps with `polity task trace {}`", row.id);
         return Err(CliError::usage(message).hint(hint));
     };
     if let Some(name) = name.filter(|name| *name != assigned.as_str()) {
-        let message =
-            format!("task {} follows the workflow \"{assigned}\", not \"{name}\"", row.id);
+        let message = format!("task {} runs the workflow \"{assigned}\", not \"{name}\"", row.id);
         let hint = format!("polity workflow graph {assigned} --task {}", row.id);
         return Err(CliError::usage(message).hint(hint));
     }
