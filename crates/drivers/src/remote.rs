@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use polity_definition::AgentDefinition;
 use polity_engine::driver::{
-    BoxFuture, NotReady, Progress, RemoteDriver, RemoteEnd, RemoteMessage, RemoteOutcome,
-    RemoteWork, Sent,
+    BoxFuture, MessageDelivery, NotReady, RemoteDriver, RemoteEnd, RemoteMessage, RemoteOutcome,
+    RemoteWork, TextProgress,
 };
 use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::remote::{RemoteReport, RemoteTask};
@@ -140,11 +140,11 @@ impl RemoteDriver for A2aAgents {
         self.credentials(agent).map(|_| ())
     }
 
-    fn send<'a>(&'a self, message: RemoteMessage<'a>) -> BoxFuture<'a, Sent> {
+    fn send<'a>(&'a self, message: RemoteMessage<'a>) -> BoxFuture<'a, MessageDelivery> {
         Box::pin(async move {
             match self.connect(message.agent).await {
                 Ok(client) => client.to_sent(client.call(A2aOperation::Send(&message)).await),
-                Err(failure) => Sent::Over(failure.outcome(None)),
+                Err(failure) => MessageDelivery::Over(failure.outcome(None)),
             }
         })
     }
@@ -152,7 +152,7 @@ impl RemoteDriver for A2aAgents {
     fn follow<'a>(
         &'a self,
         work: RemoteWork<'a>,
-        progress: &'a dyn Progress,
+        progress: &'a dyn TextProgress,
     ) -> BoxFuture<'a, RemoteOutcome> {
         Box::pin(async move {
             let RemoteWork { agent, task, .. } = work;

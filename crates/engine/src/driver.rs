@@ -12,17 +12,21 @@ use std::future::Future;
 use std::pin::Pin;
 
 pub use call_site::CallSite;
-pub use history::History;
+pub use history::ConversationHistory;
 pub use model::{
-    AskedArguments, AskedTool, ModelDriver, ModelFailure, ModelReply, ModelRequest, NotReady,
-    Progress, Unheard,
+    AskedArguments, AskedTool, IgnoredProgress, ModelDriver, ModelFailure, ModelReply,
+    ModelRequest, NotReady, TextProgress,
 };
 pub use program::{
     LostRun, ProgramDriver, ProgramPreparation, ProgramRunner, RunCleanup, RunDedup, RunEnd,
     RunIdentity, RunOutcome, RunOverrides, RunProgress, RunRequest,
 };
-pub use remote::{RemoteDriver, RemoteEnd, RemoteMessage, RemoteOutcome, RemoteWork, Sent};
-pub use tool::{Tool, ToolDriver, ToolFailure, ToolReply, ToolRequest, Toolbox, ToolsUnavailable};
+pub use remote::{
+    MessageDelivery, RemoteDriver, RemoteEnd, RemoteMessage, RemoteOutcome, RemoteWork,
+};
+pub use tool::{
+    ToolDriver, ToolFailure, ToolReply, ToolRequest, ToolSpec, Toolbox, ToolsUnavailable,
+};
 
 /// A boxed future that may borrow.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

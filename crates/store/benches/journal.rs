@@ -30,7 +30,7 @@ fn commits(folder: &Path, rounds: u32) {
     let store: Arc<dyn Store> =
         Arc::new(SqliteStore::open(&path, StoreAccess::ReadWrite(CommitDurability::Full)).unwrap());
     let mut bare = BareDisk::new(&folder.join("bare"), 4096);
-    let mut tasks = Tasks { store: &store, next: 0 };
+    let mut tasks = CommitLoad { store: &store, next: 0 };
     let mut sums = [0.0; 4];
     for _ in 0..rounds {
         sums[0] += bare.rate(SLICE);
@@ -54,12 +54,12 @@ fn commits(folder: &Path, rounds: u32) {
     }
 }
 
-struct Tasks<'a> {
+struct CommitLoad<'a> {
     store: &'a Arc<dyn Store>,
     next: u64,
 }
 
-impl Tasks<'_> {
+impl CommitLoad<'_> {
     /// Each task commits one message after the other, the next when the last is durable.
     fn rate(&mut self, at_once: u64, slice: Duration) -> f64 {
         let first = self.next;

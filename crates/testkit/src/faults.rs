@@ -29,7 +29,7 @@ pub enum CrashSide {
 }
 
 /// An acknowledged commit: the stream, the sequence of its last event and the number of events.
-pub type Acknowledged = (StreamId, StreamSequence, usize);
+pub type AcknowledgedCommit = (StreamId, StreamSequence, usize);
 
 /// One process's view of a store that outlives it.
 pub struct CrashingStore {
@@ -44,7 +44,7 @@ struct CrashState {
     /// The number of commits before the crash; none for no crash.
     commits_left: Option<(u32, CrashSide)>,
     has_crashed: bool,
-    acknowledged: Vec<Acknowledged>,
+    acknowledged: Vec<AcknowledgedCommit>,
     /// The number of reads of a stream from its beginning.
     whole_reads: u32,
 }
@@ -72,7 +72,7 @@ impl CrashingStore {
     }
 
     /// Every commit whose success was acknowledged to this process.
-    pub fn acknowledged(&self) -> Vec<Acknowledged> {
+    pub fn acknowledged(&self) -> Vec<AcknowledgedCommit> {
         self.state().acknowledged.clone()
     }
 

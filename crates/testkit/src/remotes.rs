@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use polity_definition::AgentDefinition;
 use polity_engine::driver::{
-    BoxFuture, NotReady, Progress, RemoteDriver, RemoteEnd, RemoteMessage, RemoteOutcome,
-    RemoteWork, Sent,
+    BoxFuture, MessageDelivery, NotReady, RemoteDriver, RemoteEnd, RemoteMessage, RemoteOutcome,
+    RemoteWork, TextProgress,
 };
 use polity_model::remote::{RemoteReport, RemoteTask};
 use polity_model::usage::Usage;
@@ -66,7 +66,7 @@ impl FakeRemotes {
         self.known().cancelled.clone()
     }
 
-    fn take(&self, message: &RemoteMessage<'_>) -> Sent {
+    fn take(&self, message: &RemoteMessage<'_>) -> MessageDelivery {
         let mut known = self.known();
         let old = message.task.map(|task| task.task_id.clone());
         known.messages.push((message.text.to_owned(), old.clone()));
@@ -75,9 +75,12 @@ impl FakeRemotes {
         match known.reactions.pop_front().unwrap_or(usual) {
             RemoteReaction::Task(end) => {
                 known.tasks.insert(id.clone(), end);
-                Sent::Accepted(RemoteTask { task_id: id, context_id: Some("c-1".to_owned()) })
+                MessageDelivery::Accepted(RemoteTask {
+                    task_id: id,
+                    context_id: Some("c-1".to_owned()),
+                })
             }
-            RemoteReaction::Reply(end) => Sent::Over(outcome(end, None)),
+            RemoteReaction::Reply(end) => MessageDelivery::Over(outcome(end, None)),
         }
     }
 }
@@ -93,7 +96,7 @@ impl RemoteDriver for FakeRemotes {
         Ok(())
     }
 
-    fn send<'a>(&'a self, message: RemoteMessage<'a>) -> BoxFuture<'a, Sent> {
+    fn send<'a>(&'a self, message: RemoteMessage<'a>) -> BoxFuture<'a, MessageDelivery> {
         // The message arrives at once; the reply takes its time.
         let sent = self.take(&message);
         Box::pin(async move {
@@ -105,7 +108,7 @@ impl RemoteDriver for FakeRemotes {
     fn follow<'a>(
         &'a self,
         work: RemoteWork<'a>,
-        progress: &'a dyn Progress,
+        progress: &'a dyn TextProgress,
     ) -> BoxFuture<'a, RemoteOutcome> {
         Box::pin(async move {
             let task = work.task;

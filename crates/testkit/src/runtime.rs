@@ -14,8 +14,8 @@ use polity_definition::{
 use polity_engine::clock::{Clock, whole_microseconds};
 use polity_engine::commands::CreateTask;
 use polity_engine::driver::{
-    AskedArguments, AskedTool, BoxFuture, History, ModelDriver, ModelFailure, ModelReply,
-    ModelRequest, NotReady,
+    AskedArguments, AskedTool, BoxFuture, ConversationHistory, ModelDriver, ModelFailure,
+    ModelReply, ModelRequest, NotReady,
 };
 use polity_engine::entropy::EntropySource;
 use polity_engine::pinned::PinnedAgent;
@@ -119,26 +119,26 @@ impl Leases for TestLeases {
 
 /// What a model does when it is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Act {
+pub enum FakeModelTurn {
     /// Answers.
     Answer(&'static str),
     /// Asks for tools, each with a number of its own.
-    Ask(&'static [&'static str]),
+    RequestTools(&'static [&'static str]),
     /// Says that the conversation is too long.
-    TooLong,
+    ContextFull,
     /// Fails in a way that may pass.
-    FailForNow,
+    TransientFailure,
     /// Fails for good.
-    FailForGood,
+    PermanentFailure,
     /// Never answers.
     Hang,
     /// Has an error of its own.
     Panic,
 }
 
-/// Models that act as they are told, in order; after the last act, they answer "done".
-pub struct ActingModels {
-    acts: Mutex<VecDeque<Act>>,
+/// Models that turn as they are told, in order; after the last turn, they answer "done".
+pub struct FakeModels {
+    turns: Mutex<VecDeque<FakeModelTurn>>,
     /// How long each call takes.
     delay: Duration,
     calls: AtomicU64,
@@ -147,11 +147,11 @@ pub struct ActingModels {
     world: Arc<ToolEffects>,
 }
 
-impl ActingModels {
-    /// Models with these acts, each after a delay.
-    pub fn new(acts: impl IntoIterator<Item = Act>, delay: Duration) -> Self {
+impl FakeModels {
+    /// Models with these turns, each after a delay.
+    pub fn new(turns: impl IntoIterator<Item = FakeModelTurn>, delay: Duration) -> Self {
         Self {
-            acts: Mutex::new(acts.into_iter().collect()),
+            turns: Mutex::new(turns.into_iter().collect()),
             delay,
             calls: AtomicU64::new(0),
             at_once: AtomicU64::new(0),
@@ -166,7 +166,7 @@ impl ActingModels {
         self
     }
 
-    fn ask(&self, tool: &str) -> AskedTool {
+    fn request(&self, tool: &str) -> AskedTool {
         let (server, tool) = tool.split_once('/').unwrap_or(("", tool));
         let arguments = match server {
             "agent" => Map::from_iter([("task_description".to_owned(), "a part".into())]),
@@ -192,15 +192,15 @@ impl ActingModels {
 }
 
 /// Counts a call as over when it is answered or abandoned.
-struct UnderWay<'a>(&'a AtomicU64);
+struct RunningCallGuard<'a>(&'a AtomicU64);
 
-impl Drop for UnderWay<'_> {
+impl Drop for RunningCallGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-impl ModelDriver for ActingModels {
+impl ModelDriver for FakeModels {
     fn ready(&self, _pinned: &PinnedAgent) -> Result<(), NotReady> {
         Ok(())
     }
@@ -218,20 +218,23 @@ impl ModelDriver for ActingModels {
             self.calls.fetch_add(1, Ordering::SeqCst);
             let now = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
             self.at_once_most.fetch_max(now, Ordering::SeqCst);
-            let _under_way = UnderWay(&self.at_once);
-            let act = self.acts.lock().unwrap().pop_front().unwrap_or(Act::Answer("done"));
+            let _running = RunningCallGuard(&self.at_once);
+            let turn =
+                self.turns.lock().unwrap().pop_front().unwrap_or(FakeModelTurn::Answer("done"));
             tokio::time::sleep(self.delay).await;
-            match act {
-                Act::Answer(content) => Ok(reply(content, Vec::new())),
-                Act::Ask(tools) => Ok(reply("", tools.iter().map(|tool| self.ask(tool)).collect())),
-                Act::TooLong => {
+            match turn {
+                FakeModelTurn::Answer(content) => Ok(reply(content, Vec::new())),
+                FakeModelTurn::RequestTools(tools) => {
+                    Ok(reply("", tools.iter().map(|tool| self.request(tool)).collect()))
+                }
+                FakeModelTurn::ContextFull => {
                     let failure = failure(ErrorCategory::Permanent);
                     Err(ModelFailure { context_full: true, ..failure })
                 }
-                Act::FailForNow => Err(failure(ErrorCategory::Transient)),
-                Act::FailForGood => Err(failure(ErrorCategory::Permanent)),
-                Act::Hang => std::future::pending().await,
-                Act::Panic => panic!("as told"),
+                FakeModelTurn::TransientFailure => Err(failure(ErrorCategory::Transient)),
+                FakeModelTurn::PermanentFailure => Err(failure(ErrorCategory::Permanent)),
+                FakeModelTurn::Hang => std::future::pending().await,
+                FakeModelTurn::Panic => panic!("as told"),
             }
         })
     }
@@ -239,7 +242,7 @@ impl ModelDriver for ActingModels {
 
 /// What every real model insists on: each tool call is followed by its answers, in order, and no
 /// answer stands alone.
-fn check_history(history: History<'_>) {
+fn check_history(history: ConversationHistory<'_>) {
     let mut open: VecDeque<ToolCallId> = VecDeque::new();
     for message in history.iter() {
         match message {

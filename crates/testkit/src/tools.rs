@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use polity_engine::driver::{
-    BoxFuture, CallSite, NotReady, Tool, ToolDriver, ToolFailure, ToolReply, ToolRequest, Toolbox,
-    ToolsUnavailable,
+    BoxFuture, CallSite, NotReady, ToolDriver, ToolFailure, ToolReply, ToolRequest, ToolSpec,
+    Toolbox, ToolsUnavailable,
 };
 use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::tool::{ToolName, ToolPattern};
@@ -117,7 +117,7 @@ impl ToolDriver for FakeTools {
                 let (schema, timeout) = (schema.as_object().unwrap(), Duration::from_secs(5));
                 let repeatable = is_repeatable(&name);
                 let (schema, text) = (schema.clone(), String::new());
-                Arc::new(Tool::new(name, text, schema, None, repeatable, timeout, Vec::new()))
+                Arc::new(ToolSpec::new(name, text, schema, None, repeatable, timeout, Vec::new()))
             })
             .collect();
         Box::pin(async { Ok(Arc::new(Toolbox::new(offered, Vec::new()))) })

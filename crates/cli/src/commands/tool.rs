@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use polity_drivers::mcp::McpTools;
-use polity_engine::driver::{CallSite, Tool, ToolDriver, ToolFailure, ToolReply, ToolRequest};
+use polity_engine::driver::{CallSite, ToolDriver, ToolFailure, ToolReply, ToolRequest, ToolSpec};
 use polity_model::tool::{ToolName, ToolPattern};
 use polity_model::trace::shorten;
 use serde_json::{Map, Value, json};
@@ -40,7 +40,7 @@ async fn list(
         Some(server) => vec![server.clone()],
         None => home.mcp_servers.keys().map(ToString::to_string).collect(),
     };
-    let mut found: Vec<Arc<Tool>> = Vec::new();
+    let mut found: Vec<Arc<ToolSpec>> = Vec::new();
     let mut exit = ExitStatus::Done;
     for name in names {
         match all_of(tools, &name).await {
@@ -67,7 +67,7 @@ async fn list(
     Ok(exit)
 }
 
-async fn all_of(tools: &McpTools, server: &str) -> Result<Vec<Arc<Tool>>, CliError> {
+async fn all_of(tools: &McpTools, server: &str) -> Result<Vec<Arc<ToolSpec>>, CliError> {
     let pattern: ToolPattern = format!("{server}/*").parse().map_err(|_| {
         CliError::usage(format!("\"{server}\" is not the name of an MCP server"))
             .hint("servers are declared in config/mcp_servers.yaml")
@@ -77,7 +77,7 @@ async fn all_of(tools: &McpTools, server: &str) -> Result<Vec<Arc<Tool>>, CliErr
     Ok(toolbox.offered().to_vec())
 }
 
-fn described(tool: &Tool) -> Value {
+fn described(tool: &ToolSpec) -> Value {
     json!({
         "name": tool.name.tool(),
         "server": tool.name.server(),
@@ -153,7 +153,7 @@ fn show_reply(app: &AppContext, reply: &ToolReply, began: Instant) -> CliResult 
 }
 
 /// The arguments as they were typed: JSON where that is what the tool wants, else a text.
-fn arguments(tool: &Tool, args: &ToolCallArgs) -> Result<Map<String, Value>, CliError> {
+fn arguments(tool: &ToolSpec, args: &ToolCallArgs) -> Result<Map<String, Value>, CliError> {
     let mut arguments = match &args.json_arguments {
         None => Map::new(),
         Some(text) => serde_json::from_str(text).map_err(|error| {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use polity_engine::runtime::Runtime;
 use polity_model::state::StateUpdates;
 use polity_store::{CommitDurability, SqliteStore, Store, StoreAccess};
-use polity_testkit::runtime::{ActingModels, TestLeases, runtime_deps};
+use polity_testkit::runtime::{FakeModels, TestLeases, runtime_deps};
 use polity_testkit::task_fixtures::instance_id;
 use serde_json::{Value, json};
 
@@ -141,7 +141,7 @@ fn fork(sandbox: &HomeSandbox) {
     let done = rows.into_iter().find(|row| row.assigned_agent.as_str() == "done").unwrap().id;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let models = Arc::new(ActingModels::new([], Duration::ZERO));
+        let models = Arc::new(FakeModels::new([], Duration::ZERO));
         let leases = Arc::new(TestLeases::default());
         let deps = runtime_deps(store, models, &leases, instance_id(1), 1);
         let runtime = Runtime::start(deps).await.unwrap();

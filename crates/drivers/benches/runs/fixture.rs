@@ -17,7 +17,7 @@ use polity_engine::runtime::{Runtime, RuntimeDeps};
 use polity_model::ids::ExecutionId;
 use polity_model::run::ResourceUsage;
 use polity_store::{CommitDurability, FileSlotPools, SlotPools, SqliteStore, StoreAccess};
-use polity_testkit::runtime::{ActingModels, TestLeases, runtime_deps};
+use polity_testkit::runtime::{FakeModels, TestLeases, runtime_deps};
 use polity_testkit::task_fixtures::instance_id;
 use serde_json::{Map, json};
 use tempfile::TempDir;
@@ -74,7 +74,7 @@ impl RunFixture {
         let journal = self.home.path().join("journal.db");
         let access = StoreAccess::ReadWrite(CommitDurability::Full);
         let store = Arc::new(SqliteStore::open(&journal, access).unwrap());
-        let models = Arc::new(ActingModels::new([], Duration::ZERO));
+        let models = Arc::new(FakeModels::new([], Duration::ZERO));
         let deps = RuntimeDeps {
             programs: Arc::clone(&self.programs) as Arc<dyn ProgramDriver>,
             slots: Arc::new(self.slots()),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use polity_definition::TokenPrice;
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, CallSite, ModelDriver, ModelFailure, ModelReply,
-    ModelRequest, NotReady, Tool, ToolDriver, ToolFailure, ToolReply, ToolRequest, Toolbox,
+    ModelRequest, NotReady, ToolDriver, ToolFailure, ToolReply, ToolRequest, ToolSpec, Toolbox,
     ToolsUnavailable,
 };
 use polity_engine::pinned::PinnedAgent;
@@ -122,7 +122,7 @@ impl CountingTool {
         let schema = schema.as_object().unwrap().clone();
         let (name, text, minute) =
             ("notes/note".parse().unwrap(), String::new(), Duration::from_mins(1));
-        let tool = Tool::new(name, text, schema, None, false, minute, Vec::new());
+        let tool = ToolSpec::new(name, text, schema, None, false, minute, Vec::new());
         let toolbox = Arc::new(Toolbox::new(vec![Arc::new(tool)], Vec::new()));
         Self { toolbox, calls: AtomicU32::new(0) }
     }

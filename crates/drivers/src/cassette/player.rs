@@ -8,7 +8,7 @@ use std::time::Duration;
 use polity_definition::{LlmAgent, TokenPrice};
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, CallSite, ModelDriver, ModelFailure, ModelReply,
-    ModelRequest, NotReady, Tool, ToolDriver, ToolFailure, ToolReply, ToolRequest, Toolbox,
+    ModelRequest, NotReady, ToolDriver, ToolFailure, ToolReply, ToolRequest, ToolSpec, Toolbox,
     ToolsUnavailable,
 };
 use polity_engine::pinned::PinnedAgent;
@@ -205,7 +205,7 @@ impl CassettePlayer {
             let missing = || format!("the cassette lists {reference} and does not describe it");
             let known = self.cassette.tools.get(reference).ok_or_else(missing)?.clone();
             let name = tool_name(reference).parse().map_err(|_| missing())?;
-            Ok(Arc::new(Tool::new(
+            Ok(Arc::new(ToolSpec::new(
                 name,
                 known.description.into(),
                 known.input_schema,

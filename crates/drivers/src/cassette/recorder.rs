@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use polity_definition::TokenPrice;
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, CallSite, ModelDriver, ModelFailure, ModelReply,
-    ModelRequest, NotReady, Tool, ToolDriver, ToolFailure, ToolReply, ToolRequest, Toolbox,
+    ModelRequest, NotReady, ToolDriver, ToolFailure, ToolReply, ToolRequest, ToolSpec, Toolbox,
     ToolsUnavailable,
 };
 use polity_engine::pinned::PinnedAgent;
@@ -166,7 +166,7 @@ impl CassetteRecorder {
     }
 
     /// The cassette's names of these tools; each is described once.
-    fn tool_references(&self, tools: &[Arc<Tool>]) -> Vec<String> {
+    fn tool_references(&self, tools: &[Arc<ToolSpec>]) -> Vec<String> {
         let mut cassette = self.lock_cassette();
         tools.iter().map(|tool| tool_reference(&mut cassette.tools, tool, &self.secrets)).collect()
     }
@@ -174,7 +174,7 @@ impl CassetteRecorder {
 
 fn tool_reference(
     known: &mut BTreeMap<String, ListedTool>,
-    tool: &Tool,
+    tool: &ToolSpec,
     secrets: &SecretSet,
 ) -> String {
     let described = ListedTool {

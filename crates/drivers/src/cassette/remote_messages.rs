@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use polity_definition::AgentDefinition;
 use polity_engine::driver::{
-    BoxFuture, CallSite, NotReady, Progress, RemoteDriver, RemoteEnd, RemoteMessage, RemoteOutcome,
-    RemoteWork, Sent,
+    BoxFuture, CallSite, MessageDelivery, NotReady, RemoteDriver, RemoteEnd, RemoteMessage,
+    RemoteOutcome, RemoteWork, TextProgress,
 };
 use polity_model::remote::{RemoteReport, RemoteTask};
 use polity_model::usage::Usage;
@@ -124,13 +124,13 @@ impl RemoteDriver for RecordingRemoteDriver {
         self.driver.ready(agent)
     }
 
-    fn send<'a>(&'a self, message: RemoteMessage<'a>) -> BoxFuture<'a, Sent> {
+    fn send<'a>(&'a self, message: RemoteMessage<'a>) -> BoxFuture<'a, MessageDelivery> {
         Box::pin(async move {
             let sent = self.driver.send(message).await;
             self.record_message(&message);
             match &sent {
-                Sent::Accepted(_) => {}
-                Sent::Over(outcome) => self.record_outcome(message.call_site, outcome),
+                MessageDelivery::Accepted(_) => {}
+                MessageDelivery::Over(outcome) => self.record_outcome(message.call_site, outcome),
             }
             sent
         })
@@ -139,7 +139,7 @@ impl RemoteDriver for RecordingRemoteDriver {
     fn follow<'a>(
         &'a self,
         work: RemoteWork<'a>,
-        progress: &'a dyn Progress,
+        progress: &'a dyn TextProgress,
     ) -> BoxFuture<'a, RemoteOutcome> {
         Box::pin(async move {
             let outcome = self.driver.follow(work, progress).await;
@@ -224,16 +224,16 @@ impl RemoteDriver for PlaybackRemoteDriver {
         Ok(())
     }
 
-    fn send<'a>(&'a self, message: RemoteMessage<'a>) -> BoxFuture<'a, Sent> {
+    fn send<'a>(&'a self, message: RemoteMessage<'a>) -> BoxFuture<'a, MessageDelivery> {
         let input = RemoteMessageInput::redacted(&message, &self.player.secrets);
         let outcome = self.outcome(message.call_site, Some(&input));
-        Box::pin(async { Sent::Over(outcome) })
+        Box::pin(async { MessageDelivery::Over(outcome) })
     }
 
     fn follow<'a>(
         &'a self,
         work: RemoteWork<'a>,
-        _: &'a dyn Progress,
+        _: &'a dyn TextProgress,
     ) -> BoxFuture<'a, RemoteOutcome> {
         let outcome = self.outcome(work.call_site, None);
         Box::pin(async { outcome })

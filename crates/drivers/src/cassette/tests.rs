@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use polity_definition::{AgentDefinition, TokenPrice};
 use polity_engine::driver::{
-    AskedArguments, AskedTool, BoxFuture, CallSite, History, ModelDriver, ModelFailure, ModelReply,
-    ModelRequest, NotReady, ToolDriver, ToolFailure, ToolReply, ToolRequest, Toolbox, Unheard,
+    AskedArguments, AskedTool, BoxFuture, CallSite, ConversationHistory, IgnoredProgress,
+    ModelDriver, ModelFailure, ModelReply, ModelRequest, NotReady, ToolDriver, ToolFailure,
+    ToolReply, ToolRequest, Toolbox,
 };
 use polity_engine::pinned::PinnedAgent;
 use polity_model::failure::{AttemptFailure, ErrorCategory};
@@ -129,11 +130,11 @@ impl TestConversation {
     ) -> Result<ModelReply, ModelFailure> {
         let request = ModelRequest {
             pinned: &self.pinned,
-            history: History::shortened(&self.messages, self.sent_from),
+            history: ConversationHistory::shortened(&self.messages, self.sent_from),
             toolbox,
             marks: &[],
             call_site: self.call_site(),
-            progress: &Unheard,
+            progress: &IgnoredProgress,
         };
         models.call(request).await
     }

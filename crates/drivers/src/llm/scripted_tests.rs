@@ -1,5 +1,5 @@
 use jiff::Timestamp;
-use polity_engine::driver::{CallSite, History, ModelDriver, Toolbox, Unheard};
+use polity_engine::driver::{CallSite, ConversationHistory, IgnoredProgress, ModelDriver, Toolbox};
 use polity_engine::pinned::PinnedAgent;
 use polity_model::failure::ErrorCategory;
 use polity_model::ids::ToolCallId;
@@ -39,11 +39,11 @@ async fn ask(messages: &[Message], marks: &[u32]) -> Result<ModelReply, ModelFai
     let pinned = PinnedAgent::alone(polity_testkit::runtime::pinned().agent, Some(script.into()));
     let request = ModelRequest {
         pinned: &pinned,
-        history: History::whole(messages),
+        history: ConversationHistory::whole(messages),
         toolbox: &Toolbox::default(),
         marks,
         call_site: CallSite::OUTSIDE,
-        progress: &Unheard,
+        progress: &IgnoredProgress,
     };
     LanguageModels::new(EnvSource::empty()).call(request).await
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use polity_definition::{McpServerDefinition, McpTransport};
-use polity_engine::driver::Tool;
+use polity_engine::driver::ToolSpec;
 use polity_model::failure::AttemptFailure;
 use reqwest::Url;
 use rmcp::model::{ClientRequest, PingRequest, ProtocolVersion, SubscriptionFilter};
@@ -44,7 +44,7 @@ pub(super) struct McpConnection {
     pub(super) peer: Peer<RoleClient>,
     /// Set when the tools change after they were listed.
     pub(super) changed: ToolsChangedFlag,
-    pub(super) tools: tokio::sync::Mutex<Option<Arc<[Arc<Tool>]>>>,
+    pub(super) tools: tokio::sync::Mutex<Option<Arc<[Arc<ToolSpec>]>>>,
     /// The secrets given to the server.
     pub(super) secrets: SecretSet,
     service: tokio::sync::Mutex<RunningService<RoleClient, McpClientHandler>>,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use polity_definition::McpServerDefinition;
-use polity_engine::driver::Tool;
+use polity_engine::driver::ToolSpec;
 use polity_model::failure::{AttemptFailure, ErrorCategory};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -61,7 +61,7 @@ impl McpServer {
     }
 
     /// Lists the server's tools.
-    pub(super) async fn tools(self: &Arc<Self>) -> Result<Arc<[Arc<Tool>]>, AttemptFailure> {
+    pub(super) async fn tools(self: &Arc<Self>) -> Result<Arc<[Arc<ToolSpec>]>, AttemptFailure> {
         let connection = self.connection().await?;
         tool_listing::list_tools(&connection, &self.definition).await
     }
@@ -70,7 +70,7 @@ impl McpServer {
     /// failure it is only retried in the background, at the rate of its restart delays.
     pub(super) async fn list_fallback_tools(
         self: &Arc<Self>,
-    ) -> Result<Arc<[Arc<Tool>]>, AttemptFailure> {
+    ) -> Result<Arc<[Arc<ToolSpec>]>, AttemptFailure> {
         let name = self.name();
         let was_slow_before = self.was_slow.load(Ordering::SeqCst);
         let is_being_started = self.history.try_lock().is_err();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use polity_definition::{McpServerDefinition, Text, nearest};
-use polity_engine::driver::{Tool, Toolbox};
+use polity_engine::driver::{ToolSpec, Toolbox};
 use polity_model::failure::AttemptFailure;
 use polity_model::tool::{ToolName, ToolPattern};
 use rmcp::ServiceError;
@@ -22,7 +22,7 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest number of pages; a faulty server may repeat pages forever.
 const PAGES_MAX: usize = 100;
 
-type ToolList = Arc<[Arc<Tool>]>;
+type ToolList = Arc<[Arc<ToolSpec>]>;
 
 /// Builds the toolbox of the tools that match the patterns, with their fallback tools.
 pub(super) async fn build_toolbox<'s>(
@@ -43,8 +43,8 @@ pub(super) async fn build_toolbox<'s>(
 fn match_patterns(
     listed: &BTreeMap<String, Result<ToolList, AttemptFailure>>,
     patterns: &[ToolPattern],
-) -> Result<Vec<Arc<Tool>>, AttemptFailure> {
-    let mut offered: Vec<Arc<Tool>> = Vec::new();
+) -> Result<Vec<Arc<ToolSpec>>, AttemptFailure> {
+    let mut offered: Vec<Arc<ToolSpec>> = Vec::new();
     for pattern in patterns {
         let Some(Ok(tools)) = listed.get(pattern.server()) else { continue };
         let covered: Vec<_> = tools.iter().filter(|tool| pattern.covers(&tool.name)).collect();
@@ -60,7 +60,7 @@ fn match_patterns(
     Ok(offered)
 }
 
-fn unknown_tool(server: &str, name: &str, tools: &[Arc<Tool>]) -> AttemptFailure {
+fn unknown_tool(server: &str, name: &str, tools: &[Arc<ToolSpec>]) -> AttemptFailure {
     let names: Vec<_> = tools.iter().map(|tool| tool.name.tool()).collect();
     let near = nearest(name, names.iter().copied())
         .map_or_else(|| ".".to_owned(), |near| format!("; did you mean \"{server}/{near}\"?"));
@@ -70,10 +70,10 @@ fn unknown_tool(server: &str, name: &str, tools: &[Arc<Tool>]) -> AttemptFailure
 
 /// Collects fallback tools transitively. A missing one is only logged.
 async fn collect_fallbacks<'s>(
-    offered: &[Arc<Tool>],
+    offered: &[Arc<ToolSpec>],
     find: impl Fn(&str) -> Result<&'s Arc<McpServer>, AttemptFailure>,
     mut listed: BTreeMap<String, Result<ToolList, AttemptFailure>>,
-) -> Vec<Arc<Tool>> {
+) -> Vec<Arc<ToolSpec>> {
     let mut known: BTreeSet<ToolName> = offered.iter().map(|tool| tool.name.clone()).collect();
     let mut wanted: Vec<ToolName> = fallbacks(offered);
     let mut reserve = Vec::new();
@@ -115,7 +115,7 @@ async fn list_fallback_server(
     (name, tools)
 }
 
-fn fallbacks(tools: &[Arc<Tool>]) -> Vec<ToolName> {
+fn fallbacks(tools: &[Arc<ToolSpec>]) -> Vec<ToolName> {
     tools.iter().flat_map(|tool| tool.fallback_tools.iter().cloned()).collect()
 }
 
@@ -198,7 +198,7 @@ fn describe_tool(
     tool: rmcp::model::Tool,
     connection: &McpConnection,
     definition: &McpServerDefinition,
-) -> Option<Arc<Tool>> {
+) -> Option<Arc<ToolSpec>> {
     let server = definition.name.as_str();
     let Ok(name) = format!("{server}/{}", tool.name).parse::<ToolName>() else {
         let tool = connection.secrets.redact(&tool.name);
@@ -211,7 +211,7 @@ fn describe_tool(
     let hints = tool.annotations.unwrap_or_default();
     let harmless = hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true);
     let description = tool.description.map(String::from).or(tool.title).unwrap_or_default();
-    Some(Arc::new(Tool::new(
+    Some(Arc::new(ToolSpec::new(
         name,
         description,
         (*tool.input_schema).clone(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use polity_engine::driver::{Progress, RemoteEnd, RemoteOutcome, Sent};
+use polity_engine::driver::{MessageDelivery, RemoteEnd, RemoteOutcome, TextProgress};
 use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::remote::{RemoteReport, RemoteTask};
 use polity_model::usage::Usage;
@@ -50,7 +50,7 @@ impl A2aClient<'_> {
     }
 
     /// Reads task updates until the task is settled or the stream ends.
-    async fn read_stream(&self, id: &str, progress: &dyn Progress) -> Result<(), RemoteError> {
+    async fn read_stream(&self, id: &str, progress: &dyn TextProgress) -> Result<(), RemoteError> {
         let request = self.interface.request(A2aOperation::Subscribe(id));
         let on_event = |json: Value| {
             Ok(match decode::decode_event(self.interface.unwrap_result(json)?) {
@@ -82,14 +82,14 @@ impl A2aClient<'_> {
     }
 
     /// Maps the answer to a message.
-    pub(super) fn to_sent(&self, answered: Result<Value, RemoteError>) -> Sent {
+    pub(super) fn to_sent(&self, answered: Result<Value, RemoteError>) -> MessageDelivery {
         let reply =
             answered.and_then(|json| decode::decode_reply(json).map_err(RemoteError::Unreadable));
         let (end, state) = match reply {
             Ok(A2aReply::Task(task)) if task.status.state.is_settled() => {
-                return Sent::Over(self.outcome_of(&task));
+                return MessageDelivery::Over(self.outcome_of(&task));
             }
-            Ok(A2aReply::Task(task)) => return Sent::Accepted(task.to_remote_task()),
+            Ok(A2aReply::Task(task)) => return MessageDelivery::Accepted(task.to_remote_task()),
             Ok(A2aReply::Message(message)) => {
                 (RemoteEnd::Answered(self.redact(&message.text())), Some("answered".to_owned()))
             }
@@ -101,7 +101,7 @@ impl A2aClient<'_> {
             },
         };
         let report = RemoteReport { state, is_over: true, ..self.report() };
-        Sent::Over(RemoteOutcome { end, report, usage: Usage::default() })
+        MessageDelivery::Over(RemoteOutcome { end, report, usage: Usage::default() })
     }
 
     /// Prefixes the failure with the agent's URL.
@@ -170,7 +170,7 @@ impl A2aClient<'_> {
         id: &str,
         task: &RemoteTask,
         wait: &mut Duration,
-        progress: &dyn Progress,
+        progress: &dyn TextProgress,
     ) -> Option<RemoteOutcome> {
         let mut can_stream = self.can_stream;
         loop {

@@ -7,7 +7,7 @@ use polity_definition::{AgentDefinition, TokenPrice};
 use polity_engine::commands::CreateTask;
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, CallSite, ModelDriver, ModelFailure, ModelReply,
-    ModelRequest, NotReady, Tool, ToolDriver, ToolFailure, ToolReply, ToolRequest, Toolbox,
+    ModelRequest, NotReady, ToolDriver, ToolFailure, ToolReply, ToolRequest, ToolSpec, Toolbox,
     ToolsUnavailable,
 };
 use polity_engine::pinned::PinnedAgent;
@@ -18,7 +18,7 @@ use polity_store::CommitDurability;
 use polity_testkit::bench::figure;
 use serde_json::{Map, json};
 
-use crate::workshop::{block_on, folder, open, runtime_with};
+use crate::fixture::{block_on, folder, open, runtime_with};
 
 /// How many messages the whole conversation has, besides the one that opens it.
 const TURNS: u32 = 400;
@@ -54,9 +54,9 @@ fn size(turns: u32) -> f64 {
     let path = folder.path().join("polity.db");
     block_on(async {
         let store = open(&path, CommitDurability::Relaxed);
-        let talk = Arc::new(Talk { rounds: turns / 2 });
+        let echo = Arc::new(EchoConversation { rounds: turns / 2 });
         let (models, tools) =
-            (Arc::clone(&talk) as Arc<dyn ModelDriver>, talk as Arc<dyn ToolDriver>);
+            (Arc::clone(&echo) as Arc<dyn ModelDriver>, echo as Arc<dyn ToolDriver>);
         let runtime = runtime_with(&store, 1, models, tools);
         let mut handle = runtime.create(CreateTask::new(agent(turns), "Talk.")).await.unwrap();
         assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
@@ -78,7 +78,7 @@ fn agent(turns: u32) -> PinnedAgent {
 }
 
 /// A model and a tool that say as much as each other, for so many rounds.
-struct Talk {
+struct EchoConversation {
     rounds: u32,
 }
 
@@ -86,7 +86,7 @@ fn text(number: usize) -> String {
     format!("{number:08} ").repeat(MESSAGE_BYTES / 9 + 1)[..MESSAGE_BYTES].to_owned()
 }
 
-impl ModelDriver for Talk {
+impl ModelDriver for EchoConversation {
     fn ready(&self, _pinned: &PinnedAgent) -> Result<(), NotReady> {
         Ok(())
     }
@@ -119,7 +119,7 @@ impl ModelDriver for Talk {
     }
 }
 
-impl ToolDriver for Talk {
+impl ToolDriver for EchoConversation {
     fn ready(&self, _patterns: &[ToolPattern]) -> Result<(), NotReady> {
         Ok(())
     }
@@ -132,7 +132,8 @@ impl ToolDriver for Talk {
         Box::pin(async {
             let name = "echo/say".parse().unwrap();
             let second = Duration::from_secs(1);
-            let tool = Tool::new(name, String::new(), Map::new(), None, true, second, Vec::new());
+            let tool =
+                ToolSpec::new(name, String::new(), Map::new(), None, true, second, Vec::new());
             Ok(Arc::new(Toolbox::new(vec![Arc::new(tool)], Vec::new())))
         })
     }

@@ -3,11 +3,11 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench may panic")]
 #![allow(clippy::disallowed_methods, reason = "a bench starts what it measures")]
 
+mod fixture;
 mod growth;
-mod peer;
+mod langgraph;
 mod steps;
 mod waiting;
-mod workshop;
 
 use std::path::Path;
 

@@ -11,8 +11,8 @@ use polity_model::machine::task::TaskStatus;
 use polity_store::{CommitDurability, Store};
 use polity_testkit::bench::{BareDisk, cpu, figure};
 
-use crate::peer::Peer;
-use crate::workshop::{block_on, block_on_alone, folder, open, runtime, workflow};
+use crate::fixture::{block_on, block_on_alone, folder, open, runtime, workflow};
+use crate::langgraph::LangGraphPeer;
 
 pub(crate) const NODES: u32 = 10;
 
@@ -21,13 +21,13 @@ const STEP_CPU_MAX: Duration = Duration::from_micros(120);
 
 /// What came of one measurement.
 #[derive(Clone, Copy, Default)]
-struct Rate {
+struct StepRate {
     steps: f64,
     seconds: f64,
     cpu: f64,
 }
 
-impl Rate {
+impl StepRate {
     fn per_second(self) -> f64 {
         self.steps / self.seconds
     }
@@ -48,16 +48,16 @@ pub(crate) fn measure(quick: bool) {
     let slice = Duration::from_millis(if quick { 200 } else { 600 });
     let folder = folder();
     let mut bare = BareDisk::new(&folder.path().join("bare"), 256);
-    let mut peer = Peer::start(folder.path());
+    let mut peer = LangGraphPeer::start(folder.path());
     let stores = AT_ONCE
         .map(|count| open(&folder.path().join(format!("{count}.db")), CommitDurability::Full));
     let chain = chain();
     let (mut disk, mut theirs) = (Vec::new(), Vec::new());
-    let mut ours = [Rate::default(); 3];
+    let mut ours = [StepRate::default(); 3];
     // In turns, so that a busy moment of the machine touches all of them.
     for _ in 0..if quick { 1 } else { 6 } {
         disk.push(bare.rate(slice));
-        theirs.extend(peer.as_mut().map(Peer::rate));
+        theirs.extend(peer.as_mut().map(LangGraphPeer::rate));
         for ((at_once, store), sum) in AT_ONCE.into_iter().zip(&stores).zip(&mut ours) {
             let work = run(store, &chain, at_once, slice);
             sum.add(if at_once == 1 { block_on_alone(work) } else { block_on(work) });
@@ -117,7 +117,7 @@ async fn run(
     chain: &PinnedWorkflow,
     at_once: u32,
     slice: Duration,
-) -> Rate {
+) -> StepRate {
     let runtime = Arc::new(runtime(store, at_once));
     let (began, cpu_before) = (Instant::now(), cpu());
     let lanes: Vec<_> = (0..at_once)
@@ -127,7 +127,7 @@ async fn run(
     for lane in lanes {
         runs += lane.await.unwrap();
     }
-    Rate {
+    StepRate {
         steps: f64::from(runs * NODES),
         seconds: began.elapsed().as_secs_f64(),
         cpu: cpu().saturating_sub(cpu_before).as_secs_f64(),

@@ -14,7 +14,7 @@ use polity_model::state::StateUpdates;
 use polity_store::{CommitDurability, Store, TaskFilter};
 use polity_testkit::bench::{BareDisk, figure};
 
-use crate::workshop::{block_on, folder, open, runtime, workflow};
+use crate::fixture::{block_on, folder, open, runtime, workflow};
 
 /// The role of a process that only holds a runtime on a database.
 pub(crate) const IDLE: &str = "idle";
@@ -68,18 +68,18 @@ fn fill(path: &Path, tasks: u32) {
 }
 
 /// What an idle program takes.
-struct Idle {
+struct IdleFootprint {
     resident: u64,
     threads: u64,
 }
 
-fn process(database: &Path) -> Idle {
+fn process(database: &Path) -> IdleFootprint {
     let program = std::env::current_exe().unwrap();
     let output =
         Command::new(program).arg(IDLE).arg(database).stderr(Stdio::inherit()).output().unwrap();
     let told = String::from_utf8(output.stdout).unwrap();
     let mut numbers = told.split_whitespace().map(|number| number.parse().unwrap());
-    Idle { resident: numbers.next().unwrap(), threads: numbers.next().unwrap() }
+    IdleFootprint { resident: numbers.next().unwrap(), threads: numbers.next().unwrap() }
 }
 
 /// Holds a runtime on a database for a while, and says what that takes.

@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 
 use crate::decide::outcomes::{call_model, fail_task, ordinal};
 use crate::decide::{CommandRejection, Decision, DecisionContext, Effect, llm};
-use crate::driver::Tool;
+use crate::driver::ToolSpec;
 use crate::state::{CorruptJournal, TaskState, WorkflowRun};
 
 /// The time limit of a call whose tool is no longer in the toolbox.
@@ -254,7 +254,7 @@ impl<'a> CallBatch<'a> {
         &mut self,
         index: usize,
         call_id: ToolCallId,
-        tool: &Tool,
+        tool: &ToolSpec,
         arguments: Option<Map<String, Value>>,
     ) {
         let name = tool.name.clone();

@@ -17,7 +17,7 @@ use crate::commands::{
     RecordModelReply, RecordProcess, RecordRecoveredRun, RetryExecution, SlotWait, StartTask,
 };
 use crate::decide::{Decision, DecisionContext, SlotContext};
-use crate::driver::{AskedArguments, AskedTool, ModelFailure, ModelReply, Tool, Toolbox};
+use crate::driver::{AskedArguments, AskedTool, ModelFailure, ModelReply, ToolSpec, Toolbox};
 use crate::entropy::Entropy;
 use crate::pinned::PinnedAgent;
 use crate::state::TaskState;
@@ -47,7 +47,7 @@ pub(crate) fn toolbox() -> Arc<Toolbox> {
             "required": if name == "time/now" { json!([]) } else { json!(["path"]) },
         });
         let output_schema = json!({"type": "object", "required": ["seconds"]});
-        Arc::new(Tool::new(
+        Arc::new(ToolSpec::new(
             name.parse().unwrap(),
             String::new(),
             input_schema.as_object().unwrap().clone(),

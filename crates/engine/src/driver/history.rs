@@ -5,12 +5,12 @@ use polity_model::message::Message;
 /// A conversation, perhaps without its middle: what opened it, and what was said lately. It borrows
 /// both, and nothing of them is copied.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct History<'a> {
+pub struct ConversationHistory<'a> {
     opening: &'a [Message],
     recent: &'a [Message],
 }
 
-impl<'a> History<'a> {
+impl<'a> ConversationHistory<'a> {
     /// All of it.
     pub fn whole(messages: &'a [Message]) -> Self {
         Self { opening: &[], recent: messages }

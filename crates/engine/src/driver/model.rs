@@ -9,7 +9,7 @@ use polity_model::message::ToolCall;
 use polity_model::usage::Usage;
 use serde_json::{Map, Value};
 
-use super::{BoxFuture, CallSite, History, Toolbox};
+use super::{BoxFuture, CallSite, ConversationHistory, Toolbox};
 use crate::pinned::PinnedAgent;
 
 /// A model call. It borrows the conversation.
@@ -18,7 +18,7 @@ pub struct ModelRequest<'a> {
     /// The agent and its model.
     pub pinned: &'a PinnedAgent,
     /// The conversation, oldest first. Every tool call in it has its reply.
-    pub history: History<'a>,
+    pub history: ConversationHistory<'a>,
     /// The tools that the model may ask for.
     pub toolbox: &'a Toolbox,
     /// The marks that earlier calls of this task came back with, oldest first.
@@ -26,20 +26,20 @@ pub struct ModelRequest<'a> {
     /// The call site.
     pub call_site: CallSite<'a>,
     /// The receiver of partial text.
-    pub progress: &'a dyn Progress,
+    pub progress: &'a dyn TextProgress,
 }
 
 /// Receives partial text, which is not a fact: only the finished answer is.
-pub trait Progress: Send + Sync {
+pub trait TextProgress: Send + Sync {
     /// A piece of the text.
     fn text(&self, piece: &str);
 }
 
 /// Ignores partial text.
 #[derive(Debug, Clone, Copy)]
-pub struct Unheard;
+pub struct IgnoredProgress;
 
-impl Progress for Unheard {
+impl TextProgress for IgnoredProgress {
     fn text(&self, _piece: &str) {}
 }
 

@@ -8,7 +8,7 @@ use polity_model::remote::{RemoteReport, RemoteTask};
 use polity_model::usage::Usage;
 use serde_json::{Map, Value};
 
-use super::{BoxFuture, CallSite, NotReady, Progress};
+use super::{BoxFuture, CallSite, NotReady, TextProgress};
 
 /// A message to a remote agent.
 #[derive(Clone, Copy)]
@@ -40,7 +40,7 @@ pub struct RemoteWork<'a> {
 
 /// The outcome of sending a message.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Sent {
+pub enum MessageDelivery {
     /// The server has made a task of it, which goes on.
     Accepted(RemoteTask),
     /// Nothing more is to come.
@@ -83,14 +83,14 @@ pub trait RemoteDriver: Send + Sync {
     fn ready(&self, agent: &AgentDefinition) -> Result<(), NotReady>;
 
     /// Sends one message, once, and waits until the server says what it makes of it.
-    fn send<'a>(&'a self, message: RemoteMessage<'a>) -> BoxFuture<'a, Sent>;
+    fn send<'a>(&'a self, message: RemoteMessage<'a>) -> BoxFuture<'a, MessageDelivery>;
 
     /// Follows a task until it ends, or asks something. Nothing is sent that has an effect there, so
     /// it can be done again.
     fn follow<'a>(
         &'a self,
         work: RemoteWork<'a>,
-        progress: &'a dyn Progress,
+        progress: &'a dyn TextProgress,
     ) -> BoxFuture<'a, RemoteOutcome>;
 
     /// Asks the server to end a task; says why it could not be asked, or would not.

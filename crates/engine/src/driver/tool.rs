@@ -14,7 +14,7 @@ use super::{BoxFuture, CallSite, NotReady};
 
 /// A tool, as described by its server and the settings of the home.
 #[derive(Debug)]
-pub struct Tool {
+pub struct ToolSpec {
     /// The server and the tool.
     pub name: ToolName,
     /// The description for the model.
@@ -33,7 +33,7 @@ pub struct Tool {
     results: Option<SchemaValidator>,
 }
 
-impl Tool {
+impl ToolSpec {
     /// A tool, with its schemas compiled once. A schema that cannot be compiled checks nothing.
     pub fn new(
         name: ToolName,
@@ -86,8 +86,8 @@ fn shape(schema: &Map<String, Value>, which: &str, tool: &ToolName) -> Option<Sc
 /// The current tools of an agent.
 #[derive(Debug, Clone, Default)]
 pub struct Toolbox {
-    offered: Vec<Arc<Tool>>,
-    in_reserve: Vec<Arc<Tool>>,
+    offered: Vec<Arc<ToolSpec>>,
+    in_reserve: Vec<Arc<ToolSpec>>,
     /// The errors of servers whose tools are missing.
     unavailable: BTreeMap<String, Arc<str>>,
 }
@@ -106,13 +106,14 @@ impl Toolbox {
 
     /// `offered` is what the agent may ask for; `in_reserve` is what may stand in for those, and
     /// cannot be asked for.
-    pub fn new(offered: Vec<Arc<Tool>>, in_reserve: Vec<Arc<Tool>>) -> Self {
+    pub fn new(offered: Vec<Arc<ToolSpec>>, in_reserve: Vec<Arc<ToolSpec>>) -> Self {
         Self { offered, in_reserve, unavailable: BTreeMap::new() }
     }
 
     /// With the tools of other servers.
     pub fn and(mut self, other: &Self) -> Self {
-        let is_new = |known: &[Arc<Tool>], tool: &Tool| known.iter().all(|k| k.name != tool.name);
+        let is_new =
+            |known: &[Arc<ToolSpec>], tool: &ToolSpec| known.iter().all(|k| k.name != tool.name);
         for tool in &other.offered {
             if is_new(&self.offered, tool) {
                 self.offered.push(Arc::clone(tool));
@@ -128,23 +129,23 @@ impl Toolbox {
     }
 
     /// The tools that the agent may ask for.
-    pub fn offered(&self) -> &[Arc<Tool>] {
+    pub fn offered(&self) -> &[Arc<ToolSpec>] {
         &self.offered
     }
 
     /// The tools that may only stand in for others.
-    pub fn in_reserve(&self) -> &[Arc<Tool>] {
+    pub fn in_reserve(&self) -> &[Arc<ToolSpec>] {
         &self.in_reserve
     }
 
     /// With more tools that the agent may ask for.
-    pub fn joined(&self, more: &[Arc<Tool>]) -> Self {
+    pub fn joined(&self, more: &[Arc<ToolSpec>]) -> Self {
         let offered = self.offered.iter().chain(more).cloned().collect();
         Self { offered, ..self.clone() }
     }
 
     /// The tool of that name, offered or in reserve.
-    pub fn find(&self, server: &str, tool: &str) -> Option<&Arc<Tool>> {
+    pub fn find(&self, server: &str, tool: &str) -> Option<&Arc<ToolSpec>> {
         self.offered
             .iter()
             .chain(&self.in_reserve)
@@ -240,8 +241,15 @@ mod tests {
             let schema = schema.as_object().unwrap();
             let name = "files/read".parse().unwrap();
             let (output, second) = (Some(schema.clone()), Duration::from_secs(1));
-            let tool =
-                Tool::new(name, String::new(), schema.clone(), output, true, second, Vec::new());
+            let tool = ToolSpec::new(
+                name,
+                String::new(),
+                schema.clone(),
+                output,
+                true,
+                second,
+                Vec::new(),
+            );
             assert_eq!(tool.check_arguments(&Map::new()), Ok(()), "{schema:?}");
             assert_eq!(tool.check_result(&json!(7)), Ok(()), "{schema:?}");
         }

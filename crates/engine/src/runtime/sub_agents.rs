@@ -27,7 +27,7 @@ use super::worker::elapsed_ms;
 use super::{EngineError, RuntimeInner};
 use crate::commands::{CreateTask, RecordSessionWait, RecordToolReply, ReopenSession, TaskOrigin};
 use crate::decide::{Command, CommandRejection};
-use crate::driver::{RunOverrides, Tool, ToolReply};
+use crate::driver::{RunOverrides, ToolReply, ToolSpec};
 use crate::pinned::Assignee;
 
 pub(super) use allowance::open_allowance;
@@ -66,7 +66,7 @@ enum SubAgentOutcome {
 }
 
 /// The sub-agents of an agent, as tools of its model.
-pub(super) fn sub_agent_tools(assignee: &Assignee) -> Vec<Arc<Tool>> {
+pub(super) fn sub_agent_tools(assignee: &Assignee) -> Vec<Arc<ToolSpec>> {
     let Assignee::Agent(pinned) = assignee else { return Vec::new() };
     // Most agents have none, and every task calls this.
     if pinned.sub_agents().next().is_none() {
@@ -94,7 +94,7 @@ pub(super) fn sub_agent_tools(assignee: &Assignee) -> Vec<Arc<Tool>> {
             let role = sub_agent.agent.role().unwrap_or_default();
             let text = format!("Hands work to the agent {}: {role}", sub_agent.agent.name);
             let (schema, forever) = (schema.clone(), Duration::MAX);
-            Arc::new(Tool::new(name, text, schema, None, true, forever, Vec::new()))
+            Arc::new(ToolSpec::new(name, text, schema, None, true, forever, Vec::new()))
         })
         .collect()
 }

@@ -38,7 +38,7 @@ use crate::commands::{
     AdvanceWorkflow, CancelOrigin, CancelTask, ClaimTask, ResumeTask, StartTask,
 };
 use crate::decide::{Command, CommandRejection, Effect, SlotContext, decide};
-use crate::driver::{Tool, Toolbox};
+use crate::driver::{ToolSpec, Toolbox};
 use crate::pinned::Assignee;
 use crate::state::TaskState;
 use interruption::{EffectOutcome, Interruption, interruption};
@@ -54,7 +54,7 @@ pub(super) struct Worker {
     /// The agent's tools as last listed, and its sub-agents.
     toolbox: Arc<Toolbox>,
     /// The agent's sub-agents, as tools.
-    sub_agents: Vec<Arc<Tool>>,
+    sub_agents: Vec<Arc<ToolSpec>>,
     /// The remaining budget.
     allowance: BudgetAllowance,
     /// Tool calls and sub-agents in progress. Dropping them abandons them.

@@ -12,7 +12,7 @@ use polity_model::state::State;
 use polity_model::task::{Task, TaskExecution};
 
 use super::{AgentContext, OpenReview, TaskState, TaskWork, TurnCalls, WorkflowRun};
-use crate::driver::History;
+use crate::driver::ConversationHistory;
 
 impl TaskState {
     /// The task's id.
@@ -151,8 +151,8 @@ impl TaskState {
     }
 
     /// The part of the conversation that is sent to the model.
-    pub fn history(&self) -> History<'_> {
-        History::shortened(self.messages(), self.kept_from as usize)
+    pub fn history(&self) -> ConversationHistory<'_> {
+        ConversationHistory::shortened(self.messages(), self.kept_from as usize)
     }
 
     /// The first message still sent to the model, besides the opening one.

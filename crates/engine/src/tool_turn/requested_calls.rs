@@ -7,7 +7,7 @@ use polity_definition::LlmAgent;
 use polity_model::tool::ToolName;
 use polity_model::trace::shorten;
 
-use crate::driver::{AskedArguments, AskedTool, Tool, Toolbox};
+use crate::driver::{AskedArguments, AskedTool, ToolSpec, Toolbox};
 
 /// The number of tools named to a model that requested an unknown one.
 const NAMED_TOOLS_MAX: usize = 40;
@@ -18,7 +18,7 @@ const UNREADABLE_CHARACTERS_MAX: usize = 200;
 /// The ruling on a requested call.
 pub(crate) enum CallRuling {
     /// The call is made.
-    Call(Arc<Tool>),
+    Call(Arc<ToolSpec>),
     /// The call waits for a person's approval.
     Hold(ToolName),
     /// The call is refused, with the reason for the model.
@@ -85,7 +85,7 @@ impl FanOutLimit {
 
 /// Finds the requested tool. A wrong or missing server name is corrected if only one server has the
 /// tool.
-fn find<'t>(asked: &AskedTool, toolbox: &'t Toolbox) -> Result<&'t Arc<Tool>, String> {
+fn find<'t>(asked: &AskedTool, toolbox: &'t Toolbox) -> Result<&'t Arc<ToolSpec>, String> {
     let offered = toolbox.offered();
     let exact = offered
         .iter()
@@ -122,7 +122,7 @@ fn spelled(asked: &AskedTool) -> String {
     }
 }
 
-fn names<'t>(tools: impl Iterator<Item = &'t Arc<Tool>>) -> String {
+fn names<'t>(tools: impl Iterator<Item = &'t Arc<ToolSpec>>) -> String {
     let mut named: Vec<_> = tools.map(|tool| tool.name.to_string()).collect();
     let more = named.len().saturating_sub(NAMED_TOOLS_MAX);
     named.truncate(NAMED_TOOLS_MAX);

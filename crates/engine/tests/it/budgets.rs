@@ -8,7 +8,7 @@ use polity_model::message::Message;
 use polity_testkit::runtime::boss;
 use serde_json::json;
 
-use crate::participants::{Cast, Say, Stage, part};
+use crate::participants::{RuntimeFixture, ScriptedModels, ScriptedReply, part};
 
 fn tokens(max: u64) -> Option<Budget> {
     serde_json::from_value(json!({ "max_tokens": max })).unwrap()
@@ -18,14 +18,15 @@ fn tokens(max: u64) -> Option<Budget> {
 async fn a_budget_holds_for_a_task_and_its_sub_agents_and_is_overshot_by_no_more_than_a_call() {
     // Every call uses 10 tokens: one of the boss, then up to eight at once.
     for (max, spent) in [(1, 10), (10, 10), (11, 20), (45, 50), (50, 50), (95, 100)] {
-        let stage = Stage::new();
+        let fixture = RuntimeFixture::new();
         let helpers = (0..8).map(|number| part("agent/helper", &number.to_string())).collect();
-        let cast = Cast::new([("boss", vec![Say::Ask(helpers)]), ("helper", vec![])]);
-        let runtime = stage.process(1, &cast);
+        let cast =
+            ScriptedModels::new([("boss", vec![ScriptedReply::Ask(helpers)]), ("helper", vec![])]);
+        let runtime = fixture.process(1, &cast);
         let create = CreateTask { budget: tokens(max), ..CreateTask::new(boss(), "a") };
         let mut handle = runtime.create(create).await.unwrap();
         handle.wait().await.unwrap();
-        let task = stage.task(handle.id);
+        let task = fixture.task(handle.id);
         let total = task.total_usage.input_tokens + task.total_usage.output_tokens;
         assert_eq!((total, task.error_code), (spent, Some(ErrorCode::Budget)), "{max}");
         let told =
@@ -36,25 +37,26 @@ async fn a_budget_holds_for_a_task_and_its_sub_agents_and_is_overshot_by_no_more
 
 #[tokio::test(start_paused = true)]
 async fn sub_agents_that_use_far_more_than_their_parent_do_not_break_the_limit_together() {
-    let stage = Stage::new();
+    let fixture = RuntimeFixture::new();
     let helpers = (0..8).map(|number| part("agent/helper", &number.to_string())).collect();
-    let lines = [("boss", vec![Say::Ask(helpers)]), ("helper", vec![])];
+    let lines = [("boss", vec![ScriptedReply::Ask(helpers)]), ("helper", vec![])];
     // Each call uses 200 tokens, and the limit allows six.
-    let cast = Cast::weighing(20, lines);
-    let runtime = stage.process(1, &cast);
+    let cast = ScriptedModels::weighing(20, lines);
+    let runtime = fixture.process(1, &cast);
     let create = CreateTask { budget: tokens(1150), ..CreateTask::new(boss(), "a") };
     let mut handle = runtime.create(create).await.unwrap();
     handle.wait().await.unwrap();
-    let total = stage.task(handle.id).total_usage;
+    let total = fixture.task(handle.id).total_usage;
     assert_eq!(total.input_tokens + total.output_tokens, 1200);
 }
 
 #[tokio::test(start_paused = true)]
 async fn under_a_budget_models_are_called_one_by_one() {
-    let stage = Stage::new();
+    let fixture = RuntimeFixture::new();
     let helpers = (0..8).map(|number| part("agent/helper", &number.to_string())).collect();
-    let cast = Cast::new([("boss", vec![Say::Ask(helpers)]), ("helper", vec![])]);
-    let runtime = stage.process(1, &cast);
+    let cast =
+        ScriptedModels::new([("boss", vec![ScriptedReply::Ask(helpers)]), ("helper", vec![])]);
+    let runtime = fixture.process(1, &cast);
     let create = CreateTask { budget: tokens(1_000_000), ..CreateTask::new(boss(), "a") };
     let mut handle = runtime.create(create).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
@@ -63,28 +65,36 @@ async fn under_a_budget_models_are_called_one_by_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cost_budget_goes_on_counting_after_a_crash() {
-    let stage = Stage::new();
+    let fixture = RuntimeFixture::new();
     let budget: Option<Budget> = serde_json::from_value(json!({"max_cost_usd": 0.0025})).unwrap();
     let lines = |helper| {
-        Cast::new([
-            ("boss", vec![Say::Ask(vec![part("agent/helper", "x")]), Say::Text("over")]),
-            ("helper", vec![Say::Ask(vec![("time/now", json!({"n": 1}))]), helper]),
+        ScriptedModels::new([
+            (
+                "boss",
+                vec![
+                    ScriptedReply::Ask(vec![part("agent/helper", "x")]),
+                    ScriptedReply::Text("over"),
+                ],
+            ),
+            ("helper", vec![ScriptedReply::Ask(vec![("time/now", json!({"n": 1}))]), helper]),
         ])
     };
-    let runtime = stage.process(1, &lines(Say::Hang));
+    let runtime = fixture.process(1, &lines(ScriptedReply::Hang));
     let create = CreateTask { budget, ..CreateTask::new(boss(), "a") };
     let id = runtime.create(create).await.unwrap().id;
-    let answers = |stage: &Stage| stage.sub_tasks(id).iter().any(|row| row.usage.input_tokens == 9);
-    stage.until("the helper has answered once", answers).await;
-    stage.kill(1, runtime);
+    let answers = |fixture: &RuntimeFixture| {
+        fixture.sub_tasks(id).iter().any(|row| row.usage.input_tokens == 9)
+    };
+    fixture.until("the helper has answered once", answers).await;
+    fixture.kill(1, runtime);
     // Two calls have cost $0.0020, so one more may be made.
-    let runtime = stage.process(2, &lines(Say::Text("SUMMARY")));
+    let runtime = fixture.process(2, &lines(ScriptedReply::Text("SUMMARY")));
     runtime.adopt(id).await.unwrap().wait().await.unwrap();
-    let task = stage.task(id);
+    let task = fixture.task(id);
     assert_eq!(task.error_code, Some(ErrorCode::Budget), "{task:?}");
     assert_eq!(
         task.error.as_deref(),
         Some("the budget of boss is used up: $0.0030 of $0.0025 (budget.max_cost_usd)")
     );
-    assert!(matches!(stage.store.messages(id).await.unwrap()[2], Message::Tool { .. }));
+    assert!(matches!(fixture.store.messages(id).await.unwrap()[2], Message::Tool { .. }));
 }

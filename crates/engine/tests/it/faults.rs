@@ -25,8 +25,10 @@ use polity_model::task::Task;
 use polity_store::{
     CommitDurability, MemoryStore, SqliteStore, Store, StoreAccess, TaskFilter, TaskRow,
 };
-use polity_testkit::faults::{Acknowledged, CrashSide, CrashingStore};
-use polity_testkit::runtime::{Act, ActingModels, TestLeases, boss, create_task, runtime_deps};
+use polity_testkit::faults::{AcknowledgedCommit, CrashSide, CrashingStore};
+use polity_testkit::runtime::{
+    FakeModelTurn, FakeModels, TestLeases, boss, create_task, runtime_deps,
+};
 use polity_testkit::task_fixtures::instance_id;
 use polity_testkit::tools::{FakeToolAct, FakeTools, ToolEffects};
 use proptest::prelude::*;
@@ -46,7 +48,7 @@ enum ProcessOrder {
 #[derive(Debug, Clone)]
 struct CrashingProcess {
     orders: Vec<ProcessOrder>,
-    acts: Vec<Act>,
+    acts: Vec<FakeModelTurn>,
     tool_acts: Vec<FakeToolAct>,
     dies: (u32, CrashSide),
 }
@@ -70,20 +72,20 @@ fn verdict() -> impl Strategy<Value = ReviewVerdict> {
     ]
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn act() -> impl Strategy<Value = FakeModelTurn> {
     prop_oneof![
-        4 => Just(Act::Answer("yes")),
-        2 => Just(Act::FailForNow),
-        1 => Just(Act::FailForGood),
-        2 => Just(Act::Ask(&["time/now"])),
-        3 => Just(Act::Ask(&["files/write", "files/read", "files/write"])),
-        2 => Just(Act::Ask(&["files/write", "files/delete"])),
-        1 => Just(Act::Ask(&["nowhere/nothing", "write"])),
-        1 => Just(Act::TooLong),
-        2 => Just(Act::Ask(&["agent/helper", "agent/deputy", "files/write"])),
-        2 => Just(Act::Ask(&["agent/deputy"])),
-        2 => Just(Act::Ask(&["agent/helper", "agent/helper"])),
-        1 => Just(Act::Hang),
+        4 => Just(FakeModelTurn::Answer("yes")),
+        2 => Just(FakeModelTurn::TransientFailure),
+        1 => Just(FakeModelTurn::PermanentFailure),
+        2 => Just(FakeModelTurn::RequestTools(&["time/now"])),
+        3 => Just(FakeModelTurn::RequestTools(&["files/write", "files/read", "files/write"])),
+        2 => Just(FakeModelTurn::RequestTools(&["files/write", "files/delete"])),
+        1 => Just(FakeModelTurn::RequestTools(&["nowhere/nothing", "write"])),
+        1 => Just(FakeModelTurn::ContextFull),
+        2 => Just(FakeModelTurn::RequestTools(&["agent/helper", "agent/deputy", "files/write"])),
+        2 => Just(FakeModelTurn::RequestTools(&["agent/deputy"])),
+        2 => Just(FakeModelTurn::RequestTools(&["agent/helper", "agent/helper"])),
+        1 => Just(FakeModelTurn::Hang),
     ]
 }
 
@@ -174,7 +176,7 @@ async fn live(
     known: &mut Vec<TaskId>,
 ) {
     let pause = Duration::from_millis(20);
-    let models = Arc::new(ActingModels::new(process.acts.clone(), pause).on(world));
+    let models = Arc::new(FakeModels::new(process.acts.clone(), pause).on(world));
     let tools = Arc::new(FakeTools::new(world, process.tool_acts.clone(), pause));
     let journal: Arc<dyn Store> = Arc::clone(store) as Arc<dyn Store>;
     let deps = runtime_deps(Arc::clone(&journal), models, leases, instance_id(number), number);
@@ -247,7 +249,7 @@ pub(crate) async fn decide(
 /// A process that does not die finishes what is left, and a person decides what must be decided.
 async fn recover(journal: &Arc<dyn Store>, leases: &Arc<TestLeases>, world: &Arc<ToolEffects>) {
     let pause = Duration::from_millis(1);
-    let models = Arc::new(ActingModels::new([], pause).on(world));
+    let models = Arc::new(FakeModels::new([], pause).on(world));
     let tools = Arc::new(FakeTools::new(world, [], pause));
     let deps = runtime_deps(Arc::clone(journal), models, leases, instance_id(99), 99);
     let runtime = Runtime::start(RuntimeDeps { tools, ..deps }).await.unwrap();
@@ -327,7 +329,11 @@ async fn check_effects(journal: &dyn Store, world: &ToolEffects) {
     }
 }
 
-pub(crate) async fn check(journal: &dyn Store, acknowledged: &[Acknowledged], known: &[TaskId]) {
+pub(crate) async fn check(
+    journal: &dyn Store,
+    acknowledged: &[AcknowledgedCommit],
+    known: &[TaskId],
+) {
     let headers = journal.headers_after(JournalPosition(0), u32::MAX).await.unwrap();
     assert!(headers.iter().zip(1..).all(|(header, position)| header.position.0 == position));
     let mut sequences: BTreeMap<StreamId, u64> = BTreeMap::new();

@@ -28,8 +28,8 @@ use polity_model::review::ReviewVerdict;
 use polity_model::run::{ProcessExit, RunReport};
 use polity_model::usage::Usage;
 use polity_store::{ExecutionFilter, MemoryStore, Store, TaskFilter};
-use polity_testkit::faults::{Acknowledged, CrashSide, CrashingStore};
-use polity_testkit::runtime::{ActingModels, TestLeases, TokioClock, runtime_deps};
+use polity_testkit::faults::{AcknowledgedCommit, CrashSide, CrashingStore};
+use polity_testkit::runtime::{FakeModels, TestLeases, TokioClock, runtime_deps};
 use polity_testkit::task_fixtures::instance_id;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -41,11 +41,11 @@ const AGENTS: [&str; 4] = ["writer", "reader", "again", "sharer"];
 
 /// How a run ends when it is let.
 #[derive(Debug, Clone, Copy)]
-enum End {
+enum FakeRunEnd {
     Answer,
-    FailForNow,
-    FailForGood,
-    TooLong,
+    TransientFailure,
+    PermanentFailure,
+    TimedOut,
 }
 
 #[derive(Debug, Clone)]
@@ -60,7 +60,7 @@ enum CliAgentOrder {
 #[derive(Debug, Clone)]
 struct CliAgentProcess {
     orders: Vec<CliAgentOrder>,
-    ends: Vec<End>,
+    ends: Vec<FakeRunEnd>,
     dies: (u32, CrashSide),
     /// Whether it goes on while the next one begins.
     stays: bool,
@@ -83,10 +83,10 @@ fn order() -> impl Strategy<Value = CliAgentOrder> {
 fn process() -> impl Strategy<Value = CliAgentProcess> {
     let side = prop_oneof![Just(CrashSide::Before), Just(CrashSide::After)];
     let end = prop_oneof![
-        6 => Just(End::Answer),
-        2 => Just(End::FailForNow),
-        1 => Just(End::FailForGood),
-        1 => Just(End::TooLong),
+        6 => Just(FakeRunEnd::Answer),
+        2 => Just(FakeRunEnd::TransientFailure),
+        1 => Just(FakeRunEnd::PermanentFailure),
+        1 => Just(FakeRunEnd::TimedOut),
     ];
     let orders = prop::collection::vec(order(), 1..8);
     (orders, prop::collection::vec(end, 0..8), (0u32..40, side), any::<bool>())
@@ -112,44 +112,44 @@ fn may_be_repeated(name: &str) -> bool {
 
 /// What the machine knows, which outlives every process.
 #[derive(Default)]
-struct Machine {
-    seen: Mutex<Seen>,
+struct FakeMachine {
+    state: Mutex<FakeMachineState>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct FakeMachineState {
     /// What came of each run, if it came to its end.
     runs: BTreeMap<(ExecutionId, u32), Option<RunOutcome>>,
     at_once: BTreeMap<String, usize>,
 }
 
-impl Machine {
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap()
+impl FakeMachine {
+    fn state(&self) -> MutexGuard<'_, FakeMachineState> {
+        self.state.lock().unwrap()
     }
 
     /// How many runs of an execution have begun.
     fn begun(&self, execution: ExecutionId) -> usize {
-        self.seen().runs.keys().filter(|(id, _)| *id == execution).count()
+        self.state().runs.keys().filter(|(id, _)| *id == execution).count()
     }
 }
 
 /// The programs of one process. They end with it.
-struct Staged {
-    machine: Arc<Machine>,
-    ends: Mutex<Vec<End>>,
+struct MachinePrograms {
+    machine: Arc<FakeMachine>,
+    ends: Mutex<Vec<FakeRunEnd>>,
 }
 
 /// One that runs takes up room until it ends or is ended.
-struct AtWork<'a>(&'a Machine, String);
+struct RunningProgramGuard<'a>(&'a FakeMachine, String);
 
-impl Drop for AtWork<'_> {
+impl Drop for RunningProgramGuard<'_> {
     fn drop(&mut self) {
-        *self.0.seen().at_once.get_mut(&self.1).unwrap() -= 1;
+        *self.0.state().at_once.get_mut(&self.1).unwrap() -= 1;
     }
 }
 
-impl ProgramPreparation for Staged {
+impl ProgramPreparation for MachinePrograms {
     fn ready(&self, _: &AgentDefinition, _: &RunOverrides) -> Result<(), NotReady> {
         Ok(())
     }
@@ -167,35 +167,35 @@ impl ProgramPreparation for Staged {
     }
 }
 
-impl RunDedup for Staged {
+impl RunDedup for MachinePrograms {
     fn dedup_key(&self, identity: &RunIdentity<'_>) -> Option<Digest> {
         Some(Digest::of(format!("{} {}", identity.agent.name, identity.input).as_bytes()))
     }
 }
 
-impl ProgramRunner for Staged {
+impl ProgramRunner for MachinePrograms {
     fn run<'a>(&'a self, request: RunRequest<'a>) -> BoxFuture<'a, RunOutcome> {
         Box::pin(async move {
             let pool = request.agent.name.to_string();
             let most = request.agent.program().unwrap().max_concurrent_executions.get() as usize;
             let key = (request.execution_id, request.attempt);
-            let end = self.ends.lock().unwrap().pop().unwrap_or(End::Answer);
+            let end = self.ends.lock().unwrap().pop().unwrap_or(FakeRunEnd::Answer);
             {
-                let mut seen = self.machine.seen();
-                assert!(seen.runs.insert(key, None).is_none(), "an attempt is made once");
-                let at_once = seen.at_once.entry(pool.clone()).or_default();
+                let mut state = self.machine.state();
+                assert!(state.runs.insert(key, None).is_none(), "an attempt is made once");
+                let at_once = state.at_once.entry(pool.clone()).or_default();
                 *at_once += 1;
                 assert!(*at_once <= most, "{at_once} of {pool} run at once");
             }
-            let _at_work = AtWork(&self.machine, pool);
+            let _running = RunningProgramGuard(&self.machine, pool);
             request.progress.started(7);
             let mut stop = request.stop.clone();
             let end = tokio::select! {
                 () = tokio::time::sleep(Duration::from_secs(1)) => match end {
-                    End::Answer => RunEnd::Answered(format!("{} done", request.input)),
-                    End::FailForNow => RunEnd::Failed(failed(ErrorCategory::Transient)),
-                    End::FailForGood => RunEnd::Failed(failed(ErrorCategory::Permanent)),
-                    End::TooLong => RunEnd::TimedOut("too long".to_owned()),
+                    FakeRunEnd::Answer => RunEnd::Answered(format!("{} done", request.input)),
+                    FakeRunEnd::TransientFailure => RunEnd::Failed(failed(ErrorCategory::Transient)),
+                    FakeRunEnd::PermanentFailure => RunEnd::Failed(failed(ErrorCategory::Permanent)),
+                    FakeRunEnd::TimedOut => RunEnd::TimedOut("too long".to_owned()),
                 },
                 _ = stop.wait_for(|stop| *stop) => RunEnd::Stopped,
             };
@@ -205,19 +205,19 @@ impl ProgramRunner for Staged {
                 ..RunReport::default()
             };
             let outcome = RunOutcome { end, report, usage: Usage::default() };
-            self.machine.seen().runs.insert(key, Some(outcome.clone()));
+            self.machine.state().runs.insert(key, Some(outcome.clone()));
             outcome
         })
     }
 
     fn recover<'a>(&'a self, run: LostRun<'a>) -> BoxFuture<'a, Option<RunOutcome>> {
         let key = (run.execution_id, run.attempt);
-        let found = self.machine.seen().runs.get(&key).cloned().flatten();
+        let found = self.machine.state().runs.get(&key).cloned().flatten();
         Box::pin(async { found })
     }
 }
 
-impl RunCleanup for Staged {}
+impl RunCleanup for MachinePrograms {}
 
 fn failed(category: ErrorCategory) -> AttemptFailure {
     AttemptFailure { category, message: "as told".into() }
@@ -247,22 +247,23 @@ proptest! {
 struct CliAgentWorld {
     journal: Arc<dyn Store>,
     leases: Arc<TestLeases>,
-    machine: Arc<Machine>,
+    machine: Arc<FakeMachine>,
     clock: Arc<TokioClock>,
     known: Vec<TaskId>,
 }
 
 /// A process that lives, on its own view of the journal.
-struct Living {
+struct LiveProcess {
     number: u64,
     store: Arc<CrashingStore>,
     runtime: Runtime,
 }
 
 impl CliAgentWorld {
-    fn begin(&self, number: u64, store: Arc<dyn Store>, ends: Vec<End>) -> Runtime {
-        let models = Arc::new(ActingModels::new([], Duration::ZERO));
-        let programs = Arc::new(Staged { machine: Arc::clone(&self.machine), ends: ends.into() });
+    fn begin(&self, number: u64, store: Arc<dyn Store>, ends: Vec<FakeRunEnd>) -> Runtime {
+        let models = Arc::new(FakeModels::new([], Duration::ZERO));
+        let programs =
+            Arc::new(MachinePrograms { machine: Arc::clone(&self.machine), ends: ends.into() });
         let deps = runtime_deps(store, models, &self.leases, instance_id(number), number);
         let limits = Limits { concurrent_tasks: 8.try_into().unwrap(), ..deps.limits };
         let clock = self.clock.clone();
@@ -271,11 +272,11 @@ impl CliAgentWorld {
     }
 
     /// Kills a process: what it ran ends with it.
-    async fn end(&self, living: Living, acknowledged: &mut Vec<Acknowledged>) {
-        living.store.crash();
-        drop(living.runtime);
-        self.leases.end(instance_id(living.number));
-        acknowledged.extend(living.store.acknowledged());
+    async fn end(&self, live: LiveProcess, acknowledged: &mut Vec<AcknowledgedCommit>) {
+        live.store.crash();
+        drop(live.runtime);
+        self.leases.end(instance_id(live.number));
+        acknowledged.extend(live.store.acknowledged());
         // Those that were aborted are gone once they were given the chance.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -290,22 +291,22 @@ async fn history(processes: &[CliAgentProcess]) {
         known: Vec::new(),
     };
     let mut acknowledged = Vec::new();
-    let mut alive: Option<Living> = None;
+    let mut previous: Option<LiveProcess> = None;
     for (number, process) in (1..).zip(processes) {
         let store = Arc::new(CrashingStore::new(Arc::clone(&world.journal), Some(process.dies)));
         let runtime = world.begin(number, store.clone(), process.ends.clone());
-        let living = Living { number, store, runtime };
-        carry_out(&mut world, &living, process).await;
-        if let Some(before) = alive.take() {
+        let live = LiveProcess { number, store, runtime };
+        carry_out(&mut world, &live, process).await;
+        if let Some(before) = previous.take() {
             world.end(before, &mut acknowledged).await;
         }
         if process.stays {
-            alive = Some(living);
+            previous = Some(live);
         } else {
-            world.end(living, &mut acknowledged).await;
+            world.end(live, &mut acknowledged).await;
         }
     }
-    if let Some(last) = alive {
+    if let Some(last) = previous {
         world.end(last, &mut acknowledged).await;
     }
     recover(&world).await;
@@ -313,8 +314,8 @@ async fn history(processes: &[CliAgentProcess]) {
     check_runs(&world);
 }
 
-async fn carry_out(world: &mut CliAgentWorld, living: &Living, process: &CliAgentProcess) {
-    let Living { store, runtime, .. } = living;
+async fn carry_out(world: &mut CliAgentWorld, live: &LiveProcess, process: &CliAgentProcess) {
+    let LiveProcess { store, runtime, .. } = live;
     let journal: Arc<dyn Store> = store.clone();
     for row in
         find_orphans(&**store, &*world.leases, Timestamp::UNIX_EPOCH).await.unwrap_or_default()
@@ -386,7 +387,7 @@ fn check_runs(world: &CliAgentWorld) {
     let journal = &*world.journal;
     let open = ExecutionFilter { open_only: true, ..ExecutionFilter::default() };
     assert_eq!(journal.execution_rows(&open).wait().unwrap().len(), 0, "no one is left in line");
-    assert!(world.machine.seen().at_once.values().all(|count| *count == 0));
+    assert!(world.machine.state().at_once.values().all(|count| *count == 0));
     for row in journal.task_rows(&TaskFilter::default()).wait().unwrap() {
         let task = journal.task(&row).wait().unwrap();
         let executions = journal.executions(row.id).wait().unwrap();

@@ -31,7 +31,7 @@ const MARK: &str = "RUN";
 
 /// What a node does.
 #[derive(Debug, Clone)]
-enum Kind {
+enum RandomNode {
     Agent(&'static str),
     /// May not be repeated.
     Note,
@@ -42,20 +42,20 @@ enum Kind {
     Condition(&'static str),
     Human,
     Sub(&'static str),
-    Parallel(&'static str, Vec<Kind>),
+    Parallel(&'static str, Vec<RandomNode>),
 }
 
 /// How a node is come to: from which earlier node, and by what edge.
 #[derive(Debug, Clone)]
-struct Way {
+struct IncomingEdge {
     from: usize,
     edge: &'static str,
 }
 
 #[derive(Debug, Clone)]
-struct Flow {
-    nodes: Vec<(Kind, Vec<Way>)>,
-    /// A way back: from where, to where, how often.
+struct RandomWorkflow {
+    nodes: Vec<(RandomNode, Vec<IncomingEdge>)>,
+    /// A incoming back: from where, to where, how often.
     back: Option<(usize, usize, u32)>,
     pauses: Option<usize>,
 }
@@ -69,39 +69,37 @@ struct WorkflowProcess {
     dies: (u32, CrashSide),
 }
 
-fn simple() -> impl Strategy<Value = Kind> {
+fn simple() -> impl Strategy<Value = RandomNode> {
     prop_oneof![
-        3 => prop::sample::select(vec!["ann", "bob", "cid"]).prop_map(Kind::Agent),
-        1 => Just(Kind::Agent("asker")),
-        3 => Just(Kind::Note),
-        1 => Just(Kind::Echo),
-        1 => Just(Kind::Idempotent),
-        1 => prop::sample::select(vec!["'\"k0\"'", "input"]).prop_map(Kind::Condition),
-        1 => Just(Kind::Human),
-        1 => prop::sample::select(vec!["sub", "asks"]).prop_map(Kind::Sub),
+        3 => prop::sample::select(vec!["ann", "bob", "cid"]).prop_map(RandomNode::Agent),
+        1 => Just(RandomNode::Agent("asker")),
+        3 => Just(RandomNode::Note),
+        1 => Just(RandomNode::Echo),
+        1 => Just(RandomNode::Idempotent),
+        1 => prop::sample::select(vec!["'\"k0\"'", "input"]).prop_map(RandomNode::Condition),
+        1 => Just(RandomNode::Human),
+        1 => prop::sample::select(vec!["sub", "asks"]).prop_map(RandomNode::Sub),
     ]
 }
 
-fn kind() -> impl Strategy<Value = Kind> {
+fn kind() -> impl Strategy<Value = RandomNode> {
     let join = prop::sample::select(vec!["all", "all", "any", "first"]);
     prop_oneof![
         5 => simple(),
         2 => (join, prop::collection::vec(simple(), 1..4))
-            .prop_map(|(join, branches)| Kind::Parallel(join, branches)),
+            .prop_map(|(join, branches)| RandomNode::Parallel(join, branches)),
     ]
 }
 
-fn flow() -> impl Strategy<Value = Flow> {
+fn flow() -> impl Strategy<Value = RandomWorkflow> {
     let edges = vec!["", "", "", "", "condition: 'true'", "condition: 'false'", "key", "no key"];
-    let way = (0usize..6, prop::sample::select(edges)).prop_map(|(from, edge)| Way { from, edge });
-    let node = (kind(), prop::collection::vec(way, 1..3));
+    let incoming = (0usize..6, prop::sample::select(edges))
+        .prop_map(|(from, edge)| IncomingEdge { from, edge });
+    let node = (kind(), prop::collection::vec(incoming, 1..3));
     let back = prop::option::of((0usize..6, 0usize..6, 1u32..3));
     let pauses = prop::option::weighted(0.2, 0usize..6);
-    (prop::collection::vec(node, 1..6), back, pauses).prop_map(|(nodes, back, pauses)| Flow {
-        nodes,
-        back,
-        pauses,
-    })
+    (prop::collection::vec(node, 1..6), back, pauses)
+        .prop_map(|(nodes, back, pauses)| RandomWorkflow { nodes, back, pauses })
 }
 
 fn process() -> impl Strategy<Value = WorkflowProcess> {
@@ -117,17 +115,18 @@ fn process() -> impl Strategy<Value = WorkflowProcess> {
         .prop_map(|(creates, answers, lost, dies)| WorkflowProcess { creates, answers, lost, dies })
 }
 
-impl Flow {
+impl RandomWorkflow {
     /// Whether it ends the same whatever takes how long.
     fn is_fixed(&self) -> bool {
-        let is_fixed = |kind: &Kind| !matches!(kind, Kind::Parallel("any" | "first", _));
+        let is_fixed =
+            |kind: &RandomNode| !matches!(kind, RandomNode::Parallel("any" | "first", _));
         self.nodes.iter().all(|(kind, _)| is_fixed(kind)) && !self.loops_beside_others()
     }
 
     /// The nodes that lead to a node.
     fn before(&self, node: usize) -> Vec<usize> {
-        let ways = self.nodes[node].1.iter().filter(|_| node > 0);
-        ways.map(|way| way.from % node).collect()
+        let incoming = self.nodes[node].1.iter().filter(|_| node > 0);
+        incoming.map(|incoming| incoming.from % node).collect()
     }
 
     /// The edge that leads back, from which node to which.
@@ -157,17 +156,17 @@ impl Flow {
     fn text(&self) -> String {
         let mut nodes = String::new();
         let mut edges = String::new();
-        for (number, (kind, ways)) in self.nodes.iter().enumerate() {
+        for (number, (kind, incoming)) in self.nodes.iter().enumerate() {
             let name = format!("n{number}");
             writeln!(nodes, "  {name}: {}", node(&name, kind)).unwrap();
-            if let Kind::Parallel(_, branches) = kind {
+            if let RandomNode::Parallel(_, branches) = kind {
                 for (branch, kind) in branches.iter().enumerate() {
                     let name = format!("n{number}b{branch}");
                     writeln!(nodes, "  {name}: {}", node(&name, kind)).unwrap();
                 }
             }
             let mut met = Vec::new();
-            for Way { from, edge } in ways.iter().filter(|_| number > 0) {
+            for IncomingEdge { from, edge } in incoming.iter().filter(|_| number > 0) {
                 let from = from % number;
                 if met.contains(&from) {
                     continue;
@@ -198,27 +197,29 @@ impl Flow {
     }
 }
 
-fn node(name: &str, kind: &Kind) -> String {
+fn node(name: &str, kind: &RandomNode) -> String {
     let call = |tool: &str, more: &str| {
         format!(
             "{{type: tool, tool: kit/{tool}, arguments: {{text: '{name} {{{{ metadata.run }}}}'}}, outputs: [o_{name}]{more}}}"
         )
     };
     match kind {
-        Kind::Agent(agent) => {
+        RandomNode::Agent(agent) => {
             format!(
                 "{{type: agent, agent: {agent}, input: '{name} {{{{ metadata.run }}}} {{{{ last }}}}'}}"
             )
         }
-        Kind::Note => call("note", ""),
-        Kind::Echo => call("echo", ""),
-        Kind::Idempotent => call("note", ", idempotent: true"),
-        Kind::Condition(expression) => format!("{{type: condition, expression: {expression}}}"),
-        Kind::Human => format!("{{type: human, question: 'What of {name}?'}}"),
-        Kind::Sub(workflow) => format!(
+        RandomNode::Note => call("note", ""),
+        RandomNode::Echo => call("echo", ""),
+        RandomNode::Idempotent => call("note", ", idempotent: true"),
+        RandomNode::Condition(expression) => {
+            format!("{{type: condition, expression: {expression}}}")
+        }
+        RandomNode::Human => format!("{{type: human, question: 'What of {name}?'}}"),
+        RandomNode::Sub(workflow) => format!(
             "{{type: workflow, workflow: {workflow}, input: '{name} {{{{ metadata.run }}}}'}}"
         ),
-        Kind::Parallel(join, branches) => {
+        RandomNode::Parallel(join, branches) => {
             let names: Vec<_> =
                 (0..branches.len()).map(|number| format!("{name}b{number}")).collect();
             format!("{{type: parallel, join: {join}, branches: [{}]}}", names.join(", "))
@@ -241,7 +242,7 @@ nodes:
 edges: [{from: a0, to: a1}]
 ";
 
-fn scene(flow: &Flow) -> WorkflowHarness {
+fn harness(flow: &RandomWorkflow) -> WorkflowHarness {
     WorkflowHarness::new(&[&flow.text(), SUB, ASKS])
 }
 
@@ -267,48 +268,48 @@ proptest! {
     }
 }
 
-async fn history(flow: &Flow, processes: &[WorkflowProcess]) {
-    let scene = scene(flow);
+async fn history(flow: &RandomWorkflow, processes: &[WorkflowProcess]) {
+    let harness = harness(flow);
     let mut acknowledged = Vec::new();
     let mut known = Vec::new();
     for (number, process) in (1..).zip(processes) {
-        let journal = Arc::clone(&scene.stage.store);
+        let journal = Arc::clone(&harness.fixture.store);
         let store = Arc::new(CrashingStore::new(journal, Some(process.dies)));
-        live(&scene, &store, number, process, &mut known).await;
+        live(&harness, &store, number, process, &mut known).await;
         store.crash();
-        scene.stage.leases.end(instance_id(number));
+        harness.fixture.leases.end(instance_id(number));
         acknowledged.extend(store.acknowledged());
     }
-    let runtime = scene.runtime(99);
-    let id = runtime.create(order(&scene, known.len())).await.unwrap().id;
+    let runtime = harness.runtime(99);
+    let id = runtime.create(order(&harness, known.len())).await.unwrap().id;
     known.push(id);
-    finish(&scene, &runtime).await;
-    check(&*scene.stage.store, &acknowledged, &known).await;
-    check_effects(&scene);
-    check_ends(flow, &scene, processes, &known).await;
-    check_fork(flow, &scene, &runtime, id).await;
-    check(&*scene.stage.store, &acknowledged, &known).await;
-    check_effects(&scene);
+    finish(&harness, &runtime).await;
+    check(&*harness.fixture.store, &acknowledged, &known).await;
+    check_effects(&harness);
+    check_ends(flow, &harness, processes, &known).await;
+    check_fork(flow, &harness, &runtime, id).await;
+    check(&*harness.fixture.store, &acknowledged, &known).await;
+    check_effects(&harness);
 }
 
 /// Carries out what the process is told until it dies or has nothing left to do.
 async fn live(
-    scene: &WorkflowHarness,
+    harness: &WorkflowHarness,
     store: &Arc<CrashingStore>,
     number: u64,
     process: &WorkflowProcess,
     known: &mut Vec<TaskId>,
 ) {
     let journal: Arc<dyn Store> = Arc::clone(store) as Arc<dyn Store>;
-    let runtime = scene.runtime_on(Arc::clone(&journal), number);
-    scene.kit.lose(process.lost);
+    let runtime = harness.runtime_on(Arc::clone(&journal), number);
+    harness.tools.lose(process.lost);
     let now = jiff::Timestamp::UNIX_EPOCH;
-    for row in find_orphans(&**store, &*scene.stage.leases, now).await.unwrap_or_default() {
+    for row in find_orphans(&**store, &*harness.fixture.leases, now).await.unwrap_or_default() {
         // A process that dies while it adopts is what this is about.
         let _ = runtime.adopt(row.id).await;
     }
     if (process.creates || number == 1)
-        && let Ok(handle) = runtime.create(order(scene, known.len())).await
+        && let Ok(handle) = runtime.create(order(harness, known.len())).await
     {
         known.push(handle.id);
     }
@@ -317,7 +318,7 @@ async fn live(
         for row in waiting(&**store).await {
             let verdict = match answer {
                 Some(verdict) => Some(verdict.clone()),
-                None => truth(scene, &journal, row.id).await,
+                None => truth(harness, &journal, row.id).await,
             };
             if let Some(verdict) = verdict
                 && decide(&journal, &runtime, row.id, verdict).await
@@ -336,7 +337,7 @@ async fn live(
 /// What someone answers who knows what happened: a call in doubt was made if its effect is there,
 /// and everything else is fine.
 async fn truth(
-    scene: &WorkflowHarness,
+    harness: &WorkflowHarness,
     journal: &Arc<dyn Store>,
     id: TaskId,
 ) -> Option<ReviewVerdict> {
@@ -345,9 +346,9 @@ async fn truth(
         ReviewSubject::Doubt { call_id } => {
             let call = state.calls().get(*call_id)?;
             let text = call.arguments()["text"].as_str().unwrap().to_owned();
-            let noted = scene.kit.noted().iter().filter(|noted| **noted == text).count();
+            let noted = harness.tools.noted().iter().filter(|noted| **noted == text).count();
             let answered =
-                calls(scene).into_iter().filter(|call| call.is_answered && call.text == text);
+                calls(harness).into_iter().filter(|call| call.is_answered && call.text == text);
             let is_made = noted > answered.count();
             Some(if is_made {
                 ReviewVerdict::SkipWith { result: text }
@@ -364,7 +365,7 @@ async fn truth(
 }
 
 /// One call of a tool that notes something, as the journal has it.
-struct Noting {
+struct NoteCall {
     text: String,
     is_answered: bool,
     /// How often it may have its effect; none where that does no harm.
@@ -372,9 +373,9 @@ struct Noting {
 }
 
 /// Every call that notes something.
-fn calls(scene: &WorkflowHarness) -> Vec<Noting> {
-    let mut found: BTreeMap<ToolCallId, Noting> = BTreeMap::new();
-    let store = &scene.stage.store;
+fn calls(harness: &WorkflowHarness) -> Vec<NoteCall> {
+    let mut found: BTreeMap<ToolCallId, NoteCall> = BTreeMap::new();
+    let store = &harness.fixture.store;
     for row in store.task_rows(&TaskFilter::default()).wait().unwrap() {
         let mut in_doubt = None;
         for recorded in store.events(&StreamId::Task(row.id), StreamSequence(0)).wait().unwrap() {
@@ -407,24 +408,25 @@ fn calls(scene: &WorkflowHarness) -> Vec<Noting> {
     found.into_values().collect()
 }
 
-fn noting(arguments: &serde_json::Map<String, Value>) -> Option<Noting> {
+fn noting(arguments: &serde_json::Map<String, Value>) -> Option<NoteCall> {
     let text = arguments.get("text")?.as_str()?.to_owned();
-    Some(Noting { text, is_answered: false, allowed: Some(1) })
+    Some(NoteCall { text, is_answered: false, allowed: Some(1) })
 }
 
-fn order(scene: &WorkflowHarness, run: usize) -> CreateTask {
-    let mut order = scene.order("k0");
+fn order(harness: &WorkflowHarness, run: usize) -> CreateTask {
+    let mut order = harness.order("k0");
     order.parameters.insert("run".to_owned(), format!("{MARK}{run}.").into());
     order
 }
 
 /// A process that does not die finishes what is left, and a person answers all that is asked.
-async fn finish(scene: &WorkflowHarness, runtime: &Runtime) {
-    let store = &scene.stage.store;
+async fn finish(harness: &WorkflowHarness, runtime: &Runtime) {
+    let store = &harness.fixture.store;
     for _ in 0..80 {
         let mut handles = Vec::new();
-        for row in
-            find_orphans(&**store, &*scene.stage.leases, jiff::Timestamp::UNIX_EPOCH).await.unwrap()
+        for row in find_orphans(&**store, &*harness.fixture.leases, jiff::Timestamp::UNIX_EPOCH)
+            .await
+            .unwrap()
         {
             match runtime.adopt(row.id).await {
                 Ok(handle) => handles.push(handle),
@@ -435,11 +437,11 @@ async fn finish(scene: &WorkflowHarness, runtime: &Runtime) {
             }
         }
         for handle in &mut handles {
-            scene.wait(handle).await;
+            harness.wait(handle).await;
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
         for row in waiting(&**store).await {
-            if let Some(verdict) = truth(scene, store, row.id).await {
+            if let Some(verdict) = truth(harness, store, row.id).await {
                 decide(store, runtime, row.id, verdict).await;
             }
         }
@@ -450,37 +452,37 @@ async fn finish(scene: &WorkflowHarness, runtime: &Runtime) {
     }
     let rows = store.task_rows(&TaskFilter::default()).await.unwrap();
     for row in rows.iter().filter(|row| !row.status.is_final()) {
-        println!("{} is {}: {:#?}", row.id, row.status, scene.events(row.id));
+        println!("{} is {}: {:#?}", row.id, row.status, harness.events(row.id));
     }
     panic!("not everything comes to an end");
 }
 
 /// What may not be repeated happened at most once for each call, and for each time that a person
 /// said so. Checkpoints are counted without a gap.
-fn check_effects(scene: &WorkflowHarness) {
+fn check_effects(harness: &WorkflowHarness) {
     let mut allowed: BTreeMap<String, Option<usize>> = BTreeMap::new();
-    for call in calls(scene) {
+    for call in calls(harness) {
         let sum = allowed.entry(call.text).or_insert(Some(0));
         *sum = sum.zip(call.allowed).map(|(sum, more)| sum + more);
     }
     let mut noted: BTreeMap<String, usize> = BTreeMap::new();
-    for text in scene.kit.noted() {
+    for text in harness.tools.noted() {
         *noted.entry(text).or_default() += 1;
     }
     for (text, times) in noted {
         let most = allowed.get(&text).copied().unwrap_or(Some(0));
         assert!(most.is_none_or(|most| times <= most), "{text} {times} times, not {most:?}");
     }
-    for row in scene.stage.store.task_rows(&TaskFilter::default()).wait().unwrap() {
-        let numbers = scene.checkpoints(row.id).into_iter().map(|(number, _)| number);
+    for row in harness.fixture.store.task_rows(&TaskFilter::default()).wait().unwrap() {
+        let numbers = harness.checkpoints(row.id).into_iter().map(|(number, _)| number);
         assert!(numbers.zip(0..).all(|(number, expected)| number == expected));
     }
 }
 
 /// How a task ended, without what tells it from others.
-async fn outcome(scene: &WorkflowHarness, id: TaskId) -> (TaskStatus, String) {
-    let task = scene.stage.task(id);
-    let all = format!("{} {}", end(&task), told(&scene.state(id).await));
+async fn outcome(harness: &WorkflowHarness, id: TaskId) -> (TaskStatus, String) {
+    let task = harness.fixture.task(id);
+    let all = format!("{} {}", end(&task), told(&harness.state(id).await));
     let mut parts = all.split(MARK);
     let mut text = parts.next().unwrap().to_owned();
     for part in parts {
@@ -491,8 +493,8 @@ async fn outcome(scene: &WorkflowHarness, id: TaskId) -> (TaskStatus, String) {
 
 /// Every task ends as one does whose process never dies.
 async fn check_ends(
-    flow: &Flow,
-    scene: &WorkflowHarness,
+    flow: &RandomWorkflow,
+    harness: &WorkflowHarness,
     processes: &[WorkflowProcess],
     known: &[TaskId],
 ) {
@@ -501,32 +503,37 @@ async fn check_ends(
     if !flow.is_fixed() || !is_told_the_truth {
         return;
     }
-    let calm = self::scene(flow);
+    let calm = self::harness(flow);
     let runtime = calm.runtime(1);
     let id = runtime.create(order(&calm, 0)).await.unwrap().id;
     finish(&calm, &runtime).await;
     let (status, expected) = outcome(&calm, id).await;
     for id in known {
-        let (found, text) = outcome(scene, *id).await;
-        assert_eq!(found, status, "{:#?}", scene.events(*id));
+        let (found, text) = outcome(harness, *id).await;
+        assert_eq!(found, status, "{:#?}", harness.events(*id));
         // Of several that fail, whichever is first ends the task.
         if status == TaskStatus::Completed {
-            assert_eq!(text, expected, "{:#?}", scene.events(*id));
+            assert_eq!(text, expected, "{:#?}", harness.events(*id));
         }
     }
 }
 
 /// A fork from any checkpoint of a task comes to the same end.
-async fn check_fork(flow: &Flow, scene: &WorkflowHarness, runtime: &Runtime, id: TaskId) {
-    let first = outcome(scene, id).await;
-    let checkpoints = scene.checkpoints(id);
+async fn check_fork(
+    flow: &RandomWorkflow,
+    harness: &WorkflowHarness,
+    runtime: &Runtime,
+    id: TaskId,
+) {
+    let first = outcome(harness, id).await;
+    let checkpoints = harness.checkpoints(id);
     let step = (checkpoints.len() / 3).max(1);
     for (at, node) in checkpoints.into_iter().step_by(step) {
         let fork = runtime.fork(id, at, StateUpdates::default()).await.unwrap().id;
-        finish(scene, runtime).await;
-        let forked = outcome(scene, fork).await;
+        finish(harness, runtime).await;
+        let forked = outcome(harness, fork).await;
         if flow.is_fixed() && first.0 == TaskStatus::Completed {
-            assert_eq!(forked, first, "at {at}, {node}: {:#?}", scene.events(fork));
+            assert_eq!(forked, first, "at {at}, {node}: {:#?}", harness.events(fork));
         }
     }
 }

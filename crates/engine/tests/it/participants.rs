@@ -1,4 +1,4 @@
-//! Models that follow lines of their own, and a stage for agents that hand work to one another.
+//! Models that follow lines of their own, and a fixture for agents that hand work to one another.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 /// What a model says, by who it is and what it was told last.
 #[derive(Debug, Clone)]
-pub(crate) enum Say {
+pub(crate) enum ScriptedReply {
     Text(&'static str),
     /// Calls, each a tool with what it is called with.
     Ask(Vec<(&'static str, Value)>),
@@ -37,11 +37,11 @@ pub(crate) fn part(tool: &'static str, what: &str) -> (&'static str, Value) {
     (tool, json!({"task_description": what}))
 }
 
-pub(crate) type Lines = BTreeMap<&'static str, Vec<Say>>;
+pub(crate) type ReplyScript = BTreeMap<&'static str, Vec<ScriptedReply>>;
 
 /// Models that each follow their own lines, and remember all that they were shown.
-pub(crate) struct Cast {
-    lines: Lines,
+pub(crate) struct ScriptedModels {
+    lines: ReplyScript,
     /// What was shown, by conversation.
     shown: Mutex<BTreeMap<String, Vec<String>>>,
     at_once: Mutex<(u32, u32)>,
@@ -49,15 +49,17 @@ pub(crate) struct Cast {
     weight: u64,
 }
 
-impl Cast {
-    pub(crate) fn new(lines: impl IntoIterator<Item = (&'static str, Vec<Say>)>) -> Arc<Self> {
+impl ScriptedModels {
+    pub(crate) fn new(
+        lines: impl IntoIterator<Item = (&'static str, Vec<ScriptedReply>)>,
+    ) -> Arc<Self> {
         Self::weighing(1, lines)
     }
 
     /// Models of which each call uses so many times ten tokens.
     pub(crate) fn weighing(
         weight: u64,
-        lines: impl IntoIterator<Item = (&'static str, Vec<Say>)>,
+        lines: impl IntoIterator<Item = (&'static str, Vec<ScriptedReply>)>,
     ) -> Arc<Self> {
         let (shown, at_once) = (Mutex::default(), Mutex::default());
         Arc::new(Self { lines: lines.into_iter().collect(), shown, at_once, weight })
@@ -72,7 +74,7 @@ impl Cast {
     }
 }
 
-impl ModelDriver for Cast {
+impl ModelDriver for ScriptedModels {
     fn ready(&self, _closure: &PinnedAgent) -> Result<(), NotReady> {
         Ok(())
     }
@@ -90,7 +92,7 @@ impl ModelDriver for Cast {
         self.shown.lock().unwrap().insert(request.call_site.session.to_owned(), said);
         let agent = request.pinned.agent.name.as_str();
         let turn = request.call_site.turn as usize - 1;
-        let line = self.lines[agent].get(turn).cloned().unwrap_or(Say::Text("done"));
+        let line = self.lines[agent].get(turn).cloned().unwrap_or(ScriptedReply::Text("done"));
         Box::pin(async move {
             {
                 let mut at_once = self.at_once.lock().unwrap();
@@ -109,13 +111,13 @@ impl ModelDriver for Cast {
                 Ok(ModelReply { content, tool_calls, usage, is_cut: false, mark: None })
             };
             match line {
-                Say::Text(text) => reply(text, Vec::new()),
-                Say::Ask(calls) => reply("", calls.into_iter().map(asked).collect()),
-                Say::Fail => {
+                ScriptedReply::Text(text) => reply(text, Vec::new()),
+                ScriptedReply::Ask(calls) => reply("", calls.into_iter().map(asked).collect()),
+                ScriptedReply::Fail => {
                     let (category, message) = (ErrorCategory::Permanent, "no such model".into());
                     Err(ModelFailure::new(AttemptFailure { category, message }))
                 }
-                Say::Hang => std::future::pending().await,
+                ScriptedReply::Hang => std::future::pending().await,
             }
         })
     }
@@ -128,21 +130,21 @@ fn asked((tool, arguments): (&'static str, Value)) -> AskedTool {
     AskedTool { server, tool, arguments: AskedArguments::Object(arguments), signature: None }
 }
 
-pub(crate) struct Stage {
+pub(crate) struct RuntimeFixture {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) leases: Arc<TestLeases>,
 }
 
-impl Stage {
+impl RuntimeFixture {
     pub(crate) fn new() -> Self {
         Self { store: Arc::new(MemoryStore::new()), leases: Arc::default() }
     }
 
-    pub(crate) fn process(&self, number: u64, models: &Arc<Cast>) -> Runtime {
+    pub(crate) fn process(&self, number: u64, models: &Arc<ScriptedModels>) -> Runtime {
         self.limited(number, models, |limits| limits)
     }
 
-    pub(crate) fn deps_of_process(&self, number: u64, models: &Arc<Cast>) -> RuntimeDeps {
+    pub(crate) fn deps_of_process(&self, number: u64, models: &Arc<ScriptedModels>) -> RuntimeDeps {
         let (store, models) = (Arc::clone(&self.store), Arc::clone(models) as Arc<dyn ModelDriver>);
         runtime_deps(store, models, &self.leases, instance_id(number), number)
     }
@@ -150,7 +152,7 @@ impl Stage {
     pub(crate) fn limited(
         &self,
         number: u64,
-        models: &Arc<Cast>,
+        models: &Arc<ScriptedModels>,
         limit: fn(Limits) -> Limits,
     ) -> Runtime {
         let deps = self.deps_of_process(number, models);

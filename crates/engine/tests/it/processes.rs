@@ -11,7 +11,8 @@ use polity_model::event::{Event, StreamId, StreamSequence};
 use polity_model::machine::task::TaskStatus;
 use polity_store::{MemoryStore, Store};
 use polity_testkit::runtime::{
-    Act, ActingModels, TestLeases, TokioClock, cancel_from_outside, create_task, runtime_deps,
+    FakeModelTurn, FakeModels, TestLeases, TokioClock, cancel_from_outside, create_task,
+    runtime_deps,
 };
 use polity_testkit::task_fixtures::instance_id;
 
@@ -25,8 +26,8 @@ impl ProcessFixture {
         Self { store: Arc::new(MemoryStore::new()), leases: Arc::default() }
     }
 
-    fn process(&self, number: u64, acts: Vec<Act>) -> Runtime {
-        let models = Arc::new(ActingModels::new(acts, Duration::from_millis(10)));
+    fn process(&self, number: u64, acts: Vec<FakeModelTurn>) -> Runtime {
+        let models = Arc::new(FakeModels::new(acts, Duration::from_millis(10)));
         let store = Arc::clone(&self.store);
         polity_store::block_on(Runtime::start(runtime_deps(
             store,
@@ -48,7 +49,7 @@ impl ProcessFixture {
 #[tokio::test(start_paused = true)]
 async fn an_orphan_is_adopted_and_finished() {
     let world = ProcessFixture::new();
-    let first = world.process(1, vec![Act::Hang]);
+    let first = world.process(1, vec![FakeModelTurn::Hang]);
     let handle = first.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(
@@ -68,7 +69,7 @@ async fn an_orphan_is_adopted_and_finished() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_taken_from_a_living_process() {
     let world = ProcessFixture::new();
-    let first = world.process(1, vec![Act::Hang]);
+    let first = world.process(1, vec![FakeModelTurn::Hang]);
     let handle = first.create(create_task("a")).await.unwrap();
     let second = world.process(2, vec![]);
     let refused = second.adopt(handle.id).await.unwrap_err();
@@ -81,7 +82,7 @@ async fn nothing_is_taken_from_a_living_process() {
 #[tokio::test(start_paused = true)]
 async fn of_two_adopters_one_wins() {
     let world = ProcessFixture::new();
-    let first = world.process(1, vec![Act::Hang]);
+    let first = world.process(1, vec![FakeModelTurn::Hang]);
     let handle = first.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
     world.kill(1, first);
@@ -95,11 +96,11 @@ async fn of_two_adopters_one_wins() {
 #[tokio::test(start_paused = true)]
 async fn a_process_that_lost_its_task_writes_nothing_more() {
     let world = ProcessFixture::new();
-    let first = world.process(1, vec![Act::Answer("late")]);
+    let first = world.process(1, vec![FakeModelTurn::Answer("late")]);
     let mut handle = first.create(create_task("a")).await.unwrap();
     // It is taken for dead while its model still thinks.
     world.leases.end(instance_id(1));
-    let second = world.process(2, vec![Act::Answer("in time")]);
+    let second = world.process(2, vec![FakeModelTurn::Answer("in time")]);
     let mut adopted = second.adopt(handle.id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
     let lost = handle.wait().await.unwrap_err();
@@ -111,7 +112,7 @@ async fn a_process_that_lost_its_task_writes_nothing_more() {
 #[tokio::test(start_paused = true)]
 async fn a_cancel_from_another_process_is_noticed_within_200_ms() {
     let world = ProcessFixture::new();
-    let owner = world.process(1, vec![Act::Hang]);
+    let owner = world.process(1, vec![FakeModelTurn::Hang]);
     let mut handle = owner.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
     let clock = TokioClock::new();
@@ -127,7 +128,7 @@ async fn a_cancel_from_another_process_is_noticed_within_200_ms() {
 #[tokio::test(start_paused = true)]
 async fn an_orphan_is_cancelled_at_once_from_anywhere() {
     let world = ProcessFixture::new();
-    let owner = world.process(1, vec![Act::Hang]);
+    let owner = world.process(1, vec![FakeModelTurn::Hang]);
     let handle = owner.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
     world.kill(1, owner);
@@ -143,7 +144,7 @@ async fn an_orphan_is_cancelled_at_once_from_anywhere() {
 #[tokio::test(start_paused = true)]
 async fn a_cancel_that_the_owner_did_not_live_to_see_is_carried_out_on_resume() {
     let world = ProcessFixture::new();
-    let owner = world.process(1, vec![Act::Hang]);
+    let owner = world.process(1, vec![FakeModelTurn::Hang]);
     let handle = owner.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
     cancel_from_outside(&world.store, &*world.leases, &TokioClock::new(), handle.id).await.unwrap();
@@ -163,7 +164,7 @@ async fn a_cancel_that_the_owner_did_not_live_to_see_is_carried_out_on_resume() 
 #[tokio::test(start_paused = true)]
 async fn an_adopted_task_that_waits_for_a_place_can_be_cancelled_from_elsewhere() {
     let world = ProcessFixture::new();
-    let first = world.process(1, vec![Act::Hang, Act::Hang]);
+    let first = world.process(1, vec![FakeModelTurn::Hang, FakeModelTurn::Hang]);
     for _ in 0..4 {
         first.create(create_task("a")).await.unwrap();
     }
@@ -171,13 +172,16 @@ async fn an_adopted_task_that_waits_for_a_place_can_be_cancelled_from_elsewhere(
     world.kill(1, first);
     // Two were running and two pending; the second process has two places.
     let rows = find_orphans(&*world.store, &*world.leases, Timestamp::UNIX_EPOCH).await.unwrap();
-    let more = world.process(3, vec![Act::Hang, Act::Hang]);
+    let more = world.process(3, vec![FakeModelTurn::Hang, FakeModelTurn::Hang]);
     for _ in 0..2 {
         more.create(create_task("b")).await.unwrap();
     }
     tokio::time::sleep(Duration::from_millis(50)).await;
     world.kill(3, more);
-    let second = world.process(2, vec![Act::Hang, Act::Hang, Act::Hang, Act::Hang]);
+    let second = world.process(
+        2,
+        vec![FakeModelTurn::Hang, FakeModelTurn::Hang, FakeModelTurn::Hang, FakeModelTurn::Hang],
+    );
     let mut handles = Vec::new();
     for row in find_orphans(&*world.store, &*world.leases, Timestamp::UNIX_EPOCH).await.unwrap() {
         handles.push(second.adopt(row.id).await.unwrap());
@@ -196,7 +200,7 @@ async fn an_adopted_task_that_waits_for_a_place_can_be_cancelled_from_elsewhere(
 #[tokio::test(start_paused = true)]
 async fn a_wait_for_the_next_try_survives_its_process() {
     let world = ProcessFixture::new();
-    let owner = world.process(1, vec![Act::FailForNow]);
+    let owner = world.process(1, vec![FakeModelTurn::TransientFailure]);
     let handle = owner.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     world.kill(1, owner);
@@ -212,7 +216,7 @@ async fn a_wait_for_the_next_try_survives_its_process() {
 #[tokio::test(start_paused = true)]
 async fn a_task_that_its_process_gave_up_is_cancelled_or_resumed_from_elsewhere() {
     let world = ProcessFixture::new();
-    let first = world.process(1, vec![Act::Panic, Act::Panic]);
+    let first = world.process(1, vec![FakeModelTurn::Panic, FakeModelTurn::Panic]);
     let mut handles = Vec::new();
     for _ in 0..2 {
         handles.push(first.create(create_task("a")).await.unwrap());
@@ -238,7 +242,8 @@ async fn a_task_that_its_process_gave_up_is_cancelled_or_resumed_from_elsewhere(
 #[tokio::test(start_paused = true)]
 async fn a_cancel_before_the_first_look_is_heard() {
     let world = ProcessFixture::new();
-    let first = world.process(1, vec![Act::Hang, Act::Hang, Act::Hang]);
+    let first =
+        world.process(1, vec![FakeModelTurn::Hang, FakeModelTurn::Hang, FakeModelTurn::Hang]);
     let mut busy = Vec::new();
     for _ in 0..2 {
         busy.push(first.create(create_task("a")).await.unwrap());

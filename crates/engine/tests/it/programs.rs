@@ -18,7 +18,7 @@ use polity_model::state::StateUpdates;
 use polity_model::usage::Usage;
 use polity_store::{ExecutionFilter, MemoryStore, Store};
 use polity_testkit::programs::{FakeCliAgents, SECRET};
-use polity_testkit::runtime::{ActingModels, TestLeases, runtime_deps};
+use polity_testkit::runtime::{FakeModels, TestLeases, runtime_deps};
 use polity_testkit::task_fixtures::instance_id;
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ impl CliAgentFixture {
     }
 
     fn process(&self, number: u64) -> Runtime {
-        let models = Arc::new(ActingModels::new([], Duration::ZERO));
+        let models = Arc::new(FakeModels::new([], Duration::ZERO));
         let (store, instance) = (Arc::clone(&self.store), instance_id(number));
         let deps = runtime_deps(store, models, &self.leases, instance, number);
         let limits = Limits { concurrent_tasks: NonZeroU32::new(64).unwrap(), ..deps.limits };
@@ -80,45 +80,45 @@ async fn give(runtime: &Runtime, agent: &PinnedAgent, inputs: &[&str]) -> Vec<Ta
 
 #[tokio::test(start_paused = true)]
 async fn programs_that_change_things_run_one_by_one_in_order_also_across_processes() {
-    let scene = CliAgentFixture::new([]);
-    let (one, two) = (scene.process(1), scene.process(2));
+    let harness = CliAgentFixture::new([]);
+    let (one, two) = (harness.process(1), harness.process(2));
     let agent = coder(&json!({}));
     let mut handles = give(&one, &agent, &["a", "b"]).await;
     handles.extend(give(&two, &agent, &["c"]).await);
     handles.extend(give(&one, &agent, &["d"]).await);
     tokio::time::sleep(Duration::from_millis(200)).await;
-    assert_eq!(scene.line(), (3, 1));
+    assert_eq!(harness.line(), (3, 1));
     for handle in &mut handles {
         assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     }
-    assert_eq!(scene.programs.at_once_most(), 1);
-    assert_eq!(scene.programs.inputs(), ["a", "b", "c", "d"]);
-    assert_eq!(scene.line(), (0, 0));
-    let row = scene.store.task_row(handles[3].id).await.unwrap().unwrap();
-    assert_eq!(scene.store.task(&row).await.unwrap().result.as_deref(), Some("d"));
+    assert_eq!(harness.programs.at_once_most(), 1);
+    assert_eq!(harness.programs.inputs(), ["a", "b", "c", "d"]);
+    assert_eq!(harness.line(), (0, 0));
+    let row = harness.store.task_row(handles[3].id).await.unwrap().unwrap();
+    assert_eq!(harness.store.task(&row).await.unwrap().result.as_deref(), Some("d"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn programs_that_only_read_run_side_by_side_up_to_their_limit() {
-    let scene = CliAgentFixture::new([]);
-    let runtime = scene.process(1);
+    let harness = CliAgentFixture::new([]);
+    let runtime = harness.process(1);
     let agent = coder(&json!({"access_type": "read-only", "max_concurrent_executions": 3}));
     let mut handles = give(&runtime, &agent, &["a"; 8]).await;
     for handle in &mut handles {
         assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     }
-    assert_eq!(scene.programs.at_once_most(), 3);
+    assert_eq!(harness.programs.at_once_most(), 3);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_line_that_is_full_takes_no_more() {
-    let scene = CliAgentFixture::new([]);
-    let runtime = scene.process(1);
+    let harness = CliAgentFixture::new([]);
+    let runtime = harness.process(1);
     let mut handles = give(&runtime, &coder(&json!({"queue_limit": 2})), &["a"; 5]).await;
     for handle in &mut handles {
         handle.wait().await.unwrap();
     }
-    let ends: Vec<_> = handles.iter().map(|handle| scene.status(handle)).collect();
+    let ends: Vec<_> = handles.iter().map(|handle| harness.status(handle)).collect();
     let full = (TaskStatus::Failed, Some(ErrorCode::LimitQueue));
     assert_eq!(ends.iter().filter(|end| **end == full).count(), 2, "{ends:?}");
     assert_eq!(ends[3..], [full, full]);
@@ -126,23 +126,23 @@ async fn a_line_that_is_full_takes_no_more() {
 
 #[tokio::test(start_paused = true)]
 async fn no_one_waits_for_ever() {
-    let scene = CliAgentFixture::taking(Duration::from_secs(10), []);
-    let runtime = scene.process(1);
+    let harness = CliAgentFixture::taking(Duration::from_secs(10), []);
+    let runtime = harness.process(1);
     let agent = coder(&json!({"queue_timeout_seconds": 1}));
     let mut handles = give(&runtime, &agent, &["a", "b", "c"]).await;
     for handle in &mut handles {
         handle.wait().await.unwrap();
     }
-    let row = scene.store.task_row(handles[2].id).await.unwrap().unwrap();
+    let row = harness.store.task_row(handles[2].id).await.unwrap().unwrap();
     assert_eq!(row.error_code, Some(ErrorCode::LimitQueue));
-    let error = scene.store.task(&row).await.unwrap().error.unwrap();
+    let error = harness.store.task(&row).await.unwrap().error.unwrap();
     assert!(error.contains("queue_timeout_seconds"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn whoever_is_cancelled_ends_in_line_and_at_work() {
-    let scene = CliAgentFixture::new([]);
-    let runtime = scene.process(1);
+    let harness = CliAgentFixture::new([]);
+    let runtime = harness.process(1);
     let mut handles = give(&runtime, &coder(&json!({})), &["a", "b", "c"]).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     for index in [1, 0] {
@@ -150,8 +150,8 @@ async fn whoever_is_cancelled_ends_in_line_and_at_work() {
         assert_eq!(handles[index].wait().await.unwrap(), TaskStatus::Cancelled);
     }
     assert_eq!(handles[2].wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(scene.programs.inputs(), ["a", "c"]);
-    let executions = scene.store.executions(handles[0].id).await.unwrap();
+    assert_eq!(harness.programs.inputs(), ["a", "c"]);
+    let executions = harness.store.executions(handles[0].id).await.unwrap();
     let path: Vec<_> =
         executions[0].state_transitions.iter().map(|moved| moved.to.to_string()).collect();
     assert_eq!(path, ["starting", "running", "cancelled", "cleanup", "idle"]);
@@ -160,80 +160,80 @@ async fn whoever_is_cancelled_ends_in_line_and_at_work() {
 #[tokio::test(start_paused = true)]
 async fn a_passing_failure_is_tried_again_after_one_two_and_four_seconds() {
     let failure = AttemptFailure { category: ErrorCategory::Transient, message: "busy".into() };
-    let scene = CliAgentFixture::new([RunEnd::Failed(failure.clone()), RunEnd::Failed(failure)]);
-    let runtime = scene.process(1);
+    let harness = CliAgentFixture::new([RunEnd::Failed(failure.clone()), RunEnd::Failed(failure)]);
+    let runtime = harness.process(1);
     let began = tokio::time::Instant::now();
     let mut handles = give(&runtime, &coder(&json!({"idempotent": true})), &["a"]).await;
     assert_eq!(handles[0].wait().await.unwrap(), TaskStatus::Completed);
     // Three runs of a second, and waits of one and two with up to a quarter more.
     let took = began.elapsed().as_secs_f64();
     assert!((6.0..7.0).contains(&took), "{took}");
-    let execution = scene.store.executions(handles[0].id).await.unwrap().remove(0);
+    let execution = harness.store.executions(handles[0].id).await.unwrap().remove(0);
     assert_eq!((execution.retry_count, execution.runs.len()), (2, 3));
-    assert_eq!(scene.programs.forgotten(), [(execution.id, 3)]);
+    assert_eq!(harness.programs.forgotten(), [(execution.id, 3)]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn secrets_reach_the_program_and_not_the_journal() {
-    let scene = CliAgentFixture::new([RunEnd::Answered("done".into())]);
-    let runtime = scene.process(1);
+    let harness = CliAgentFixture::new([RunEnd::Answered("done".into())]);
+    let runtime = harness.process(1);
     let mut create = CreateTask::new(coder(&json!({})), format!("the key is {SECRET}"));
     create.parameters.insert("more".into(), json!([{"deep": SECRET}]));
     create.overrides.envs.insert("TOKEN".into(), SECRET.into());
     let mut handle = runtime.create(create).await.unwrap();
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(scene.store.sealed_input(handle.id).await.unwrap().is_some());
+    assert!(harness.store.sealed_input(handle.id).await.unwrap().is_some());
     handle.wait().await.unwrap();
-    assert_eq!(scene.programs.inputs(), [format!("the key is {SECRET}")]);
-    assert_eq!(scene.store.sealed_input(handle.id).await.unwrap(), None);
+    assert_eq!(harness.programs.inputs(), [format!("the key is {SECRET}")]);
+    assert_eq!(harness.store.sealed_input(handle.id).await.unwrap(), None);
     let events =
-        scene.store.events(&StreamId::Task(handle.id), StreamSequence::default()).await.unwrap();
+        harness.store.events(&StreamId::Task(handle.id), StreamSequence::default()).await.unwrap();
     assert!(!format!("{events:?}").contains(SECRET));
-    let row = scene.store.task_row(handle.id).await.unwrap().unwrap();
-    assert_eq!(scene.store.task(&row).await.unwrap().description, "the key is ***");
+    let row = harness.store.task_row(handle.id).await.unwrap().unwrap();
+    assert_eq!(harness.store.task(&row).await.unwrap().description, "the key is ***");
 }
 
 /// A process that dies while the first of two runs, and another that goes on.
-async fn after_a_death(scene: &CliAgentFixture, agent: &Value) -> (Runtime, TaskHandle) {
-    let runtime = scene.process(1);
+async fn after_a_death(harness: &CliAgentFixture, agent: &Value) -> (Runtime, TaskHandle) {
+    let runtime = harness.process(1);
     let handle = give(&runtime, &coder(agent), &["a"]).await.remove(0);
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(scene.line(), (0, 1));
-    scene.leases.end(instance_id(1));
+    assert_eq!(harness.line(), (0, 1));
+    harness.leases.end(instance_id(1));
     drop(runtime);
     tokio::time::sleep(Duration::from_secs(5)).await;
-    (scene.process(2), handle)
+    (harness.process(2), handle)
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_a_dead_process_had_run_to_the_end_is_not_run_again() {
-    let scene = CliAgentFixture::new([]);
-    let (runtime, handle) = after_a_death(&scene, &json!({})).await;
-    scene.programs.find(RunEnd::Answered("found".into()));
+    let harness = CliAgentFixture::new([]);
+    let (runtime, handle) = after_a_death(&harness, &json!({})).await;
+    harness.programs.find(RunEnd::Answered("found".into()));
     let mut adopted = runtime.adopt(handle.id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(scene.programs.inputs().len(), 1);
-    let row = scene.store.task_row(handle.id).await.unwrap().unwrap();
-    assert_eq!(scene.store.task(&row).await.unwrap().result.as_deref(), Some("found"));
+    assert_eq!(harness.programs.inputs().len(), 1);
+    let row = harness.store.task_row(handle.id).await.unwrap().unwrap();
+    assert_eq!(harness.store.task(&row).await.unwrap().result.as_deref(), Some("found"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_may_be_repeated_is_repeated_after_a_death() {
-    let scene = CliAgentFixture::new([]);
-    let (runtime, handle) = after_a_death(&scene, &json!({"access_type": "read-only"})).await;
+    let harness = CliAgentFixture::new([]);
+    let (runtime, handle) = after_a_death(&harness, &json!({"access_type": "read-only"})).await;
     let mut adopted = runtime.adopt(handle.id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(scene.programs.inputs().len(), 2);
+    assert_eq!(harness.programs.inputs().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_may_not_be_repeated_is_put_before_a_person() {
-    let scene = CliAgentFixture::new([]);
-    let (runtime, handle) = after_a_death(&scene, &json!({})).await;
+    let harness = CliAgentFixture::new([]);
+    let (runtime, handle) = after_a_death(&harness, &json!({})).await;
     let mut adopted = runtime.adopt(handle.id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::AwaitingHuman);
-    assert_eq!((scene.programs.inputs().len(), scene.line()), (1, (0, 0)));
-    let checkpoint_id = scene.store.checkpoints(handle.id).await.unwrap()[0].checkpoint_id;
+    assert_eq!((harness.programs.inputs().len(), harness.line()), (1, (0, 0)));
+    let checkpoint_id = harness.store.checkpoints(handle.id).await.unwrap()[0].checkpoint_id;
     let answer = AnswerReview {
         checkpoint_id,
         verdict: ReviewVerdict::Retry,
@@ -244,43 +244,43 @@ async fn what_may_not_be_repeated_is_put_before_a_person() {
     runtime.answer(handle.id, answer).await.unwrap();
     let mut adopted = runtime.adopt(handle.id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(scene.programs.inputs().len(), 2);
-    assert_eq!(scene.store.executions(handle.id).await.unwrap().len(), 2);
+    assert_eq!(harness.programs.inputs().len(), 2);
+    assert_eq!(harness.store.executions(handle.id).await.unwrap().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_programs_use_counts_towards_a_budget_and_they_run_one_by_one_under_it() {
-    let scene = CliAgentFixture::new([]);
-    scene.programs.using(Usage { input_tokens: 40, ..Usage::default() });
-    let runtime = scene.process(1);
+    let harness = CliAgentFixture::new([]);
+    harness.programs.using(Usage { input_tokens: 40, ..Usage::default() });
+    let runtime = harness.process(1);
     let agent = coder(&json!({"access_type": "read-only"}));
     let budget = serde_json::from_value(json!({"max_tokens": 30})).unwrap();
     let create = CreateTask { budget, ..CreateTask::new(agent, "a") };
     let mut handle = runtime.create(create).await.unwrap();
     handle.wait().await.unwrap();
-    let row = scene.store.task_row(handle.id).await.unwrap().unwrap();
+    let row = harness.store.task_row(handle.id).await.unwrap().unwrap();
     // The one run that was in flight may overshoot it.
     assert_eq!((row.status, row.usage.input_tokens), (TaskStatus::Completed, 40));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_another_process_disables_takes_no_more_work() {
-    let scene = CliAgentFixture::new([]);
-    let (runtime, agent) = (scene.process(1), coder(&json!({})));
+    let harness = CliAgentFixture::new([]);
+    let (runtime, agent) = (harness.process(1), coder(&json!({})));
     let mut before = give(&runtime, &agent, &["a"]).await;
     let name = "coder".parse().unwrap();
     let disable = ToggleAgent::Disable { reason: Some("no key".into()) };
-    assert!(toggle_agent(&*scene.store, &SystemClock, &name, &disable).await.unwrap());
-    assert!(!toggle_agent(&*scene.store, &SystemClock, &name, &disable).await.unwrap());
+    assert!(toggle_agent(&*harness.store, &SystemClock, &name, &disable).await.unwrap());
+    assert!(!toggle_agent(&*harness.store, &SystemClock, &name, &disable).await.unwrap());
     tokio::time::sleep(Duration::from_millis(200)).await;
     let refused = runtime.create(CreateTask::new(agent.clone(), "b")).await.unwrap_err();
     assert_eq!(refused.to_string(), "agent \"coder\" is disabled: no key");
     // One that begins now knows it from the start.
-    let other = scene.process(2);
+    let other = harness.process(2);
     assert!(other.create(CreateTask::new(agent.clone(), "b")).await.is_err());
     // What was given before goes on.
     assert_eq!(before[0].wait().await.unwrap(), TaskStatus::Completed);
-    toggle_agent(&*scene.store, &SystemClock, &name, &ToggleAgent::Enable).await.unwrap();
+    toggle_agent(&*harness.store, &SystemClock, &name, &ToggleAgent::Enable).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     let mut after = give(&runtime, &agent, &["c"]).await;
     assert_eq!(after[0].wait().await.unwrap(), TaskStatus::Completed);
@@ -288,8 +288,8 @@ async fn an_agent_that_another_process_disables_takes_no_more_work() {
 
 #[tokio::test(start_paused = true)]
 async fn tasks_that_were_given_the_same_share_one_run() {
-    let scene = CliAgentFixture::new([]);
-    let (one, two) = (scene.process(1), scene.process(2));
+    let harness = CliAgentFixture::new([]);
+    let (one, two) = (harness.process(1), harness.process(2));
     let agent = coder(&json!({"deduplicate_seconds": 60}));
     let mut handles = give(&one, &agent, &["a"]).await;
     handles.extend(give(&two, &agent, &["a", "b"]).await);
@@ -301,12 +301,12 @@ async fn tasks_that_were_given_the_same_share_one_run() {
     let mut late = give(&two, &agent, &["a"]).await.remove(0);
     assert_eq!(late.wait().await.unwrap(), TaskStatus::Completed);
     // Two processes began the two runs, each in its own time.
-    let mut inputs = scene.programs.inputs();
+    let mut inputs = harness.programs.inputs();
     inputs.sort();
     assert_eq!(inputs, ["a", "b"]);
     let task = |handle: &TaskHandle| {
-        let row = scene.store.task_row(handle.id).wait().unwrap().unwrap();
-        scene.store.task(&row).wait().unwrap()
+        let row = harness.store.task_row(handle.id).wait().unwrap().unwrap();
+        harness.store.task(&row).wait().unwrap()
     };
     for handle in [&handles[1], &handles[3], &late] {
         assert_eq!(task(handle).shared_with, Some(handles[0].id));
@@ -318,8 +318,8 @@ async fn tasks_that_were_given_the_same_share_one_run() {
 #[tokio::test(start_paused = true)]
 async fn a_run_that_failed_is_not_shared_and_one_of_those_who_waited_runs_next() {
     let failure = AttemptFailure { category: ErrorCategory::Permanent, message: "no".into() };
-    let scene = CliAgentFixture::new([RunEnd::Failed(failure)]);
-    let runtime = scene.process(1);
+    let harness = CliAgentFixture::new([RunEnd::Failed(failure)]);
+    let runtime = harness.process(1);
     let agent = coder(&json!({"deduplicate_seconds": 60}));
     let mut handles = give(&runtime, &agent, &["a"; 4]).await;
     let mut ends = Vec::new();
@@ -328,55 +328,55 @@ async fn a_run_that_failed_is_not_shared_and_one_of_those_who_waited_runs_next()
     }
     assert_eq!(ends[0], TaskStatus::Failed);
     assert_eq!(ends[1..], [TaskStatus::Completed; 3]);
-    assert_eq!(scene.programs.inputs(), ["a", "a"]);
+    assert_eq!(harness.programs.inputs(), ["a", "a"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_one_waits_for_a_run_whose_process_is_gone() {
-    let scene = CliAgentFixture::new([]);
+    let harness = CliAgentFixture::new([]);
     let agent = coder(&json!({"deduplicate_seconds": 60, "idempotent": true}));
-    let first = scene.process(1);
+    let first = harness.process(1);
     let _gone = give(&first, &agent, &["a"]).await;
-    let second = scene.process(2);
+    let second = harness.process(2);
     let mut waiting = give(&second, &agent, &["a"]).await.remove(0);
     tokio::time::sleep(Duration::from_millis(300)).await;
     drop(first);
-    scene.leases.end(instance_id(1));
+    harness.leases.end(instance_id(1));
     assert_eq!(waiting.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(scene.programs.inputs(), ["a", "a"]);
+    assert_eq!(harness.programs.inputs(), ["a", "a"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_the_dead_left_behind_is_removed_when_the_next_process_begins() {
     let failure = AttemptFailure { category: ErrorCategory::Permanent, message: "no".into() };
-    let scene = CliAgentFixture::new([RunEnd::Answered("well".into()), RunEnd::Failed(failure)]);
-    let first = scene.process(1);
+    let harness = CliAgentFixture::new([RunEnd::Answered("well".into()), RunEnd::Failed(failure)]);
+    let first = harness.process(1);
     let mut handles = give(&first, &coder(&json!({})), &["a", "b", "c"]).await;
     for handle in &mut handles[..2] {
         handle.wait().await.unwrap();
     }
     let ids: Vec<_> = handles
         .iter()
-        .map(|handle| scene.store.executions(handle.id).wait().unwrap()[0].id)
+        .map(|handle| harness.store.executions(handle.id).wait().unwrap()[0].id)
         .collect();
-    scene.programs.leave_behind(ids.clone());
+    harness.programs.leave_behind(ids.clone());
     let swept = || async {
         tokio::time::sleep(Duration::from_millis(10)).await;
-        let mut swept = scene.programs.swept();
+        let mut swept = harness.programs.swept();
         swept.sort();
         swept
     };
     // Its owner is alive.
-    let _second = scene.process(2);
+    let _second = harness.process(2);
     assert_eq!(swept().await, []);
     drop(first);
-    scene.leases.end(instance_id(1));
-    let _third = scene.process(3);
+    harness.leases.end(instance_id(1));
+    let _third = harness.process(3);
     // The third has not come to its end.
     let mut expected = vec![(ids[0], true), (ids[1], false)];
     expected.sort();
     assert_eq!(swept().await, expected);
-    let mut ended = scene.programs.ended();
+    let mut ended = harness.programs.ended();
     ended.sort();
     let mut all: Vec<_> = ids.iter().map(|id| (*id, 1)).collect();
     all.sort();
@@ -386,9 +386,9 @@ async fn what_the_dead_left_behind_is_removed_when_the_next_process_begins() {
 #[tokio::test(start_paused = true)]
 async fn a_program_with_a_folder_of_its_own_is_tried_again() {
     let passing = AttemptFailure { category: ErrorCategory::Transient, message: "429".into() };
-    let scene = CliAgentFixture::new([RunEnd::Failed(passing)]);
-    let runtime = scene.process(1);
+    let harness = CliAgentFixture::new([RunEnd::Failed(passing)]);
+    let runtime = harness.process(1);
     let mut handle = give(&runtime, &coder(&json!({"workspace": "copy"})), &["a"]).await.remove(0);
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(scene.programs.inputs(), ["a", "a"]);
+    assert_eq!(harness.programs.inputs(), ["a", "a"]);
 }

@@ -8,15 +8,18 @@ use polity_model::event::{StreamId, StreamSequence};
 use polity_model::machine::task::TaskStatus;
 use polity_store::{MemoryStore, Store, TaskFilter};
 use polity_testkit::faults::CrashingStore;
-use polity_testkit::runtime::{Act, ActingModels, TestLeases, create_task, runtime_deps};
+use polity_testkit::runtime::{FakeModelTurn, FakeModels, TestLeases, create_task, runtime_deps};
 use polity_testkit::task_fixtures::instance_id;
 
-fn start(acts: Vec<Act>) -> (Runtime, Arc<dyn Store>, Arc<ActingModels>) {
+fn start(acts: Vec<FakeModelTurn>) -> (Runtime, Arc<dyn Store>, Arc<FakeModels>) {
     start_on(Arc::new(MemoryStore::new()), acts)
 }
 
-fn start_on(store: Arc<dyn Store>, acts: Vec<Act>) -> (Runtime, Arc<dyn Store>, Arc<ActingModels>) {
-    let models = Arc::new(ActingModels::new(acts, Duration::from_millis(50)));
+fn start_on(
+    store: Arc<dyn Store>,
+    acts: Vec<FakeModelTurn>,
+) -> (Runtime, Arc<dyn Store>, Arc<FakeModels>) {
+    let models = Arc::new(FakeModels::new(acts, Duration::from_millis(50)));
     let leases = Arc::new(TestLeases::default());
     let deps = runtime_deps(Arc::clone(&store), models.clone(), &leases, instance_id(1), 1);
     (polity_store::block_on(Runtime::start(deps)).unwrap(), store, models)
@@ -40,7 +43,7 @@ async fn tasks_run_in_order_and_no_more_at_once_than_allowed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_task_in_the_queue_can_be_cancelled_and_never_runs() {
-    let (runtime, _, models) = start(vec![Act::Hang, Act::Hang]);
+    let (runtime, _, models) = start(vec![FakeModelTurn::Hang, FakeModelTurn::Hang]);
     let mut running = runtime.create(create_task("a")).await.unwrap();
     let mut also_running = runtime.create(create_task("b")).await.unwrap();
     let mut waiting = runtime.create(create_task("c")).await.unwrap();
@@ -58,7 +61,7 @@ async fn a_task_in_the_queue_can_be_cancelled_and_never_runs() {
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_panics_is_told_and_its_place_is_free_again() {
-    let (runtime, _, models) = start(vec![Act::Panic, Act::Panic]);
+    let (runtime, _, models) = start(vec![FakeModelTurn::Panic, FakeModelTurn::Panic]);
     let mut handles = Vec::new();
     for number in 0..4 {
         handles.push(runtime.create(create_task(&format!("task {number}"))).await.unwrap());
@@ -75,7 +78,7 @@ async fn a_worker_that_panics_is_told_and_its_place_is_free_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_for_the_next_try_can_be_cancelled() {
-    let (runtime, store, models) = start(vec![Act::FailForNow]);
+    let (runtime, store, models) = start(vec![FakeModelTurn::TransientFailure]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     runtime.cancel(handle.id).await.unwrap();

@@ -20,7 +20,7 @@ use polity_model::state::StateUpdates;
 use polity_store::{MemoryStore, Store, TaskFilter};
 use polity_testkit::faults::{CrashSide, CrashingStore};
 use polity_testkit::remotes::{FakeRemotes, RemoteReaction};
-use polity_testkit::runtime::{ActingModels, TestLeases, runtime_deps};
+use polity_testkit::runtime::{FakeModels, TestLeases, runtime_deps};
 use polity_testkit::task_fixtures::instance_id;
 use serde_json::json;
 
@@ -51,7 +51,7 @@ impl RemoteFixture {
         number: u64,
         limit: impl FnOnce(Limits) -> Limits,
     ) -> Runtime {
-        let models = Arc::new(ActingModels::new([], Duration::ZERO));
+        let models = Arc::new(FakeModels::new([], Duration::ZERO));
         let deps = runtime_deps(store, models, &self.leases, instance_id(number), number);
         let remotes = Arc::clone(&self.remotes) as Arc<dyn RemoteDriver>;
         let limits = limit(deps.limits);
@@ -119,8 +119,8 @@ async fn give(runtime: &Runtime) -> TaskHandle {
     runtime.create(CreateTask::new(painter(), "paint")).await.unwrap()
 }
 
-async fn answer(scene: &RemoteFixture, runtime: &Runtime, id: TaskId, verdict: ReviewVerdict) {
-    let checkpoint_id = scene.store.checkpoints(id).await.unwrap().last().unwrap().checkpoint_id;
+async fn answer(harness: &RemoteFixture, runtime: &Runtime, id: TaskId, verdict: ReviewVerdict) {
+    let checkpoint_id = harness.store.checkpoints(id).await.unwrap().last().unwrap().checkpoint_id;
     answer_with(runtime, id, checkpoint_id, verdict).await.unwrap();
 }
 
@@ -142,69 +142,69 @@ fn asks() -> RemoteReaction {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_server_answers_is_the_result() {
-    let scene = RemoteFixture::new([]);
-    let runtime = scene.process(1);
+    let harness = RemoteFixture::new([]);
+    let runtime = harness.process(1);
     let mut handle = give(&runtime).await;
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(scene.end(handle.id).1, "paint");
-    assert_eq!(scene.remotes.messages(), [("paint".to_owned(), None)]);
-    assert_eq!(scene.remotes.cancelled(), Vec::<String>::new());
+    assert_eq!(harness.end(handle.id).1, "paint");
+    assert_eq!(harness.remotes.messages(), [("paint".to_owned(), None)]);
+    assert_eq!(harness.remotes.cancelled(), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_process_that_dies_while_the_server_works_sends_nothing_twice() {
-    let scene = RemoteFixture::new([]);
-    let first = scene.process(1);
+    let harness = RemoteFixture::new([]);
+    let first = harness.process(1);
     let handle = give(&first).await;
     tokio::time::sleep(Duration::from_millis(1500)).await;
     drop(first);
-    scene.leases.end(instance_id(1));
-    let second = scene.process(2);
+    harness.leases.end(instance_id(1));
+    let second = harness.process(2);
     let mut again = second.adopt(handle.id).await.unwrap();
     assert_eq!(again.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(scene.remotes.messages().len(), 1);
+    assert_eq!(harness.remotes.messages().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_process_that_dies_while_it_sends_leaves_a_doubt_for_a_person() {
-    let scene = RemoteFixture::new([]);
-    let first = scene.process(1);
+    let harness = RemoteFixture::new([]);
+    let first = harness.process(1);
     let handle = give(&first).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     drop(first);
-    scene.leases.end(instance_id(1));
-    let second = scene.process(2);
+    harness.leases.end(instance_id(1));
+    let second = harness.process(2);
     let mut again = second.adopt(handle.id).await.unwrap();
     assert_eq!(again.wait().await.unwrap(), TaskStatus::AwaitingHuman);
-    assert_eq!(scene.remotes.messages().len(), 1);
-    answer(&scene, &second, handle.id, ReviewVerdict::Retry).await;
+    assert_eq!(harness.remotes.messages().len(), 1);
+    answer(&harness, &second, handle.id, ReviewVerdict::Retry).await;
     let mut again = second.adopt(handle.id).await.unwrap();
     assert_eq!(again.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(scene.remotes.messages().len(), 2);
+    assert_eq!(harness.remotes.messages().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn whenever_a_process_dies_no_message_is_sent_twice_and_the_task_ends() {
     let mut deaths = 0;
     for (number, side) in (0..14).flat_map(|n| [(n, CrashSide::Before), (n, CrashSide::After)]) {
-        let scene = RemoteFixture::new([asks()]);
-        let mortal = Arc::new(CrashingStore::new(Arc::clone(&scene.store), Some((number, side))));
-        let first = scene.on(Arc::clone(&mortal) as Arc<dyn Store>, 1, |limits| limits);
+        let harness = RemoteFixture::new([asks()]);
+        let mortal = Arc::new(CrashingStore::new(Arc::clone(&harness.store), Some((number, side))));
+        let first = harness.on(Arc::clone(&mortal) as Arc<dyn Store>, 1, |limits| limits);
         if let Ok(mut handle) = first.create(CreateTask::new(painter(), "paint")).await {
             // Wherever it dies, it is over with this one.
             let _ = handle.wait().await;
-            let _ = scene.attend(&first, handle.id).await;
+            let _ = harness.attend(&first, handle.id).await;
         }
         deaths += u32::from(mortal.has_crashed());
         mortal.crash();
         drop(first);
-        scene.leases.end(instance_id(1));
-        let second = scene.process(2);
-        for row in scene.store.task_rows(&TaskFilter::default()).await.unwrap() {
-            scene.attend(&second, row.id).await.unwrap();
-            assert_eq!(scene.end(row.id).0, TaskStatus::Completed, "{number} {side:?}");
+        harness.leases.end(instance_id(1));
+        let second = harness.process(2);
+        for row in harness.store.task_rows(&TaskFilter::default()).await.unwrap() {
+            harness.attend(&second, row.id).await.unwrap();
+            assert_eq!(harness.end(row.id).0, TaskStatus::Completed, "{number} {side:?}");
         }
-        let told = scene.remotes.messages();
+        let told = harness.remotes.messages();
         for text in ["paint", "blue"] {
             let times = told.iter().filter(|(said, _)| said == text).count();
             assert!(times <= 1, "{number} {side:?}: {told:?}");
@@ -218,77 +218,77 @@ async fn a_message_that_did_not_arrive_is_sent_until_none_is_left() {
     let failure = AttemptFailure { category: ErrorCategory::Transient, message: "busy".into() };
     let busy = RemoteReaction::Reply(RemoteEnd::Failed { failure, retry_after: None });
     for (times, status) in [(2, TaskStatus::Completed), (9, TaskStatus::Failed)] {
-        let scene = RemoteFixture::new(vec![busy.clone(); times]);
-        let runtime = scene.process(1);
+        let harness = RemoteFixture::new(vec![busy.clone(); times]);
+        let runtime = harness.process(1);
         let mut handle = give(&runtime).await;
         assert_eq!(handle.wait().await.unwrap(), status);
-        assert_eq!(scene.remotes.messages().len(), times.min(3) + 1);
+        assert_eq!(harness.remotes.messages().len(), times.min(3) + 1);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_to_a_question_goes_to_the_same_task() {
-    let scene = RemoteFixture::new([asks()]);
-    let runtime = scene.process(1);
+    let harness = RemoteFixture::new([asks()]);
+    let runtime = harness.process(1);
     let mut handle = give(&runtime).await;
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
-    answer(&scene, &runtime, handle.id, ReviewVerdict::Approve).await;
+    answer(&harness, &runtime, handle.id, ReviewVerdict::Approve).await;
     let mut again = runtime.adopt(handle.id).await.unwrap();
     assert_eq!(again.wait().await.unwrap(), TaskStatus::Completed);
     let told = [("paint".to_owned(), None), ("blue".to_owned(), Some("t-1".to_owned()))];
-    assert_eq!(scene.remotes.messages(), told);
-    assert_eq!(scene.end(handle.id).1, "blue");
+    assert_eq!(harness.remotes.messages(), told);
+    assert_eq!(harness.end(handle.id).1, "blue");
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_ends_a_task_ends_what_works_for_it() {
     // While the message is sent, and while the server works.
     for after in [500, 1500] {
-        let scene = RemoteFixture::new([]);
-        let runtime = scene.process(1);
+        let harness = RemoteFixture::new([]);
+        let runtime = harness.process(1);
         let mut handle = give(&runtime).await;
         tokio::time::sleep(Duration::from_millis(after)).await;
         runtime.cancel(handle.id).await.unwrap();
         assert_eq!(handle.wait().await.unwrap(), TaskStatus::Cancelled);
-        assert_eq!(scene.remotes.cancelled(), ["t-1"]);
-        assert!(scene.tells_of_end(handle.id));
+        assert_eq!(harness.remotes.cancelled(), ["t-1"]);
+        assert!(harness.tells_of_end(handle.id));
     }
     // When it waits for an answer, and by saying no to it.
     for says_no in [true, false] {
-        let scene = RemoteFixture::new([asks()]);
-        let runtime = scene.process(1);
+        let harness = RemoteFixture::new([asks()]);
+        let runtime = harness.process(1);
         let mut handle = give(&runtime).await;
         assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
         if says_no {
-            answer(&scene, &runtime, handle.id, ReviewVerdict::Reject).await;
+            answer(&harness, &runtime, handle.id, ReviewVerdict::Reject).await;
         } else {
-            scene.cancel(handle.id).await;
+            harness.cancel(handle.id).await;
         }
-        assert!(scene.end(handle.id).0.is_final());
-        assert_eq!(scene.remotes.cancelled(), ["t-1"]);
-        assert!(scene.tells_of_end(handle.id));
+        assert!(harness.end(handle.id).0.is_final());
+        assert_eq!(harness.remotes.cancelled(), ["t-1"]);
+        assert!(harness.tells_of_end(handle.id));
     }
     // When the process is gone that worked on it.
-    let scene = RemoteFixture::new([]);
-    let runtime = scene.process(1);
+    let harness = RemoteFixture::new([]);
+    let runtime = harness.process(1);
     let handle = give(&runtime).await;
     tokio::time::sleep(Duration::from_millis(1500)).await;
     drop(runtime);
-    scene.leases.end(instance_id(1));
-    scene.cancel(handle.id).await;
-    assert_eq!(scene.remotes.cancelled(), ["t-1"]);
+    harness.leases.end(instance_id(1));
+    harness.cancel(handle.id).await;
+    assert_eq!(harness.remotes.cancelled(), ["t-1"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn work_that_takes_too_long_is_ended_there_too() {
     let mut slow = FakeRemotes::new([]);
     (slow.answers_after, slow.works_for) = (Duration::ZERO, Duration::from_secs(9));
-    let scene = RemoteFixture { remotes: Arc::new(slow), ..RemoteFixture::new([]) };
+    let harness = RemoteFixture { remotes: Arc::new(slow), ..RemoteFixture::new([]) };
     let one = std::num::NonZeroU64::MIN;
-    let runtime = scene.limited(1, |limits| Limits { remote_seconds: one, ..limits });
+    let runtime = harness.limited(1, |limits| Limits { remote_seconds: one, ..limits });
     let mut handle = give(&runtime).await;
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Failed);
-    let row = scene.store.task_row(handle.id).await.unwrap().unwrap();
+    let row = harness.store.task_row(handle.id).await.unwrap().unwrap();
     assert_eq!(row.error_code, Some(ErrorCode::Timeout));
-    assert_eq!(scene.remotes.cancelled(), ["t-1"]);
+    assert_eq!(harness.remotes.cancelled(), ["t-1"]);
 }

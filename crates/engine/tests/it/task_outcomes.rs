@@ -9,12 +9,12 @@ use polity_model::machine::task::TaskStatus;
 use polity_model::message::Message;
 use polity_model::task::Task;
 use polity_store::{MemoryStore, Store};
-use polity_testkit::runtime::{Act, ActingModels, TestLeases, create_task, runtime_deps};
+use polity_testkit::runtime::{FakeModelTurn, FakeModels, TestLeases, create_task, runtime_deps};
 use polity_testkit::task_fixtures::instance_id;
 
-async fn run(acts: impl IntoIterator<Item = Act>) -> (Task, Arc<dyn Store>, u64) {
+async fn run(acts: impl IntoIterator<Item = FakeModelTurn>) -> (Task, Arc<dyn Store>, u64) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let models = Arc::new(ActingModels::new(acts, Duration::from_millis(10)));
+    let models = Arc::new(FakeModels::new(acts, Duration::from_millis(10)));
     let leases = Arc::new(TestLeases::default());
     let deps = runtime_deps(Arc::clone(&store), models.clone(), &leases, instance_id(1), 1);
     let runtime = Runtime::start(deps).await.unwrap();
@@ -27,7 +27,7 @@ async fn run(acts: impl IntoIterator<Item = Act>) -> (Task, Arc<dyn Store>, u64)
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_is_the_result() {
-    let (task, store, calls) = run([Act::Answer("Hello.")]).await;
+    let (task, store, calls) = run([FakeModelTurn::Answer("Hello.")]).await;
     assert_eq!((task.status, calls), (TaskStatus::Completed, 1));
     assert_eq!(task.result.as_deref(), Some("Hello."));
     assert_eq!(task.usage.input_tokens, 3);
@@ -37,8 +37,13 @@ async fn an_answer_is_the_result() {
 
 #[tokio::test(start_paused = true)]
 async fn passing_failures_are_retried_with_growing_waits() {
-    let (task, store, calls) =
-        run([Act::FailForNow, Act::FailForNow, Act::FailForNow, Act::Answer("at last")]).await;
+    let (task, store, calls) = run([
+        FakeModelTurn::TransientFailure,
+        FakeModelTurn::TransientFailure,
+        FakeModelTurn::TransientFailure,
+        FakeModelTurn::Answer("at last"),
+    ])
+    .await;
     assert_eq!((task.status, calls), (TaskStatus::Completed, 4));
     let execution = &store.executions(task.id).await.unwrap()[0];
     assert_eq!(execution.retry_count, 3);
@@ -48,21 +53,21 @@ async fn passing_failures_are_retried_with_growing_waits() {
 
 #[tokio::test(start_paused = true)]
 async fn the_fourth_passing_failure_is_one_too_many() {
-    let (task, _, calls) = run(vec![Act::FailForNow; 9]).await;
+    let (task, _, calls) = run(vec![FakeModelTurn::TransientFailure; 9]).await;
     assert_eq!((task.status, calls), (TaskStatus::Failed, 4));
     assert_eq!(task.error_code, Some(ErrorCode::ModelUnavailable));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lasting_failure_is_not_retried() {
-    let (task, _, calls) = run([Act::FailForGood]).await;
+    let (task, _, calls) = run([FakeModelTurn::PermanentFailure]).await;
     assert_eq!((task.status, calls), (TaskStatus::Failed, 1));
     assert_eq!(task.error.as_deref(), Some("as told: permanent"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_never_answers_times_out() {
-    let (task, store, _) = run(vec![Act::Hang; 4]).await;
+    let (task, store, _) = run(vec![FakeModelTurn::Hang; 4]).await;
     assert_eq!(task.status, TaskStatus::Failed);
     assert_eq!(task.error_code, Some(ErrorCode::Timeout));
     let path: Vec<_> = store.executions(task.id).await.unwrap()[0]
@@ -75,7 +80,7 @@ async fn a_model_that_never_answers_times_out() {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_only_asks_for_tools_reaches_its_limit() {
-    let (task, store, calls) = run(vec![Act::Ask(&["time/now"]); 20]).await;
+    let (task, store, calls) = run(vec![FakeModelTurn::RequestTools(&["time/now"]); 20]).await;
     assert_eq!((task.error_code, calls), (Some(ErrorCode::LimitIterations), 10));
     let messages = store.messages(task.id).await.unwrap();
     let asked: Vec<_> = messages.iter().flat_map(Message::tool_calls).map(|c| c.id).collect();

@@ -19,18 +19,18 @@ use polity_model::state::StateUpdates;
 use polity_model::trace::TraceLog;
 use polity_store::{MemoryStore, Store};
 use polity_testkit::runtime::{
-    Act, ActingModels, TestLeases, cancel_from_outside, create_task, runtime_deps,
+    FakeModelTurn, FakeModels, TestLeases, cancel_from_outside, create_task, runtime_deps,
 };
 use polity_testkit::task_fixtures::instance_id;
 use polity_testkit::tools::{FakeToolAct, FakeTools, ToolEffects};
 
-struct Stage {
+struct ToolFixture {
     store: Arc<dyn Store>,
     leases: Arc<TestLeases>,
     world: Arc<ToolEffects>,
 }
 
-impl Stage {
+impl ToolFixture {
     fn new() -> Self {
         let store = Arc::new(MemoryStore::new());
         Self { store, leases: Arc::default(), world: Arc::default() }
@@ -39,11 +39,11 @@ impl Stage {
     fn process(
         &self,
         number: u64,
-        acts: Vec<Act>,
+        acts: Vec<FakeModelTurn>,
         tool_acts: Vec<FakeToolAct>,
     ) -> (Runtime, Arc<FakeTools>) {
         let pause = Duration::from_millis(10);
-        let models = Arc::new(ActingModels::new(acts, pause).on(&self.world));
+        let models = Arc::new(FakeModels::new(acts, pause).on(&self.world));
         let tools = Arc::new(FakeTools::new(&self.world, tool_acts, pause));
         let store = Arc::clone(&self.store);
         let deps = runtime_deps(store, models, &self.leases, instance_id(number), number);
@@ -99,175 +99,188 @@ impl Stage {
 
 #[tokio::test(start_paused = true)]
 async fn calls_of_one_turn_run_side_by_side_and_are_answered_in_order() {
-    let stage = Stage::new();
-    let acts = vec![Act::Ask(&["files/write", "files/read", "time/now"]), Act::Answer("done")];
-    let (runtime, tools) = stage.process(1, acts, vec![]);
+    let fixture = ToolFixture::new();
+    let acts = vec![
+        FakeModelTurn::RequestTools(&["files/write", "files/read", "time/now"]),
+        FakeModelTurn::Answer("done"),
+    ];
+    let (runtime, tools) = fixture.process(1, acts, vec![]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(tools.at_once_most(), 3);
-    let said = stage.said(handle.id);
+    let said = fixture.said(handle.id);
     assert_eq!(said[2..], ["files/write 0", "files/read 1", "time/now 2", "done"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_never_answers_is_given_up_after_its_time_and_the_model_told() {
-    let stage = Stage::new();
-    let acts = vec![Act::Ask(&["files/write"]), Act::Answer("done")];
-    let (runtime, _) = stage.process(1, acts, vec![FakeToolAct::Hang]);
+    let fixture = ToolFixture::new();
+    let acts = vec![FakeModelTurn::RequestTools(&["files/write"]), FakeModelTurn::Answer("done")];
+    let (runtime, _) = fixture.process(1, acts, vec![FakeToolAct::Hang]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(
-        stage.said(handle.id)[2],
+        fixture.said(handle.id)[2],
         "error: files/write: the tool took too long (it may have had its effect all the same)"
     );
-    assert_eq!(stage.world.effects()[&0], 1);
+    assert_eq!(fixture.world.effects()[&0], 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn each_failed_attempt_is_a_record_of_its_own() {
-    let stage = Stage::new();
-    let acts = vec![Act::Ask(&["files/write"]), Act::Answer("done")];
+    let fixture = ToolFixture::new();
+    let acts = vec![FakeModelTurn::RequestTools(&["files/write"]), FakeModelTurn::Answer("done")];
     let (runtime, _) =
-        stage.process(1, acts, vec![FakeToolAct::NotReached, FakeToolAct::NotReached]);
+        fixture.process(1, acts, vec![FakeToolAct::NotReached, FakeToolAct::NotReached]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
-    let trace = stage.trace(handle.id);
+    let trace = fixture.trace(handle.id);
     let calls: Vec<_> =
         trace.steps.iter().flat_map(|step| &step.tool_calls).map(|call| &call.error).collect();
     assert_eq!(calls.len(), 3);
     assert!(calls[0].is_some() && calls[1].is_some() && calls[2].is_none(), "{calls:?}");
-    assert_eq!(stage.world.effects()[&0], 1);
+    assert_eq!(fixture.world.effects()[&0], 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_ends_the_tools_too_and_leaves_no_call_unanswered() {
-    let stage = Stage::new();
-    let (runtime, _) = stage.process(1, vec![Act::Ask(&["files/write"])], vec![FakeToolAct::Hang]);
+    let fixture = ToolFixture::new();
+    let (runtime, _) = fixture.process(
+        1,
+        vec![FakeModelTurn::RequestTools(&["files/write"])],
+        vec![FakeToolAct::Hang],
+    );
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(runtime.cancel(handle.id).await.unwrap(), CancelOutcome::Requested);
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Cancelled);
-    let messages = stage.store.messages(handle.id).await.unwrap();
+    let messages = fixture.store.messages(handle.id).await.unwrap();
     assert!(matches!(messages.last(), Some(Message::Tool { .. })), "{messages:?}");
-    let said = stage.said(handle.id).pop().unwrap();
+    let said = fixture.said(handle.id).pop().unwrap();
     assert!(said.contains("cancelled") && said.contains("may have had its effect"), "{said}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_approval_waits_in_no_process_and_goes_on_in_another() {
-    let stage = Stage::new();
-    let acts = vec![Act::Ask(&["files/delete"]), Act::Answer("unheard")];
-    let (first, _) = stage.process(1, acts, vec![]);
+    let fixture = ToolFixture::new();
+    let acts =
+        vec![FakeModelTurn::RequestTools(&["files/delete"]), FakeModelTurn::Answer("unheard")];
+    let (first, _) = fixture.process(1, acts, vec![]);
     let mut handle = first.create(create_task("a")).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
-    let row = stage.store.task_row(handle.id).await.unwrap().unwrap();
+    let row = fixture.store.task_row(handle.id).await.unwrap().unwrap();
     assert_eq!((row.status, row.owner), (TaskStatus::AwaitingHuman, None));
-    stage.kill(1, first);
+    fixture.kill(1, first);
     assert_eq!(
-        find_orphans(&*stage.store, &*stage.leases, Timestamp::UNIX_EPOCH).await.unwrap(),
+        find_orphans(&*fixture.store, &*fixture.leases, Timestamp::UNIX_EPOCH).await.unwrap(),
         [],
         "it waits, and no one is missing"
     );
-    assert!(stage.world.effects().is_empty());
+    assert!(fixture.world.effects().is_empty());
 
-    let (second, _) = stage.process(2, vec![Act::Answer("deleted")], vec![]);
+    let (second, _) = fixture.process(2, vec![FakeModelTurn::Answer("deleted")], vec![]);
     let early = second.adopt(handle.id).await.unwrap_err();
     assert!(
         matches!(early, EngineError::Rejected(CommandRejection::AwaitingHuman { .. })),
         "{early}"
     );
-    stage.answer(&second, handle.id, ReviewVerdict::Approve).await.unwrap();
-    let twice = stage.answer(&second, handle.id, ReviewVerdict::Reject).await.unwrap_err();
+    fixture.answer(&second, handle.id, ReviewVerdict::Approve).await.unwrap();
+    let twice = fixture.answer(&second, handle.id, ReviewVerdict::Reject).await.unwrap_err();
     assert!(
         matches!(twice, EngineError::Rejected(CommandRejection::NothingToDecide { .. })),
         "{twice}"
     );
     let mut adopted = second.adopt(handle.id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(stage.world.effects()[&0], 1);
-    assert_eq!(stage.said(handle.id).last().unwrap(), "deleted");
+    assert_eq!(fixture.world.effects()[&0], 1);
+    assert_eq!(fixture.said(handle.id).last().unwrap(), "deleted");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_rejected_call_is_never_made_and_the_model_learns_why() {
-    let stage = Stage::new();
-    let acts = vec![Act::Ask(&["files/delete"]), Act::Answer("then not")];
-    let (runtime, _) = stage.process(1, acts, vec![]);
+    let fixture = ToolFixture::new();
+    let acts =
+        vec![FakeModelTurn::RequestTools(&["files/delete"]), FakeModelTurn::Answer("then not")];
+    let (runtime, _) = fixture.process(1, acts, vec![]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     handle.wait().await.unwrap();
-    stage.answer(&runtime, handle.id, ReviewVerdict::Reject).await.unwrap();
+    fixture.answer(&runtime, handle.id, ReviewVerdict::Reject).await.unwrap();
     let mut adopted = runtime.adopt(handle.id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
-    assert!(stage.world.effects().is_empty());
-    let said = stage.said(handle.id);
+    assert!(fixture.world.effects().is_empty());
+    let said = fixture.said(handle.id);
     assert_eq!(said[2], "a person decided against calling files/delete: as I say");
     assert_eq!(said[3], "then not");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_task_that_waits_for_a_person_can_be_cancelled() {
-    let stage = Stage::new();
-    let (runtime, _) = stage.process(1, vec![Act::Ask(&["files/delete"])], vec![]);
+    let fixture = ToolFixture::new();
+    let (runtime, _) =
+        fixture.process(1, vec![FakeModelTurn::RequestTools(&["files/delete"])], vec![]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     handle.wait().await.unwrap();
     let steered = runtime.cancel(handle.id).await.unwrap();
     assert_eq!(steered, CancelOutcome::Done(TaskStatus::Cancelled));
-    let execution = &stage.store.executions(handle.id).await.unwrap()[0];
+    let execution = &fixture.store.executions(handle.id).await.unwrap()[0];
     assert_eq!(execution.state.to_string(), "idle", "it was put in order");
     assert_eq!(
-        stage.said(handle.id).pop().unwrap(),
+        fixture.said(handle.id).pop().unwrap(),
         "the task was cancelled before the tool was called"
     );
 }
 
 /// A process dies while two tools are at work, one of which may be called again.
-async fn died_in_the_midst(stage: &Stage) -> TaskId {
-    let acts = vec![Act::Ask(&["files/write", "files/read"])];
-    let (first, _) = stage.process(1, acts, vec![FakeToolAct::Hang, FakeToolAct::Hang]);
+async fn died_in_the_midst(fixture: &ToolFixture) -> TaskId {
+    let acts = vec![FakeModelTurn::RequestTools(&["files/write", "files/read"])];
+    let (first, _) = fixture.process(1, acts, vec![FakeToolAct::Hang, FakeToolAct::Hang]);
     let handle = first.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
-    stage.kill(1, first);
+    fixture.kill(1, first);
     handle.id
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_in_doubt_is_put_before_a_person_and_others_go_on() {
-    let stage = Stage::new();
-    let id = died_in_the_midst(&stage).await;
-    let (second, _) = stage.process(2, vec![Act::Answer("done")], vec![]);
+    let fixture = ToolFixture::new();
+    let id = died_in_the_midst(&fixture).await;
+    let (second, _) = fixture.process(2, vec![FakeModelTurn::Answer("done")], vec![]);
     let mut adopted = second.adopt(id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::AwaitingHuman);
-    let task = load_task(&*stage.store, id).await.unwrap();
+    let task = load_task(&*fixture.store, id).await.unwrap();
     let question = &task.state.review().unwrap().question;
     assert!(question.contains("files/write with {\"n\":0}"), "{question}");
-    assert_eq!(stage.world.effects()[&0], 1, "it is not called again by itself");
+    assert_eq!(fixture.world.effects()[&0], 1, "it is not called again by itself");
     // The one that only reads was called again, and has its answer.
-    let events = stage.store.events(&StreamId::Task(id), StreamSequence(0)).await.unwrap();
+    let events = fixture.store.events(&StreamId::Task(id), StreamSequence(0)).await.unwrap();
     let is_answer = |event: &Event| {
         matches!(event, Event::ToolChanged { change: ToolChange::Answer { .. }, .. })
     };
     assert_eq!(events.iter().filter(|recorded| is_answer(&recorded.event)).count(), 1);
 
-    let refused = stage.answer(&second, id, ReviewVerdict::Approve).await.unwrap_err();
+    let refused = fixture.answer(&second, id, ReviewVerdict::Approve).await.unwrap_err();
     assert!(matches!(refused, EngineError::Rejected(CommandRejection::DoubtNeedsChoice { .. })));
-    stage.answer(&second, id, ReviewVerdict::SkipWith { result: "written".into() }).await.unwrap();
+    fixture
+        .answer(&second, id, ReviewVerdict::SkipWith { result: "written".into() })
+        .await
+        .unwrap();
     let mut adopted = second.adopt(id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(stage.world.effects()[&0], 1);
-    assert_eq!(stage.said(id)[2..], ["written", "files/read 1", "done"]);
+    assert_eq!(fixture.world.effects()[&0], 1);
+    assert_eq!(fixture.said(id)[2..], ["written", "files/read 1", "done"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_in_doubt_is_made_again_when_a_person_says_so() {
-    let stage = Stage::new();
-    let id = died_in_the_midst(&stage).await;
-    let (second, _) = stage.process(2, vec![Act::Answer("done")], vec![]);
+    let fixture = ToolFixture::new();
+    let id = died_in_the_midst(&fixture).await;
+    let (second, _) = fixture.process(2, vec![FakeModelTurn::Answer("done")], vec![]);
     second.adopt(id).await.unwrap().wait().await.unwrap();
-    stage.answer(&second, id, ReviewVerdict::Retry).await.unwrap();
+    fixture.answer(&second, id, ReviewVerdict::Retry).await.unwrap();
     let mut adopted = second.adopt(id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(stage.world.effects()[&0], 2);
-    let trace = stage.trace(id);
+    assert_eq!(fixture.world.effects()[&0], 2);
+    let trace = fixture.trace(id);
     let told: Vec<_> = trace.steps.iter().map(|step| step.step_name.as_str()).collect();
     assert_eq!(
         told,
@@ -291,47 +304,48 @@ async fn a_call_in_doubt_is_made_again_when_a_person_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn a_doubt_that_a_person_rejects_fails_the_task() {
-    let stage = Stage::new();
-    let id = died_in_the_midst(&stage).await;
-    let (second, _) = stage.process(2, vec![], vec![]);
+    let fixture = ToolFixture::new();
+    let id = died_in_the_midst(&fixture).await;
+    let (second, _) = fixture.process(2, vec![], vec![]);
     second.adopt(id).await.unwrap().wait().await.unwrap();
-    stage.answer(&second, id, ReviewVerdict::Reject).await.unwrap();
-    let row = stage.store.task_row(id).await.unwrap().unwrap();
+    fixture.answer(&second, id, ReviewVerdict::Reject).await.unwrap();
+    let row = fixture.store.task_row(id).await.unwrap().unwrap();
     assert_eq!((row.status, row.error_code), (TaskStatus::Failed, Some(ErrorCode::Rejected)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_conversation_that_is_too_long_is_shortened_and_the_trace_says_so() {
-    let stage = Stage::new();
+    let fixture = ToolFixture::new();
     let acts = vec![
-        Act::Ask(&["time/now", "files/read"]),
-        Act::Ask(&["time/now"]),
-        Act::Ask(&["files/read"]),
-        Act::TooLong,
-        Act::Answer("short"),
+        FakeModelTurn::RequestTools(&["time/now", "files/read"]),
+        FakeModelTurn::RequestTools(&["time/now"]),
+        FakeModelTurn::RequestTools(&["files/read"]),
+        FakeModelTurn::ContextFull,
+        FakeModelTurn::Answer("short"),
     ];
-    let (runtime, _) = stage.process(1, acts, vec![]);
+    let (runtime, _) = fixture.process(1, acts, vec![]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
-    let steps = stage.trace(handle.id).steps;
+    let steps = fixture.trace(handle.id).steps;
     let shortened = steps.iter().filter(|step| step.step_name == "shortened").count();
     assert_eq!(shortened, 1);
     // Nothing of it is lost.
-    assert_eq!(stage.store.messages(handle.id).await.unwrap().len(), 9);
-    let events = stage.store.events(&StreamId::Task(handle.id), StreamSequence(0)).await.unwrap();
+    assert_eq!(fixture.store.messages(handle.id).await.unwrap().len(), 9);
+    let events = fixture.store.events(&StreamId::Task(handle.id), StreamSequence(0)).await.unwrap();
     assert!(events.iter().any(|e| matches!(e.event, Event::HistoryShortened { kept_from: 6 })));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_from_elsewhere_is_heard_though_a_tool_answers_in_the_same_moment() {
     for pause_ms in (0..30).map(|step| step * 10) {
-        let stage = Stage::new();
-        let acts = vec![Act::Ask(&["files/read", "files/write"])];
-        let (runtime, _) = stage.process(1, acts, vec![FakeToolAct::Answer, FakeToolAct::Hang]);
+        let fixture = ToolFixture::new();
+        let acts = vec![FakeModelTurn::RequestTools(&["files/read", "files/write"])];
+        let (runtime, _) = fixture.process(1, acts, vec![FakeToolAct::Answer, FakeToolAct::Hang]);
         let mut handle = runtime.create(create_task("a")).await.unwrap();
         tokio::time::sleep(Duration::from_millis(pause_ms)).await;
         let clock = polity_testkit::runtime::TokioClock::new();
-        let steered = cancel_from_outside(&stage.store, &*stage.leases, &clock, handle.id).await;
+        let steered =
+            cancel_from_outside(&fixture.store, &*fixture.leases, &clock, handle.id).await;
         assert!(steered.is_ok(), "{steered:?}");
         let ended = tokio::time::timeout(Duration::from_millis(300), handle.wait()).await;
         assert_eq!(ended.unwrap().unwrap(), TaskStatus::Cancelled, "after {pause_ms} ms");
@@ -340,22 +354,23 @@ async fn a_cancel_from_elsewhere_is_heard_though_a_tool_answers_in_the_same_mome
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_between_two_attempts_starts_no_other() {
-    let stage = Stage::new();
-    let acts = vec![Act::Ask(&["files/write"])];
-    let (runtime, _) = stage.process(1, acts, vec![FakeToolAct::NotReached]);
+    let fixture = ToolFixture::new();
+    let acts = vec![FakeModelTurn::RequestTools(&["files/write"])];
+    let (runtime, _) = fixture.process(1, acts, vec![FakeToolAct::NotReached]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     runtime.cancel(handle.id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Cancelled);
     tokio::time::sleep(Duration::from_secs(10)).await;
-    assert!(stage.world.effects().is_empty());
+    assert!(fixture.world.effects().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_in_the_moment_in_which_the_question_is_asked_is_not_lost() {
-    let stage = Stage::new();
-    let acts = vec![Act::Ask(&["files/delete"]), Act::Answer("deleted")];
-    let (runtime, _) = stage.process(1, acts, vec![]);
+    let fixture = ToolFixture::new();
+    let acts =
+        vec![FakeModelTurn::RequestTools(&["files/delete"]), FakeModelTurn::Answer("deleted")];
+    let (runtime, _) = fixture.process(1, acts, vec![]);
     let mut live = runtime.subscribe();
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     loop {
@@ -365,7 +380,7 @@ async fn an_answer_in_the_moment_in_which_the_question_is_asked_is_not_lost() {
             break;
         }
     }
-    stage.answer(&runtime, handle.id, ReviewVerdict::Approve).await.unwrap();
+    fixture.answer(&runtime, handle.id, ReviewVerdict::Approve).await.unwrap();
     let mut adopted = runtime.adopt(handle.id).await.unwrap();
     let ended = tokio::time::timeout(Duration::from_mins(1), adopted.wait()).await;
     assert_eq!(ended.unwrap().unwrap(), TaskStatus::Completed);

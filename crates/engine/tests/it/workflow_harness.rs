@@ -1,4 +1,4 @@
-//! A scene for workflows: agents that say what they were given, tools that do as they are told, and
+//! A harness for workflows: agents that say what they were given, tools that do as they are told, and
 //! people who answer.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use polity_definition::{Home, HomeFile, Limits, TokenPrice};
 use polity_engine::commands::{AnswerReview, CreateTask};
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, CallSite, ModelDriver, ModelFailure, ModelReply,
-    ModelRequest, NotReady, Tool, ToolDriver, ToolFailure, ToolReply, ToolRequest, Toolbox,
+    ModelRequest, NotReady, ToolDriver, ToolFailure, ToolReply, ToolRequest, ToolSpec, Toolbox,
     ToolsUnavailable,
 };
 use polity_engine::pinned::PinnedWorkflow;
@@ -30,14 +30,14 @@ use polity_testkit::runtime::runtime_deps;
 use polity_testkit::task_fixtures::instance_id;
 use serde_json::{Map, Value, json};
 
-use crate::participants::Stage;
+use crate::participants::RuntimeFixture;
 
-/// The agents of every scene. `asker` calls a tool that a person must allow.
+/// The agents of every harness. `asker` calls a tool that a person must allow.
 const AGENTS: [&str; 6] = ["ann", "bob", "cid", "dot", "eve", "asker"];
 
 /// What an agent does.
 #[derive(Debug, Clone)]
-pub(crate) enum Part {
+pub(crate) enum AgentBehaviour {
     /// Says its name, and in brackets what it was given.
     Echo,
     /// Says this.
@@ -50,20 +50,20 @@ pub(crate) enum Part {
 
 /// Models that play a part each.
 #[derive(Default)]
-pub(crate) struct Players {
-    parts: Mutex<BTreeMap<String, Part>>,
+pub(crate) struct WorkflowModels {
+    parts: Mutex<BTreeMap<String, AgentBehaviour>>,
     delays: Mutex<BTreeMap<String, u64>>,
     /// Who was called, in order.
     called: Mutex<Vec<String>>,
 }
 
-impl Players {
+impl WorkflowModels {
     pub(crate) fn called(&self) -> Vec<String> {
         self.called.lock().unwrap().clone()
     }
 }
 
-impl ModelDriver for Players {
+impl ModelDriver for WorkflowModels {
     fn ready(&self, _pinned: &polity_engine::pinned::PinnedAgent) -> Result<(), NotReady> {
         Ok(())
     }
@@ -77,7 +77,7 @@ impl ModelDriver for Players {
         request: ModelRequest<'a>,
     ) -> BoxFuture<'a, Result<ModelReply, ModelFailure>> {
         let agent = request.pinned.agent.name.to_string();
-        let part = self.parts.lock().unwrap().get(&agent).cloned().unwrap_or(Part::Echo);
+        let part = self.parts.lock().unwrap().get(&agent).cloned().unwrap_or(AgentBehaviour::Echo);
         let delay = self.delays.lock().unwrap().get(&agent).copied().unwrap_or(20);
         self.called.lock().unwrap().push(agent.clone());
         let given = request.history.iter().next().map(|first| first.content().to_owned());
@@ -97,25 +97,25 @@ impl ModelDriver for Players {
                 return reply(String::new(), vec![asked]);
             }
             match part {
-                Part::Echo => reply(format!("{agent}({given})"), Vec::new()),
-                Part::Say(text) => reply(text, Vec::new()),
-                Part::Fail => {
+                AgentBehaviour::Echo => reply(format!("{agent}({given})"), Vec::new()),
+                AgentBehaviour::Say(text) => reply(text, Vec::new()),
+                AgentBehaviour::Fail => {
                     let (category, message) = (ErrorCategory::Permanent, "no such model".into());
                     Err(ModelFailure::new(AttemptFailure { category, message }))
                 }
-                Part::Hang => std::future::pending().await,
+                AgentBehaviour::Hang => std::future::pending().await,
             }
         })
     }
 }
 
-/// The tools of every scene, on the server `kit`. Each takes a `text` and, if it should take its
+/// The tools of every harness, on the server `kit`. Each takes a `text` and, if it should take its
 /// time, `ms`.
 ///
 /// `echo` gives its text back and may be repeated. `note` and `delete` remember it, and may not be
 /// repeated. `error` fails, `shaky` too, and `echo` may stand in for it.
 #[derive(Default)]
-pub(crate) struct Kit {
+pub(crate) struct WorkflowTools {
     /// What was noted.
     noted: Mutex<Vec<String>>,
     /// How many calls are lost before one reaches a tool.
@@ -125,7 +125,7 @@ pub(crate) struct Kit {
     is_down: AtomicBool,
 }
 
-impl Kit {
+impl WorkflowTools {
     pub(crate) fn noted(&self) -> Vec<String> {
         self.noted.lock().unwrap().clone()
     }
@@ -149,9 +149,9 @@ impl Kit {
 }
 
 /// Counts a call that is dropped before its end.
-struct UnderWay<'a>(&'a Kit, bool);
+struct DroppedCallCounter<'a>(&'a WorkflowTools, bool);
 
-impl Drop for UnderWay<'_> {
+impl Drop for DroppedCallCounter<'_> {
     fn drop(&mut self) {
         if !self.1 {
             *self.0.dropped.lock().unwrap() += 1;
@@ -159,7 +159,7 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-impl ToolDriver for Kit {
+impl ToolDriver for WorkflowTools {
     fn ready(&self, _patterns: &[ToolPattern]) -> Result<(), NotReady> {
         Ok(())
     }
@@ -180,7 +180,7 @@ impl ToolDriver for Kit {
             let repeatable = name == "echo";
             let name = format!("kit/{name}").parse::<ToolName>().unwrap();
             let (text, limit) = (String::new(), Duration::from_secs(5));
-            Arc::new(Tool::new(name, text, schema.clone(), None, repeatable, limit, fallback))
+            Arc::new(ToolSpec::new(name, text, schema.clone(), None, repeatable, limit, fallback))
         };
         let all = ["echo", "note", "delete", "error", "shaky"].map(tool);
         let (offered, reserve) = all
@@ -219,12 +219,12 @@ impl ToolDriver for Kit {
             if is_lost {
                 return Err(failed("the connection was lost", false, false));
             }
-            let mut under_way = UnderWay(self, false);
+            let mut call = DroppedCallCounter(self, false);
             if matches!(tool.tool(), "note" | "delete") {
                 self.noted.lock().unwrap().push(text.clone());
             }
             tokio::time::sleep(takes.min(limit)).await;
-            under_way.1 = true;
+            call.1 = true;
             if takes > limit {
                 return Err(failed("it took too long", true, true));
             }
@@ -235,11 +235,11 @@ impl ToolDriver for Kit {
     }
 }
 
-/// Workflows on a stage.
+/// Workflows on a fixture.
 pub(crate) struct WorkflowHarness {
-    pub(crate) stage: Stage,
-    pub(crate) players: Arc<Players>,
-    pub(crate) kit: Arc<Kit>,
+    pub(crate) fixture: RuntimeFixture,
+    pub(crate) models: Arc<WorkflowModels>,
+    pub(crate) tools: Arc<WorkflowTools>,
     home: Home,
     first: String,
     limits: fn(Limits) -> Limits,
@@ -264,9 +264,9 @@ impl WorkflowHarness {
         let home = Home::parse(files);
         assert!(home.problems.is_empty(), "{:?}", home.problems);
         Self {
-            stage: Stage::new(),
-            players: Arc::default(),
-            kit: Arc::default(),
+            fixture: RuntimeFixture::new(),
+            models: Arc::default(),
+            tools: Arc::default(),
             home,
             first: names.swap_remove(0),
             limits: |limits| limits,
@@ -278,29 +278,29 @@ impl WorkflowHarness {
         self
     }
 
-    pub(crate) fn play(&self, agent: &str, part: Part) {
-        self.players.parts.lock().unwrap().insert(agent.to_owned(), part);
+    pub(crate) fn play(&self, agent: &str, part: AgentBehaviour) {
+        self.models.parts.lock().unwrap().insert(agent.to_owned(), part);
     }
 
     /// How long an agent takes, in milliseconds.
     pub(crate) fn takes(&self, agent: &str, ms: u64) {
-        self.players.delays.lock().unwrap().insert(agent.to_owned(), ms);
+        self.models.delays.lock().unwrap().insert(agent.to_owned(), ms);
     }
 
     pub(crate) fn runtime(&self, number: u64) -> Runtime {
-        self.runtime_on(Arc::clone(&self.stage.store), number)
+        self.runtime_on(Arc::clone(&self.fixture.store), number)
     }
 
     /// A process with a view of its own of the journal.
     pub(crate) fn runtime_on(&self, store: Arc<dyn Store>, number: u64) -> Runtime {
-        let models = Arc::clone(&self.players) as Arc<dyn ModelDriver>;
-        let deps = runtime_deps(store, models, &self.stage.leases, instance_id(number), number);
+        let models = Arc::clone(&self.models) as Arc<dyn ModelDriver>;
+        let deps = runtime_deps(store, models, &self.fixture.leases, instance_id(number), number);
         let limits = (self.limits)(Limits {
             concurrent_tasks: NonZeroU32::new(8).unwrap(),
             input_bytes: NonZeroU64::new(1_000_000).unwrap(),
             ..deps.limits
         });
-        let tools = Arc::clone(&self.kit) as Arc<dyn ToolDriver>;
+        let tools = Arc::clone(&self.tools) as Arc<dyn ToolDriver>;
         polity_store::block_on(Runtime::start(RuntimeDeps { tools, limits, ..deps })).unwrap()
     }
 
@@ -322,7 +322,7 @@ impl WorkflowHarness {
         let waited = tokio::time::timeout(patience, handle.wait()).await;
         let left = waited.unwrap_or_else(|_| panic!("never left: {:#?}", self.nodes(handle.id)));
         left.unwrap();
-        self.stage.task(handle.id)
+        self.fixture.task(handle.id)
     }
 
     /// A person answers, and the task goes on.
@@ -351,7 +351,7 @@ impl WorkflowHarness {
         message: Option<&str>,
         updates: Value,
     ) -> Result<(), EngineError> {
-        let state = load_task(&*self.stage.store, id).await.unwrap().state;
+        let state = load_task(&*self.fixture.store, id).await.unwrap().state;
         let checkpoint_id = state.review().unwrap().checkpoint_id;
         let state_updates = StateUpdates::new(updates.as_object().unwrap().clone()).unwrap();
         let (message, by) = (message.map(str::to_owned), "ada".to_owned());
@@ -360,12 +360,12 @@ impl WorkflowHarness {
     }
 
     pub(crate) async fn question(&self, id: TaskId) -> String {
-        let state = load_task(&*self.stage.store, id).await.unwrap().state;
+        let state = load_task(&*self.fixture.store, id).await.unwrap().state;
         state.review().map(|review| review.question.clone()).unwrap_or_default()
     }
 
     pub(crate) async fn state(&self, id: TaskId) -> State {
-        load_task(&*self.stage.store, id).await.unwrap().state.state()
+        load_task(&*self.fixture.store, id).await.unwrap().state.state()
     }
 
     /// What was said, in order.
@@ -376,7 +376,7 @@ impl WorkflowHarness {
 
     pub(crate) fn events(&self, id: TaskId) -> Vec<Event> {
         let events =
-            self.stage.store.events(&StreamId::Task(id), StreamSequence(0)).wait().unwrap();
+            self.fixture.store.events(&StreamId::Task(id), StreamSequence(0)).wait().unwrap();
         events.into_iter().map(|recorded| recorded.event).collect()
     }
 

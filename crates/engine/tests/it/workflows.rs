@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use polity_model::machine::task::TaskStatus;
 
-use crate::workflow_harness::{Part, WorkflowHarness, end, told};
+use crate::workflow_harness::{AgentBehaviour, WorkflowHarness, end, told};
 
 #[tokio::test(start_paused = true)]
 async fn one_node_after_the_other_gets_what_the_one_before_said() {
-    let scene = WorkflowHarness::new(&["name: line
+    let harness = WorkflowHarness::new(&["name: line
 entry_point: one
 nodes:
   one: {type: agent, agent: ann}
@@ -16,10 +16,10 @@ nodes:
   three: {type: agent, agent: bob, input: '{{ input }} {{ nodes.one.output }} {{ last }}'}
 edges: [{from: one, to: two}, {from: two, to: three}]
 "]);
-    let task = scene.run("hi").await;
+    let task = harness.run("hi").await;
     assert_eq!(end(&task), "bob(hi ann(hi) <ann(hi)>)");
-    assert_eq!(scene.said(task.id).await[..3], ["hi", "ann(hi)", "<ann(hi)>"]);
-    let checkpoints = scene.checkpoints(task.id);
+    assert_eq!(harness.said(task.id).await[..3], ["hi", "ann(hi)", "<ann(hi)>"]);
+    let checkpoints = harness.checkpoints(task.id);
     let nodes: Vec<_> = checkpoints.iter().map(|(number, node)| (*number, node.as_str())).collect();
     assert_eq!(nodes, [(0, "one"), (1, "two"), (2, "three")]);
 }
@@ -39,13 +39,13 @@ edges: [{from: start, to: left}, {from: start, to: right}, {from: left, to: end}
 async fn a_join_waits_for_both_and_the_state_is_the_same_whoever_is_first() {
     let mut seen = BTreeSet::new();
     for (bob, cid) in [(10, 90), (90, 10), (50, 50), (1, 1000)] {
-        let scene = WorkflowHarness::new(&[DIAMOND]);
-        scene.takes("bob", bob);
-        scene.takes("cid", cid);
-        let task = scene.run("x").await;
+        let harness = WorkflowHarness::new(&[DIAMOND]);
+        harness.takes("bob", bob);
+        harness.takes("cid", cid);
+        let task = harness.run("x").await;
         assert_eq!(end(&task), "dot(bob(ann(x)) cid(ann(x)) cid(ann(x)))");
-        assert_eq!(scene.said(task.id).await[2..4], ["bob(ann(x))", "cid(ann(x))"]);
-        seen.insert(told(&scene.state(task.id).await).to_string());
+        assert_eq!(harness.said(task.id).await[2..4], ["bob(ann(x))", "cid(ann(x))"]);
+        seen.insert(told(&harness.state(task.id).await).to_string());
     }
     assert_eq!(seen.len(), 1, "{seen:?}");
 }
@@ -54,7 +54,7 @@ async fn a_join_waits_for_both_and_the_state_is_the_same_whoever_is_first() {
 async fn two_ways_that_never_meet_leave_the_same_state_whoever_is_first() {
     let mut seen = BTreeSet::new();
     for (bob, cid, dot, eve) in [(10, 90, 10, 10), (90, 10, 10, 10), (10, 20, 100, 5)] {
-        let scene = WorkflowHarness::new(&["name: apart
+        let harness = WorkflowHarness::new(&["name: apart
 entry_point: start
 nodes:
   start: {type: agent, agent: ann}
@@ -68,11 +68,11 @@ edges: [{from: start, to: one}, {from: start, to: two}, {from: one, to: which},
         {from: two, to: that}, {from: which, to: three}, {from: that, to: four}]
 "]);
         for (agent, ms) in [("bob", bob), ("cid", cid), ("dot", dot), ("eve", eve)] {
-            scene.takes(agent, ms);
+            harness.takes(agent, ms);
         }
-        let task = scene.run("x").await;
+        let task = harness.run("x").await;
         assert_eq!(end(&task), "dot(bob(ann(x)))\n\neve(cid(ann(x)))", "two end nodes");
-        seen.insert(told(&scene.state(task.id).await).to_string());
+        seen.insert(told(&harness.state(task.id).await).to_string());
     }
     assert_eq!(seen.len(), 1, "{seen:#?}");
 }
@@ -94,20 +94,20 @@ edges:
 
 #[tokio::test(start_paused = true)]
 async fn a_join_runs_when_one_side_is_dead_and_what_is_dead_is_skipped_to_the_end() {
-    let scene = WorkflowHarness::new(&[DEAD]);
-    let task = scene.run("left").await;
+    let harness = WorkflowHarness::new(&[DEAD]);
+    let task = harness.run("left").await;
     assert_eq!(end(&task), "dot(ann(left))");
-    let scene = WorkflowHarness::new(&[DEAD]);
-    assert_eq!(end(&scene.run("right").await), "dot(cid(bob(right)))");
-    let scene = WorkflowHarness::new(&[DEAD]);
-    let task = scene.run("neither").await;
+    let harness = WorkflowHarness::new(&[DEAD]);
+    assert_eq!(end(&harness.run("right").await), "dot(cid(bob(right)))");
+    let harness = WorkflowHarness::new(&[DEAD]);
+    let task = harness.run("neither").await;
     assert_eq!(end(&task), "dot(neither)", "the default");
-    assert_eq!(scene.nodes(task.id), ["which: finish", "join: start", "join: finish"]);
+    assert_eq!(harness.nodes(task.id), ["which: finish", "join: start", "join: finish"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn every_edge_that_holds_is_taken_and_none_is_an_error() {
-    let scene = || {
+    let harness = || {
         WorkflowHarness::new(&["name: edges
 entry_point: one
 nodes:
@@ -119,17 +119,17 @@ edges:
   - {from: one, to: three, condition: 'input.contains(\"c\")'}
 "])
     };
-    assert_eq!(end(&scene().run("b").await), "bob(ann(b))");
-    assert_eq!(end(&scene().run("bc").await), "bob(ann(bc))\n\ncid(ann(bc))");
-    let scene = scene();
-    let task = scene.run("x").await;
+    assert_eq!(end(&harness().run("b").await), "bob(ann(b))");
+    assert_eq!(end(&harness().run("bc").await), "bob(ann(bc))\n\ncid(ann(bc))");
+    let harness = harness();
+    let task = harness.run("x").await;
     assert!(end(&task).starts_with("no_edge: one: none of its edges leads on"), "{task:?}");
     assert_eq!(task.result.as_deref(), None, "what failed gave no result");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_mapping_without_the_key_or_a_default_leads_nowhere() {
-    let scene = WorkflowHarness::new(&["name: keyed
+    let harness = WorkflowHarness::new(&["name: keyed
 entry_point: which
 nodes:
   which: {type: condition, expression: 'input'}
@@ -137,7 +137,7 @@ nodes:
   b: {type: agent, agent: bob}
 edges: [{from: which, to: {a: a, b: b}}]
 "]);
-    let task = scene.run("c").await;
+    let task = harness.run("c").await;
     assert!(end(&task).contains("the routing key is \"c\""), "{task:?}");
 }
 
@@ -152,19 +152,19 @@ async fn what_cannot_be_evaluated_fails_the_node_and_the_task() {
         ("{type: agent, agent: ann}", "[{from: one, to: end, condition: 'metadata.missing > 3'}]"),
     ] {
         let edges = if edges.is_empty() { "[{from: one, to: end}]" } else { edges };
-        let scene = WorkflowHarness::new(&[&format!(
+        let harness = WorkflowHarness::new(&[&format!(
             "name: torn\nentry_point: one\nnodes:\n  one: {node}\n  end: {{type: agent, agent: \
              bob}}\nedges: {edges}\n"
         )]);
-        let task = scene.run("x").await;
+        let task = harness.run("x").await;
         assert!(end(&task).starts_with("condition_failed: one: "), "{node}: {task:?}");
-        assert_eq!(scene.nodes(task.id).last().unwrap(), "one: condition_failed");
+        assert_eq!(harness.nodes(task.id).last().unwrap(), "one: condition_failed");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_has_begun_beside_a_node_that_fails_at_once_is_answered() {
-    let scene = WorkflowHarness::new(&["name: beside
+    let harness = WorkflowHarness::new(&["name: beside
 entry_point: which
 nodes:
   which: {type: condition, expression: 'input'}
@@ -173,13 +173,13 @@ nodes:
   bad: {type: agent, agent: bob, input: '{{ metadata.missing.deep }}'}
 edges: [{from: which, to: good}, {from: which, to: also}, {from: which, to: bad}]
 "]);
-    let task = scene.run("x").await;
+    let task = harness.run("x").await;
     assert!(end(&task).starts_with("condition_failed: bad"), "{task:?}");
     let state =
-        polity_engine::runtime::load_task(&*scene.stage.store, task.id).await.unwrap().state;
+        polity_engine::runtime::load_task(&*harness.fixture.store, task.id).await.unwrap().state;
     assert_eq!(state.calls().open().count(), 0, "no call is left without an answer");
-    assert_eq!(scene.kit.noted(), [""; 0], "nothing is called for a task that has ended");
-    assert!(scene.stage.sub_tasks(task.id).is_empty());
+    assert_eq!(harness.tools.noted(), [""; 0], "nothing is called for a task that has ended");
+    assert!(harness.fixture.sub_tasks(task.id).is_empty());
 }
 
 fn looping(max_loops: u32, rest: &str) -> WorkflowHarness {
@@ -200,30 +200,30 @@ edges:
 #[tokio::test(start_paused = true)]
 async fn a_loop_is_taken_as_often_as_it_may_be_and_then_another_way_or_the_end() {
     for loops in [1, 2, 5] {
-        let scene = looping(loops, "default");
-        let task = scene.run("x").await;
+        let harness = looping(loops, "default");
+        let task = harness.run("x").await;
         assert_eq!(end(&task), "bob(end)");
-        let written = scene.nodes(task.id).iter().filter(|node| *node == "write: start").count();
+        let written = harness.nodes(task.id).iter().filter(|node| *node == "write: start").count();
         assert_eq!(written, loops as usize + 1);
-        let scene = looping(loops, "never");
-        let task = scene.run("x").await;
+        let harness = looping(loops, "never");
+        let task = harness.run("x").await;
         assert!(end(&task).starts_with("limit_loops: check: "), "{task:?}");
-        let written = scene.nodes(task.id).iter().filter(|node| *node == "write: start").count();
+        let written = harness.nodes(task.id).iter().filter(|node| *node == "write: start").count();
         assert_eq!(written, loops as usize + 1);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_runs_again_is_given_what_led_back_to_it() {
-    let scene = looping(2, "default");
-    let task = scene.run("x").await;
-    let said = scene.said(task.id).await;
+    let harness = looping(2, "default");
+    let task = harness.run("x").await;
+    let said = harness.said(task.id).await;
     assert_eq!(said, ["x", "ann(x)", "ann(ann(x))", "ann(ann(ann(x)))", "bob(end)"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn two_edges_back_to_one_node_are_counted_apart() {
-    let scene = WorkflowHarness::new(&["name: twice
+    let harness = WorkflowHarness::new(&["name: twice
 entry_point: write
 nodes:
   write: {type: agent, agent: ann}
@@ -235,16 +235,16 @@ edges:
   - {from: check, to: write, condition: 'true', max_loops: 3}
   - {from: check, to: end}
 "]);
-    let task = scene.run("x").await;
+    let task = harness.run("x").await;
     assert_eq!(end(&task), "cid(end)");
-    let written = scene.nodes(task.id).iter().filter(|node| *node == "write: start").count();
+    let written = harness.nodes(task.id).iter().filter(|node| *node == "write: start").count();
     assert_eq!(written, 4);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_way_back_waits_for_what_is_still_at_work_behind_its_target() {
     for slow in [5, 500] {
-        let scene = WorkflowHarness::new(&["name: wide
+        let harness = WorkflowHarness::new(&["name: wide
 entry_point: start
 nodes:
   start: {type: agent, agent: ann}
@@ -258,10 +258,10 @@ edges:
   - {from: quick, to: join}
   - {from: slow, to: join}
 "]);
-        scene.takes("cid", slow);
-        let task = scene.run("x").await;
+        harness.takes("cid", slow);
+        let task = harness.run("x").await;
         assert_eq!(end(&task), "dot(j)");
-        let nodes = scene.nodes(task.id);
+        let nodes = harness.nodes(task.id);
         let count = |what: &str| nodes.iter().filter(|node| *node == what).count();
         let runs = ["start", "quick", "slow", "join"].map(|node| count(&format!("{node}: start")));
         assert_eq!(runs, [3, 3, 3, 1], "{nodes:?}");
@@ -281,7 +281,7 @@ edges:
 async fn two_ways_back_at_once_are_one_new_beginning() {
     let mut seen = BTreeSet::new();
     for (bob, cid) in [(5, 50), (50, 5), (20, 20)] {
-        let scene = WorkflowHarness::new(&["name: both
+        let harness = WorkflowHarness::new(&["name: both
 entry_point: start
 nodes:
   start: {type: agent, agent: ann}
@@ -298,22 +298,22 @@ edges:
   - {from: one, to: join}
   - {from: two, to: join}
 "]);
-        scene.takes("bob", bob);
-        scene.takes("cid", cid);
-        let task = scene.run("x").await;
+        harness.takes("bob", bob);
+        harness.takes("cid", cid);
+        let task = harness.run("x").await;
         assert_eq!(task.status, TaskStatus::Completed, "{task:?}");
-        let nodes = scene.nodes(task.id);
+        let nodes = harness.nodes(task.id);
         let count = |what: &str| nodes.iter().filter(|node| *node == what).count();
         let runs = ["start", "middle", "one", "join"].map(|node| count(&format!("{node}: start")));
         assert_eq!(runs, [2, 2, 2, 1], "{nodes:?}");
-        seen.insert(told(&scene.state(task.id).await).to_string());
+        seen.insert(told(&harness.state(task.id).await).to_string());
     }
     assert_eq!(seen.len(), 1, "{seen:#?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_workflow_that_runs_too_many_nodes_ends() {
-    let scene = WorkflowHarness::new(&["name: long
+    let harness = WorkflowHarness::new(&["name: long
 entry_point: write
 max_iterations: 4
 nodes:
@@ -323,16 +323,16 @@ edges:
   - {from: write, to: check}
   - {from: check, to: write, max_loops: 100}
 "]);
-    let task = scene.run("x").await;
+    let task = harness.run("x").await;
     assert!(end(&task).starts_with("limit_iterations: "), "{task:?}");
-    assert_eq!(scene.players.called().len(), 2);
+    assert_eq!(harness.models.called().len(), 2);
     assert_eq!(task.result.as_deref(), Some("again"), "what there was of a result is kept");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_a_node_reads_puts_it_behind_the_node_that_writes_it() {
     for (ann, bob) in [(5, 50), (50, 5)] {
-        let scene = WorkflowHarness::new(&["name: data
+        let harness = WorkflowHarness::new(&["name: data
 entry_point: start
 nodes:
   start: {type: condition, expression: 'input'}
@@ -341,10 +341,10 @@ nodes:
   writes_two: {type: agent, agent: bob, outputs: [two]}
 edges: [{from: start, to: writes_one}, {from: start, to: writes_two}]
 "]);
-        scene.takes("ann", ann);
-        scene.takes("bob", bob);
-        scene.play("bob", Part::Say("{\"n\": 7}".into()));
-        let task = scene.run("x").await;
+        harness.takes("ann", ann);
+        harness.takes("bob", bob);
+        harness.play("bob", AgentBehaviour::Say("{\"n\": 7}".into()));
+        let task = harness.run("x").await;
         assert_eq!(end(&task), "cid(ann(x) 7)");
     }
 }
@@ -352,7 +352,7 @@ edges: [{from: start, to: writes_one}, {from: start, to: writes_two}]
 #[tokio::test(start_paused = true)]
 async fn a_branch_waits_for_what_it_reads() {
     for (ann, bob) in [(5, 50), (50, 5)] {
-        let scene = WorkflowHarness::new(&["name: within
+        let harness = WorkflowHarness::new(&["name: within
 entry_point: start
 nodes:
   start: {type: condition, expression: 'input'}
@@ -362,16 +362,16 @@ nodes:
   beside: {type: agent, agent: bob, outputs: [two]}
 edges: [{from: start, to: all}, {from: start, to: beside}]
 "]);
-        scene.takes("ann", ann);
-        scene.takes("bob", bob);
-        let task = scene.run("x").await;
+        harness.takes("ann", ann);
+        harness.takes("bob", bob);
+        let task = harness.run("x").await;
         assert_eq!(end(&task), "{\"reads\":\"cid(ann(x) bob(x))\",\"writes\":\"ann(x)\"}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn where_the_last_reader_is_skipped_the_last_output_is_the_result() {
-    let scene = WorkflowHarness::new(&["name: unread
+    let harness = WorkflowHarness::new(&["name: unread
 entry_point: start
 nodes:
   start: {type: condition, expression: 'input'}
@@ -380,7 +380,7 @@ nodes:
   reads: {type: agent, agent: cid, inputs: [one]}
 edges: [{from: start, to: {other: other, default: writes}}, {from: other, to: reads}]
 "]);
-    assert_eq!(end(&scene.run("x").await), "ann(x)");
+    assert_eq!(end(&harness.run("x").await), "ann(x)");
 }
 
 #[tokio::test(start_paused = true)]
@@ -397,17 +397,17 @@ edges: [{from: one, to: two}]
         ("{\"title\": \"T\"}", "invalid_output: one: its output has no field \"words\""),
         ("T", "invalid_output: one: its output must be a JSON object with title, words"),
     ] {
-        let scene = WorkflowHarness::new(&[workflow]);
-        scene.play("ann", Part::Say(said.into()));
-        let task = scene.run("x").await;
+        let harness = WorkflowHarness::new(&[workflow]);
+        harness.play("ann", AgentBehaviour::Say(said.into()));
+        let task = harness.run("x").await;
         assert!(end(&task).starts_with(expected), "{said}: {task:?}");
-        assert!(!scene.state(task.id).await.metadata.contains_key("more"));
+        assert!(!harness.state(task.id).await.metadata.contains_key("more"));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn conditions_that_are_ready_together_read_the_same_state() {
-    let scene = WorkflowHarness::new(&["name: together
+    let harness = WorkflowHarness::new(&["name: together
 entry_point: start
 nodes:
   start: {type: condition, expression: '\"first\"'}
@@ -420,9 +420,9 @@ edges:
   - {from: left, to: end}
   - {from: right, to: end}
 "]);
-    let task = scene.run("x").await;
+    let task = harness.run("x").await;
     assert_eq!(end(&task), "ann(first left, first right)");
-    let checkpoints = scene.checkpoints(task.id);
+    let checkpoints = harness.checkpoints(task.id);
     let numbers: Vec<u32> = checkpoints.iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, [0, 1, 2, 3], "{checkpoints:?}");
 }

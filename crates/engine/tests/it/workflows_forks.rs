@@ -9,7 +9,7 @@ use polity_model::state::StateUpdates;
 use polity_model::task::Task;
 use serde_json::{Value, json};
 
-use crate::participants::{Cast, Say, Stage};
+use crate::participants::{RuntimeFixture, ScriptedModels, ScriptedReply};
 use crate::workflow_harness::{WorkflowHarness, end, told};
 
 fn updates(value: Value) -> StateUpdates {
@@ -17,9 +17,15 @@ fn updates(value: Value) -> StateUpdates {
     StateUpdates::new(updates).unwrap()
 }
 
-async fn fork(scene: &WorkflowHarness, runtime: &Runtime, of: TaskId, at: u32, set: Value) -> Task {
+async fn fork(
+    harness: &WorkflowHarness,
+    runtime: &Runtime,
+    of: TaskId,
+    at: u32,
+    set: Value,
+) -> Task {
     let mut handle = runtime.fork(of, at, updates(set)).await.unwrap();
-    scene.wait(&mut handle).await
+    harness.wait(&mut handle).await
 }
 
 fn wide(join: &str) -> WorkflowHarness {
@@ -49,22 +55,22 @@ edges:
 #[tokio::test(start_paused = true)]
 async fn a_fork_from_any_checkpoint_comes_to_the_same_end() {
     for join in ["all", "any", "first"] {
-        let scene = wide(join);
-        scene.takes("eve", 200);
-        let runtime = scene.runtime(1);
-        let mut handle = runtime.create(scene.order("x")).await.unwrap();
-        let first = scene.wait(&mut handle).await;
+        let harness = wide(join);
+        harness.takes("eve", 200);
+        let runtime = harness.runtime(1);
+        let mut handle = runtime.create(harness.order("x")).await.unwrap();
+        let first = harness.wait(&mut handle).await;
         assert_eq!(first.status, TaskStatus::Completed, "{first:?}");
-        let state = told(&scene.state(first.id).await);
-        let checkpoints = scene.checkpoints(first.id);
+        let state = told(&harness.state(first.id).await);
+        let checkpoints = harness.checkpoints(first.id);
         assert!(checkpoints.len() >= 5, "{checkpoints:?}");
         for (at, node) in checkpoints {
-            let forked = fork(&scene, &runtime, first.id, at, json!({})).await;
+            let forked = fork(&harness, &runtime, first.id, at, json!({})).await;
             assert_eq!(end(&forked), end(&first), "{join} at {at}, {node}");
             // Of branches that were not needed any more, a fork knows what was said until then.
             if join != "any" {
-                let same = told(&scene.state(forked.id).await);
-                assert_eq!(same, state, "{join} at {at}, {node}: {:?}", scene.nodes(forked.id));
+                let same = told(&harness.state(forked.id).await);
+                assert_eq!(same, state, "{join} at {at}, {node}: {:?}", harness.nodes(forked.id));
             }
         }
         let missing = runtime.fork(first.id, 99, StateUpdates::default()).await.unwrap_err();
@@ -84,33 +90,33 @@ edges: [{from: start, to: which}, {from: which, to: {left: left, default: right}
 
 #[tokio::test(start_paused = true)]
 async fn a_fork_with_another_state_goes_another_way_and_can_be_forked_itself() {
-    let scene = WorkflowHarness::new(&[CHOICE]);
-    let runtime = scene.runtime(1);
-    let mut order = scene.order("x");
+    let harness = WorkflowHarness::new(&[CHOICE]);
+    let runtime = harness.runtime(1);
+    let mut order = harness.order("x");
     order.parameters.insert("way".to_owned(), "left".into());
     let mut handle = runtime.create(order).await.unwrap();
-    let first = scene.wait(&mut handle).await;
+    let first = harness.wait(&mut handle).await;
     assert_eq!(end(&first), "bob(ann(x))");
     let set = json!({"metadata.way": "right", "messages": ["by the way"]});
-    let forked = fork(&scene, &runtime, first.id, 0, set).await;
+    let forked = fork(&harness, &runtime, first.id, 0, set).await;
     assert_eq!(end(&forked), "cid(ann(x))");
-    let said = scene.said(forked.id).await;
+    let said = harness.said(forked.id).await;
     assert_eq!(said, ["x", "ann(x)", "by the way", "cid(ann(x))"]);
-    assert_eq!(end(&scene.stage.task(first.id)), "bob(ann(x))", "the first is as it was");
-    assert_eq!(scene.nodes(forked.id)[0], "which: finish", "what was done is not done again");
+    assert_eq!(end(&harness.fixture.task(first.id)), "bob(ann(x))", "the first is as it was");
+    assert_eq!(harness.nodes(forked.id)[0], "which: finish", "what was done is not done again");
     // The fork's own checkpoints begin anew: 0 is the condition, 1 the end.
-    let again = fork(&scene, &runtime, forked.id, 0, json!({})).await;
+    let again = fork(&harness, &runtime, forked.id, 0, json!({})).await;
     assert_eq!(end(&again), "cid(ann(x))");
-    assert_eq!(scene.said(again.id).await, said);
-    let third = fork(&scene, &runtime, again.id, 0, json!({"messages": ["more"]})).await;
-    assert_eq!(scene.said(third.id).await[..4], ["x", "ann(x)", "by the way", "cid(ann(x))"]);
+    assert_eq!(harness.said(again.id).await, said);
+    let third = fork(&harness, &runtime, again.id, 0, json!({"messages": ["more"]})).await;
+    assert_eq!(harness.said(third.id).await[..4], ["x", "ann(x)", "by the way", "cid(ann(x))"]);
     let refused = runtime.fork(first.id, 0, updates(json!({"metadata.way.deep": 1}))).await;
     assert!(refused.unwrap_err().to_string().contains("has no fields"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_fork_at_a_question_asks_it_anew_and_leaves_the_first_waiting() {
-    let scene = WorkflowHarness::new(&["name: asks
+    let harness = WorkflowHarness::new(&["name: asks
 entry_point: start
 checkpoints: [end]
 nodes:
@@ -119,25 +125,25 @@ nodes:
   end: {type: agent, agent: bob, input: '{{ nodes.ask.output }}'}
 edges: [{from: start, to: ask}, {from: ask, to: end}]
 "]);
-    let runtime = scene.runtime(1);
-    let mut handle = runtime.create(scene.order("x")).await.unwrap();
-    let first = scene.wait(&mut handle).await;
-    let forked = fork(&scene, &runtime, first.id, 1, json!({"metadata.where": "home"})).await;
+    let runtime = harness.runtime(1);
+    let mut handle = runtime.create(harness.order("x")).await.unwrap();
+    let first = harness.wait(&mut handle).await;
+    let forked = fork(&harness, &runtime, first.id, 1, json!({"metadata.where": "home"})).await;
     assert_eq!(forked.status, TaskStatus::AwaitingHuman);
-    assert_eq!(scene.question(forked.id).await, "Go home?");
-    assert_eq!(scene.stage.task(first.id).status, TaskStatus::AwaitingHuman);
-    scene.say(&runtime, forked.id, ReviewVerdict::Approve, None, json!({})).await.unwrap();
+    assert_eq!(harness.question(forked.id).await, "Go home?");
+    assert_eq!(harness.fixture.task(first.id).status, TaskStatus::AwaitingHuman);
+    harness.say(&runtime, forked.id, ReviewVerdict::Approve, None, json!({})).await.unwrap();
     // The next question follows on the answer at once.
-    assert!(scene.question(forked.id).await.contains("end, which gives work to bob"));
-    let done = scene.answer(&runtime, forked.id, ReviewVerdict::Approve).await;
+    assert!(harness.question(forked.id).await.contains("end, which gives work to bob"));
+    let done = harness.answer(&runtime, forked.id, ReviewVerdict::Approve).await;
     assert_eq!(end(&done), "bob(approve)");
-    let again = fork(&scene, &runtime, forked.id, 1, json!({})).await;
+    let again = fork(&harness, &runtime, forked.id, 1, json!({})).await;
     assert_eq!(again.status, TaskStatus::AwaitingHuman, "what was allowed once is asked again");
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_one_is_asked_again_in_the_midst_of_a_parallel_node() {
-    let scene = WorkflowHarness::new(&["name: midst
+    let harness = WorkflowHarness::new(&["name: midst
 entry_point: all
 checkpoints: [all]
 nodes:
@@ -145,34 +151,39 @@ nodes:
   one: {type: condition, expression: 'input'}
   two: {type: agent, agent: ann}
 "]);
-    let runtime = scene.runtime(1);
-    let mut handle = runtime.create(scene.order("x")).await.unwrap();
-    let id = scene.wait(&mut handle).await.id;
-    let first = scene.answer(&runtime, id, ReviewVerdict::Approve).await;
-    let expected = told(&scene.state(id).await);
-    for (at, node) in scene.checkpoints(id).into_iter().skip(1) {
-        let forked = fork(&scene, &runtime, id, at, json!({})).await;
+    let runtime = harness.runtime(1);
+    let mut handle = runtime.create(harness.order("x")).await.unwrap();
+    let id = harness.wait(&mut handle).await.id;
+    let first = harness.answer(&runtime, id, ReviewVerdict::Approve).await;
+    let expected = told(&harness.state(id).await);
+    for (at, node) in harness.checkpoints(id).into_iter().skip(1) {
+        let forked = fork(&harness, &runtime, id, at, json!({})).await;
         assert_eq!(end(&forked), end(&first), "at {at}, {node}");
-        assert_eq!(told(&scene.state(forked.id).await), expected, "at {at}, {node}");
+        assert_eq!(told(&harness.state(forked.id).await), expected, "at {at}, {node}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_agents_task_can_be_forked_too() {
-    let stage = Stage::new();
-    let lines =
-        [("greeter", vec![Say::Ask(vec![("files/delete", json!({"n": 1}))]), Say::Text("over")])];
-    let cast = Cast::new(lines);
-    let runtime = stage.process(1, &cast);
+    let fixture = RuntimeFixture::new();
+    let lines = [(
+        "greeter",
+        vec![
+            ScriptedReply::Ask(vec![("files/delete", json!({"n": 1}))]),
+            ScriptedReply::Text("over"),
+        ],
+    )];
+    let cast = ScriptedModels::new(lines);
+    let runtime = fixture.process(1, &cast);
     let order = CreateTask::new(polity_testkit::runtime::pinned(), "x");
     let mut handle = runtime.create(order).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
     let first = handle.id;
     let mut fork = runtime.fork(first, 0, StateUpdates::default()).await.unwrap();
     assert_eq!(fork.wait().await.unwrap(), TaskStatus::AwaitingHuman);
-    stage.answer(&runtime, fork.id, ReviewVerdict::Reject).await;
+    fixture.answer(&runtime, fork.id, ReviewVerdict::Reject).await;
     let mut handle = runtime.adopt(fork.id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(stage.task(fork.id).result.as_deref(), Some("over"));
-    assert_eq!(stage.task(first).status, TaskStatus::AwaitingHuman);
+    assert_eq!(fixture.task(fork.id).result.as_deref(), Some("over"));
+    assert_eq!(fixture.task(first).status, TaskStatus::AwaitingHuman);
 }

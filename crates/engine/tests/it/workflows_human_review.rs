@@ -42,12 +42,12 @@ const BY_CONDITION: &str = "- {from: ask, to: publish, condition: 'routing_key =
   - {from: ask, to: again, condition: 'routing_key == \"reject\"'}";
 
 /// Runs until a person is asked.
-async fn asked(scene: &WorkflowHarness) -> (Runtime, TaskId) {
-    let runtime = scene.runtime(1);
-    let mut handle = runtime.create(scene.order("x")).await.unwrap();
-    let task = scene.wait(&mut handle).await;
+async fn asked(harness: &WorkflowHarness) -> (Runtime, TaskId) {
+    let runtime = harness.runtime(1);
+    let mut handle = runtime.create(harness.order("x")).await.unwrap();
+    let task = harness.wait(&mut handle).await;
     assert_eq!(task.status, TaskStatus::AwaitingHuman, "{task:?}");
-    let row = scene.stage.store.task_row(task.id).await.unwrap().unwrap();
+    let row = harness.fixture.store.task_row(task.id).await.unwrap().unwrap();
     assert_eq!(row.owner, None, "a task that waits belongs to no process");
     (runtime, task.id)
 }
@@ -63,41 +63,42 @@ async fn the_answer_picks_the_way() {
         (BY_KEY, ReviewVerdict::Reject, "rejected: ask: a person decided against it"),
         (BY_CONDITION, modify(), "no_edge: ask: none of its edges leads on"),
     ] {
-        let scene = review(edges, "");
-        let (runtime, id) = asked(&scene).await;
-        assert_eq!(scene.question(id).await, "Is \"ann(x)\" fine?");
-        scene.say(&runtime, id, verdict.clone(), None, json!({})).await.unwrap();
-        if !scene.stage.task(id).status.is_final() {
-            scene.go_on(&runtime, id).await;
+        let harness = review(edges, "");
+        let (runtime, id) = asked(&harness).await;
+        assert_eq!(harness.question(id).await, "Is \"ann(x)\" fine?");
+        harness.say(&runtime, id, verdict.clone(), None, json!({})).await.unwrap();
+        if !harness.fixture.task(id).status.is_final() {
+            harness.go_on(&runtime, id).await;
         }
-        let task = scene.stage.task(id);
+        let task = harness.fixture.task(id);
         assert!(end(&task).starts_with(expected), "{edges} {verdict:?}: {task:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_a_person_says_and_sets_is_in_the_state() {
-    let scene = review(WITH_REJECT, "");
-    let (runtime, id) = asked(&scene).await;
+    let harness = review(WITH_REJECT, "");
+    let (runtime, id) = asked(&harness).await;
     let updates = json!({"metadata.tone": 2, "metadata.tone.deep": 1});
-    let refused = scene.say(&runtime, id, ReviewVerdict::Reject, None, updates).await.unwrap_err();
+    let refused =
+        harness.say(&runtime, id, ReviewVerdict::Reject, None, updates).await.unwrap_err();
     assert!(refused.to_string().contains("has no fields"), "{refused}");
-    assert_eq!(scene.stage.task(id).status, TaskStatus::AwaitingHuman);
+    assert_eq!(harness.fixture.task(id).status, TaskStatus::AwaitingHuman);
     let updates = json!({"metadata.tone": "kind", "messages": ["one more", {"role": "system", "content": "s"}]});
-    scene.say(&runtime, id, ReviewVerdict::Reject, Some("too dry"), updates).await.unwrap();
-    let task = scene.go_on(&runtime, id).await;
+    harness.say(&runtime, id, ReviewVerdict::Reject, Some("too dry"), updates).await.unwrap();
+    let task = harness.go_on(&runtime, id).await;
     assert_eq!(end(&task), "cid(too dry ann(x) kind)");
-    let said = scene.said(id).await;
+    let said = harness.said(id).await;
     assert_eq!(said, ["x", "ann(x)", "too dry", "one more", "s", "cid(too dry ann(x) kind)"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_second_answer_is_refused() {
-    let scene = review(BY_KEY, "");
-    let (runtime, id) = asked(&scene).await;
-    let state = load_task(&*scene.stage.store, id).await.unwrap().state;
+    let harness = review(BY_KEY, "");
+    let (runtime, id) = asked(&harness).await;
+    let state = load_task(&*harness.fixture.store, id).await.unwrap().state;
     let checkpoint_id = state.review().unwrap().checkpoint_id;
-    scene.say(&runtime, id, ReviewVerdict::Approve, None, json!({})).await.unwrap();
+    harness.say(&runtime, id, ReviewVerdict::Approve, None, json!({})).await.unwrap();
     let again = polity_engine::commands::AnswerReview {
         checkpoint_id,
         verdict: ReviewVerdict::Reject,
@@ -110,12 +111,12 @@ async fn a_second_answer_is_refused() {
         matches!(refused, Err(EngineError::Rejected(CommandRejection::NothingToDecide { .. }))),
         "{refused:?}"
     );
-    assert_eq!(end(&scene.go_on(&runtime, id).await), "bob(ann(x))");
+    assert_eq!(end(&harness.go_on(&runtime, id).await), "bob(ann(x))");
 }
 
 #[tokio::test(start_paused = true)]
 async fn two_questions_are_asked_one_after_the_other() {
-    let scene = WorkflowHarness::new(&["name: two
+    let harness = WorkflowHarness::new(&["name: two
 entry_point: start
 nodes:
   start: {type: agent, agent: ann}
@@ -125,16 +126,16 @@ nodes:
 edges: [{from: start, to: one}, {from: start, to: two}, {from: one, to: end},
         {from: two, to: end}]
 "]);
-    let (runtime, id) = asked(&scene).await;
-    assert_eq!(scene.question(id).await, "One?");
-    scene.say(&runtime, id, ReviewVerdict::Approve, Some("yes"), json!({})).await.unwrap();
-    if scene.stage.task(id).status != TaskStatus::AwaitingHuman {
-        scene.go_on(&runtime, id).await;
+    let (runtime, id) = asked(&harness).await;
+    assert_eq!(harness.question(id).await, "One?");
+    harness.say(&runtime, id, ReviewVerdict::Approve, Some("yes"), json!({})).await.unwrap();
+    if harness.fixture.task(id).status != TaskStatus::AwaitingHuman {
+        harness.go_on(&runtime, id).await;
     }
-    assert_eq!(scene.question(id).await, "Two?");
-    scene.say(&runtime, id, modify(), Some("no"), json!({})).await.unwrap();
-    assert_eq!(end(&scene.go_on(&runtime, id).await), "bob(yes no)");
-    let numbers: Vec<u32> = scene.checkpoints(id).iter().map(|(number, _)| *number).collect();
+    assert_eq!(harness.question(id).await, "Two?");
+    harness.say(&runtime, id, modify(), Some("no"), json!({})).await.unwrap();
+    assert_eq!(end(&harness.go_on(&runtime, id).await), "bob(yes no)");
+    let numbers: Vec<u32> = harness.checkpoints(id).iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, [0, 1, 2, 3]);
 }
 
@@ -160,18 +161,18 @@ async fn a_person_is_asked_before_a_node_that_is_listed() {
         (modify(), json!({"metadata.what": "that"}), "bob(that ann(x))"),
         (ReviewVerdict::Reject, json!({}), "rejected: act: ada decided against it: no"),
     ] {
-        let scene = paused(note);
-        let (runtime, id) = asked(&scene).await;
-        assert!(scene.question(id).await.contains("act, which calls kit/note"));
-        assert_eq!(scene.kit.noted(), [""; 0]);
-        scene.say(&runtime, id, verdict.clone(), Some("no"), updates).await.unwrap();
+        let harness = paused(note);
+        let (runtime, id) = asked(&harness).await;
+        assert!(harness.question(id).await.contains("act, which calls kit/note"));
+        assert_eq!(harness.tools.noted(), [""; 0]);
+        harness.say(&runtime, id, verdict.clone(), Some("no"), updates).await.unwrap();
         if verdict == ReviewVerdict::Reject {
-            assert_eq!(scene.kit.noted(), [""; 0]);
+            assert_eq!(harness.tools.noted(), [""; 0]);
         } else {
-            scene.go_on(&runtime, id).await;
-            assert_eq!(scene.kit.noted().len(), 1);
+            harness.go_on(&runtime, id).await;
+            assert_eq!(harness.tools.noted().len(), 1);
         }
-        assert_eq!(end(&scene.stage.task(id)), expected);
+        assert_eq!(end(&harness.fixture.task(id)), expected);
     }
 }
 
@@ -182,31 +183,31 @@ async fn every_kind_of_node_can_be_listed() {
         ("{type: condition, expression: '\"k\"'}", "bob(ann(x))"),
         ("{type: human, question: Sure?}", "bob(ann(x))"),
     ] {
-        let scene = paused(node);
-        let (runtime, id) = asked(&scene).await;
-        let task = scene.answer(&runtime, id, ReviewVerdict::Approve).await;
+        let harness = paused(node);
+        let (runtime, id) = asked(&harness).await;
+        let task = harness.answer(&runtime, id, ReviewVerdict::Approve).await;
         assert_eq!(end(&task), expected, "{node}");
     }
 }
 
 async fn overdue(default: &str, edges: &str) -> (WorkflowHarness, Task) {
-    let scene = review(edges, &format!(", deadline_seconds: 60{default}"));
-    let (runtime, id) = asked(&scene).await;
+    let harness = review(edges, &format!(", deadline_seconds: 60{default}"));
+    let (runtime, id) = asked(&harness).await;
     tokio::time::sleep(Duration::from_secs(61)).await;
-    let late = scene.say(&runtime, id, ReviewVerdict::Approve, None, json!({})).await;
+    let late = harness.say(&runtime, id, ReviewVerdict::Approve, None, json!({})).await;
     assert!(
         matches!(late, Err(EngineError::Rejected(CommandRejection::TooLate { .. }))),
         "{late:?}"
     );
     match runtime.adopt(id).await {
         Ok(mut handle) => {
-            scene.wait(&mut handle).await;
+            harness.wait(&mut handle).await;
         }
         Err(EngineError::Rejected(CommandRejection::Finished { .. })) => {}
         Err(error) => panic!("{error}"),
     }
-    let task = scene.stage.task(id);
-    (scene, task)
+    let task = harness.fixture.task(id);
+    (harness, task)
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,27 +218,31 @@ async fn a_deadline_that_passes_takes_the_default_or_ends_the_task() {
     assert!(end(&task).starts_with("cid(no one answered until "), "{task:?}");
     let (_, task) = overdue(", default_action: reject", BY_KEY).await;
     assert!(end(&task).starts_with("rejected: ask: a person decided against it"), "{task:?}");
-    let (scene, task) = overdue("", BY_KEY).await;
+    let (harness, task) = overdue("", BY_KEY).await;
     assert!(end(&task).starts_with("timeout: ask: no one answered until "), "{task:?}");
-    assert_eq!(scene.nodes(task.id).last().unwrap(), "ask: timeout");
+    assert_eq!(harness.nodes(task.id).last().unwrap(), "ask: timeout");
 }
 
 #[tokio::test(start_paused = true)]
 async fn before_its_deadline_a_question_is_no_orphan_and_after_it_is() {
-    let scene = review(BY_KEY, ", deadline_seconds: 60");
-    let (runtime, id) = asked(&scene).await;
-    let review = load_task(&*scene.stage.store, id).await.unwrap().state;
+    let harness = review(BY_KEY, ", deadline_seconds: 60");
+    let (runtime, id) = asked(&harness).await;
+    let review = load_task(&*harness.fixture.store, id).await.unwrap().state;
     let deadline = review.review().unwrap().deadline.unwrap();
     let at = |time| {
-        polity_store::block_on(find_orphans(&*scene.stage.store, &*scene.stage.leases, time))
-            .unwrap()
-            .len()
+        polity_store::block_on(find_orphans(
+            &*harness.fixture.store,
+            &*harness.fixture.leases,
+            time,
+        ))
+        .unwrap()
+        .len()
     };
     assert_eq!((at(deadline - Duration::from_secs(1)), at(deadline)), (0, 1));
     // Whoever looks whether there is something to do reads no journal as a whole.
-    let counting = CrashingStore::new(Arc::clone(&scene.stage.store), None);
+    let counting = CrashingStore::new(Arc::clone(&harness.fixture.store), None);
     let early = deadline - Duration::from_secs(1);
-    assert_eq!(find_orphans(&counting, &*scene.stage.leases, early).await.unwrap(), []);
+    assert_eq!(find_orphans(&counting, &*harness.fixture.leases, early).await.unwrap(), []);
     assert_eq!(counting.whole_reads(), 0);
     let early = runtime.adopt(id).await;
     assert!(
@@ -248,76 +253,78 @@ async fn before_its_deadline_a_question_is_no_orphan_and_after_it_is() {
 
 #[tokio::test(start_paused = true)]
 async fn a_workflow_waits_with_its_agent_for_a_person_and_goes_on_after_the_answer() {
-    let scene = WorkflowHarness::new(&["name: below
+    let harness = WorkflowHarness::new(&["name: below
 entry_point: one
 nodes:
   one: {type: agent, agent: asker}
   two: {type: agent, agent: bob}
 edges: [{from: one, to: two}]
 "]);
-    let (runtime, id) = asked(&scene).await;
-    let part = scene.stage.sub_tasks(id)[0].id;
-    assert!(scene.question(part).await.contains("kit/delete"));
-    scene.say(&runtime, part, ReviewVerdict::Approve, None, json!({})).await.unwrap();
-    let task = scene.go_on(&runtime, id).await;
+    let (runtime, id) = asked(&harness).await;
+    let part = harness.fixture.sub_tasks(id)[0].id;
+    assert!(harness.question(part).await.contains("kit/delete"));
+    harness.say(&runtime, part, ReviewVerdict::Approve, None, json!({})).await.unwrap();
+    let task = harness.go_on(&runtime, id).await;
     assert_eq!(end(&task), "bob(asker(x))");
-    assert_eq!(scene.kit.noted(), ["x"]);
-    assert_eq!(scene.stage.sub_tasks(id).len(), 2);
+    assert_eq!(harness.tools.noted(), ["x"]);
+    assert_eq!(harness.fixture.sub_tasks(id).len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_question_of_the_whole_does_not_hold_up_its_parts() {
-    let scene = WorkflowHarness::new(&["name: both
+    let harness = WorkflowHarness::new(&["name: both
 entry_point: all
 nodes:
   all: {type: parallel, branches: [one, ask]}
   one: {type: agent, agent: asker}
   ask: {type: human, question: 'Well?'}
 "]);
-    let (runtime, id) = asked(&scene).await;
-    assert_eq!(scene.question(id).await, "Well?");
-    let part = scene.stage.sub_tasks(id)[0].id;
-    scene.say(&runtime, part, ReviewVerdict::Approve, None, json!({})).await.unwrap();
-    let left = find_orphans(&*scene.stage.store, &*scene.stage.leases, Timestamp::UNIX_EPOCH)
-        .await
-        .unwrap();
+    let (runtime, id) = asked(&harness).await;
+    assert_eq!(harness.question(id).await, "Well?");
+    let part = harness.fixture.sub_tasks(id)[0].id;
+    harness.say(&runtime, part, ReviewVerdict::Approve, None, json!({})).await.unwrap();
+    let left =
+        find_orphans(&*harness.fixture.store, &*harness.fixture.leases, Timestamp::UNIX_EPOCH)
+            .await
+            .unwrap();
     assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [part]);
-    assert_eq!(end(&scene.go_on(&runtime, part).await), "asker(x)");
-    assert_eq!(scene.kit.noted(), ["x"]);
-    assert_eq!(scene.stage.task(id).status, TaskStatus::AwaitingHuman);
-    scene.say(&runtime, id, ReviewVerdict::Approve, Some("yes"), json!({})).await.unwrap();
-    let task = scene.go_on(&runtime, id).await;
+    assert_eq!(end(&harness.go_on(&runtime, part).await), "asker(x)");
+    assert_eq!(harness.tools.noted(), ["x"]);
+    assert_eq!(harness.fixture.task(id).status, TaskStatus::AwaitingHuman);
+    harness.say(&runtime, id, ReviewVerdict::Approve, Some("yes"), json!({})).await.unwrap();
+    let task = harness.go_on(&runtime, id).await;
     assert_eq!(end(&task), r#"{"ask":"yes","one":"asker(x)"}"#);
-    assert_eq!(scene.kit.noted(), ["x"], "nothing is done twice");
+    assert_eq!(harness.tools.noted(), ["x"], "nothing is done twice");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_paused_task_that_someone_took_up_and_left_is_found_again() {
-    let scene = WorkflowHarness::new(&["name: below
+    let harness = WorkflowHarness::new(&["name: below
 entry_point: one
 nodes: {one: {type: agent, agent: asker}}
 "]);
-    let (runtime, id) = asked(&scene).await;
-    let part = scene.stage.sub_tasks(id)[0].id;
-    scene.say(&runtime, part, ReviewVerdict::Reject, None, json!({})).await.unwrap();
+    let (runtime, id) = asked(&harness).await;
+    let part = harness.fixture.sub_tasks(id)[0].id;
+    harness.say(&runtime, part, ReviewVerdict::Reject, None, json!({})).await.unwrap();
     // The process that takes it up dies with its claim.
-    let journal = Arc::clone(&scene.stage.store);
+    let journal = Arc::clone(&harness.fixture.store);
     let store = Arc::new(CrashingStore::new(journal, Some((0, CrashSide::After))));
-    let mortal = scene.runtime_on(store, 2);
+    let mortal = harness.runtime_on(store, 2);
     assert!(mortal.adopt(id).await.is_err());
-    scene.stage.kill(2, mortal);
+    harness.fixture.kill(2, mortal);
     // Someone lets the part come to its end, of which no one but its parent waits to hear.
-    scene.go_on(&runtime, part).await;
-    let left = find_orphans(&*scene.stage.store, &*scene.stage.leases, Timestamp::UNIX_EPOCH)
-        .await
-        .unwrap();
+    harness.go_on(&runtime, part).await;
+    let left =
+        find_orphans(&*harness.fixture.store, &*harness.fixture.leases, Timestamp::UNIX_EPOCH)
+            .await
+            .unwrap();
     assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [id]);
-    assert_eq!(end(&scene.go_on(&runtime, id).await), "asker(x)");
+    assert_eq!(end(&harness.go_on(&runtime, id).await), "asker(x)");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_question_of_a_workflow_within_a_workflow_is_answered_there() {
-    let scene = WorkflowHarness::new(&[
+    let harness = WorkflowHarness::new(&[
         "name: outer
 entry_point: one
 nodes:
@@ -333,35 +340,35 @@ nodes:
 edges: [{from: ask, to: say}]
 ",
     ]);
-    let (runtime, id) = asked(&scene).await;
-    let part = scene.stage.sub_tasks(id)[0].id;
-    assert_eq!(scene.question(part).await, "Inner?");
-    scene.say(&runtime, part, ReviewVerdict::Approve, None, json!({})).await.unwrap();
-    assert_eq!(end(&scene.go_on(&runtime, id).await), "bob(cid(x))");
+    let (runtime, id) = asked(&harness).await;
+    let part = harness.fixture.sub_tasks(id)[0].id;
+    assert_eq!(harness.question(part).await, "Inner?");
+    harness.say(&runtime, part, ReviewVerdict::Approve, None, json!({})).await.unwrap();
+    assert_eq!(end(&harness.go_on(&runtime, id).await), "bob(cid(x))");
     // The deadline of a part is seen to with the whole.
-    let mut handle = runtime.create(scene.order("y")).await.unwrap();
-    let id = scene.wait(&mut handle).await.id;
+    let mut handle = runtime.create(harness.order("y")).await.unwrap();
+    let id = harness.wait(&mut handle).await.id;
     tokio::time::sleep(Duration::from_secs(61)).await;
-    let task = scene.go_on(&runtime, id).await;
+    let task = harness.go_on(&runtime, id).await;
     assert_eq!(end(&task), "bob(cid(y))");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_time_that_a_person_takes_is_not_the_nodes() {
-    let scene = WorkflowHarness::new(&["name: patient
+    let harness = WorkflowHarness::new(&["name: patient
 entry_point: one
 nodes: {one: {type: agent, agent: asker, timeout_seconds: 2}}
 "]);
-    let (runtime, id) = asked(&scene).await;
+    let (runtime, id) = asked(&harness).await;
     tokio::time::sleep(Duration::from_hours(1)).await;
-    let part = scene.stage.sub_tasks(id)[0].id;
-    scene.say(&runtime, part, ReviewVerdict::Approve, None, json!({})).await.unwrap();
-    assert_eq!(end(&scene.go_on(&runtime, id).await), "asker(x)");
+    let part = harness.fixture.sub_tasks(id)[0].id;
+    harness.say(&runtime, part, ReviewVerdict::Approve, None, json!({})).await.unwrap();
+    assert_eq!(end(&harness.go_on(&runtime, id).await), "asker(x)");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_human_node_waits_no_longer_than_it_may_take() {
-    let scene = WorkflowHarness::new(&["name: short
+    let harness = WorkflowHarness::new(&["name: short
 entry_point: ask
 nodes:
   ask:
@@ -371,10 +378,10 @@ nodes:
     default_action: approve
     timeout_seconds: 2
 "]);
-    let (runtime, id) = asked(&scene).await;
+    let (runtime, id) = asked(&harness).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     let refused = runtime.adopt(id).await;
     assert!(refused.is_err(), "{refused:?}");
-    let task = scene.stage.task(id);
+    let task = harness.fixture.task(id);
     assert!(end(&task).starts_with("timeout: ask: no one answered until"), "{task:?}");
 }

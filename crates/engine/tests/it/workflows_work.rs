@@ -10,7 +10,7 @@ use polity_model::budget::Budget;
 use polity_model::machine::task::TaskStatus;
 use polity_model::review::ReviewVerdict;
 
-use crate::workflow_harness::{Part, WorkflowHarness, end};
+use crate::workflow_harness::{AgentBehaviour, WorkflowHarness, end};
 
 fn alone(node: &str) -> WorkflowHarness {
     WorkflowHarness::new(&[&format!("name: alone\nentry_point: one\nnodes:\n  one: {node}\n")])
@@ -18,34 +18,37 @@ fn alone(node: &str) -> WorkflowHarness {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_fails_ends_the_workflow_with_its_code() {
-    let scene = alone("{type: agent, agent: ann}");
-    scene.play("ann", Part::Fail);
-    let task = scene.run("x").await;
+    let harness = alone("{type: agent, agent: ann}");
+    harness.play("ann", AgentBehaviour::Fail);
+    let task = harness.run("x").await;
     let expected = "model_rejected: one: ann failed (model_rejected): no such model";
     assert_eq!(end(&task), expected);
-    assert_eq!(scene.nodes(task.id), ["one: start", "one: model_rejected"]);
+    assert_eq!(harness.nodes(task.id), ["one: start", "one: model_rejected"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_takes_longer_than_its_node_allows_is_ended() {
-    let scene = alone("{type: agent, agent: ann, timeout_seconds: 2}");
-    scene.play("ann", Part::Hang);
-    let task = scene.run("x").await;
+    let harness = alone("{type: agent, agent: ann, timeout_seconds: 2}");
+    harness.play("ann", AgentBehaviour::Hang);
+    let task = harness.run("x").await;
     let why = "timeout: one: it did not end within the timeout_seconds of node one";
     assert!(end(&task).starts_with(why), "{task:?}");
-    let part = &scene.stage.sub_tasks(task.id)[0];
+    let part = &harness.fixture.sub_tasks(task.id)[0];
     assert_eq!(part.status, TaskStatus::Cancelled);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_part_that_someone_cancels_ends_the_workflow() {
-    let scene = alone("{type: agent, agent: ann}");
-    scene.play("ann", Part::Hang);
-    let runtime = scene.runtime(1);
-    let mut handle = runtime.create(scene.order("x")).await.unwrap();
-    scene.stage.until("it is at work", |stage| !stage.sub_tasks(handle.id).is_empty()).await;
-    runtime.cancel(scene.stage.sub_tasks(handle.id)[0].id).await.unwrap();
-    let task = scene.wait(&mut handle).await;
+    let harness = alone("{type: agent, agent: ann}");
+    harness.play("ann", AgentBehaviour::Hang);
+    let runtime = harness.runtime(1);
+    let mut handle = runtime.create(harness.order("x")).await.unwrap();
+    harness
+        .fixture
+        .until("it is at work", |fixture| !fixture.sub_tasks(handle.id).is_empty())
+        .await;
+    runtime.cancel(harness.fixture.sub_tasks(handle.id)[0].id).await.unwrap();
+    let task = harness.wait(&mut handle).await;
     assert_eq!(end(&task), "part_cancelled: one: ann was cancelled");
 }
 
@@ -60,8 +63,8 @@ async fn a_tool_answers_or_says_why_not() {
         ("nothing, arguments: {text: x}", "tools_unavailable: one: there is no tool kit/nothing"),
         ("echo, arguments: {text: x, ms: 9000}, timeout_seconds: 2", "timeout: one: kit/echo: "),
     ] {
-        let scene = alone(&format!("{{type: tool, tool: kit/{tool}}}"));
-        let task = scene.run("x").await;
+        let harness = alone(&format!("{{type: tool, tool: kit/{tool}}}"));
+        let task = harness.run("x").await;
         assert!(end(&task).starts_with(expected), "{tool}: {task:?}");
     }
 }
@@ -72,12 +75,12 @@ async fn a_passing_failure_is_tried_again_as_often_as_the_node_says() {
         let node = format!(
             "{{type: tool, tool: kit/note, arguments: {{text: n}}, max_retries: {max_retries}}}"
         );
-        let scene = alone(&node);
-        scene.kit.lose(lost);
-        let task = scene.run("x").await;
+        let harness = alone(&node);
+        harness.tools.lose(lost);
+        let task = harness.run("x").await;
         assert_eq!(task.status == TaskStatus::Completed, is_done, "{task:?}");
-        assert_eq!(scene.kit.calls(), lost.min(max_retries) + 1);
-        assert_eq!(scene.kit.noted().len(), usize::from(is_done));
+        assert_eq!(harness.tools.calls(), lost.min(max_retries) + 1);
+        assert_eq!(harness.tools.noted().len(), usize::from(is_done));
         if !is_done {
             assert!(end(&task).starts_with("tool_failed: one: kit/note: the connection was lost"));
         }
@@ -86,20 +89,20 @@ async fn a_passing_failure_is_tried_again_as_often_as_the_node_says() {
 
 #[tokio::test(start_paused = true)]
 async fn tools_that_cannot_be_listed_end_the_workflow_where_they_are_needed() {
-    let scene = WorkflowHarness::new(&["name: late
+    let harness = WorkflowHarness::new(&["name: late
 entry_point: one
 nodes:
   one: {type: agent, agent: ann}
   two: {type: tool, tool: kit/echo, arguments: {text: x}}
 edges: [{from: one, to: two}]
 "]);
-    scene.kit.is_down(true);
-    let task = scene.run("x").await;
+    harness.tools.is_down(true);
+    let task = harness.run("x").await;
     // The agent has tools of the same server.
     assert!(end(&task).starts_with("tools_unavailable: one: "), "{task:?}");
-    let scene = alone("{type: tool, tool: kit/echo, arguments: {text: x}}");
-    scene.kit.is_down(true);
-    let task = scene.run("x").await;
+    let harness = alone("{type: tool, tool: kit/echo, arguments: {text: x}}");
+    harness.tools.is_down(true);
+    let task = harness.run("x").await;
     assert!(end(&task).starts_with("tools_unavailable: one: kit is down"), "{task:?}");
 }
 
@@ -124,22 +127,22 @@ nodes: {one: {type: agent, agent: cid}}
 
 #[tokio::test(start_paused = true)]
 async fn workflows_run_workflows() {
-    let scene = WorkflowHarness::new(&[OUTER, MIDDLE, INNER]);
-    let task = scene.run("x").await;
+    let harness = WorkflowHarness::new(&[OUTER, MIDDLE, INNER]);
+    let task = harness.run("x").await;
     assert_eq!(end(&task), "ann(cid(bob(m x)))");
-    assert_eq!(scene.stage.store.task_tree(task.id).await.unwrap().task_count, 6);
-    let scene = WorkflowHarness::new(&[OUTER, MIDDLE, INNER]);
-    scene.play("cid", Part::Fail);
-    let task = scene.run("x").await;
+    assert_eq!(harness.fixture.store.task_tree(task.id).await.unwrap().task_count, 6);
+    let harness = WorkflowHarness::new(&[OUTER, MIDDLE, INNER]);
+    harness.play("cid", AgentBehaviour::Fail);
+    let task = harness.run("x").await;
     let middle = "middle failed (model_rejected): two: inner failed (model_rejected): one: cid";
     assert!(end(&task).starts_with(&format!("model_rejected: one: {middle}")), "{task:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_chain_of_workflows_that_is_too_long_is_refused_at_once() {
-    let scene = WorkflowHarness::new(&[OUTER, MIDDLE, INNER])
+    let harness = WorkflowHarness::new(&[OUTER, MIDDLE, INNER])
         .limited(|limits| Limits { sub_agent_depth: NonZeroU32::new(2).unwrap(), ..limits });
-    let refused = scene.runtime(1).create(scene.order("x")).await;
+    let refused = harness.runtime(1).create(harness.order("x")).await;
     let Err(EngineError::Rejected(CommandRejection::TooDeep { chain, limit })) = refused else {
         panic!("{refused:?}")
     };
@@ -149,7 +152,7 @@ async fn a_chain_of_workflows_that_is_too_long_is_refused_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn the_budget_of_the_task_is_that_of_all_its_nodes() {
-    let scene = WorkflowHarness::new(&["name: dear
+    let harness = WorkflowHarness::new(&["name: dear
 entry_point: one
 nodes:
   one: {type: agent, agent: ann}
@@ -157,18 +160,18 @@ nodes:
   three: {type: agent, agent: cid}
 edges: [{from: one, to: two}, {from: two, to: three}]
 "]);
-    let runtime = scene.runtime(1);
-    let mut order = scene.order("x");
+    let runtime = harness.runtime(1);
+    let mut order = harness.order("x");
     order.budget = Some(Budget { max_tokens: NonZeroU64::new(15), max_cost_usd: None });
     let mut handle = runtime.create(order).await.unwrap();
-    let task = scene.wait(&mut handle).await;
+    let task = harness.wait(&mut handle).await;
     assert!(end(&task).starts_with("budget: "), "{task:?}");
-    assert!(!scene.players.called().contains(&"cid".to_owned()));
+    assert!(!harness.models.called().contains(&"cid".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_done_is_not_run_again_when_its_process_dies() {
-    let scene = WorkflowHarness::new(&["name: sturdy
+    let harness = WorkflowHarness::new(&["name: sturdy
 entry_point: one
 nodes:
   one: {type: tool, tool: kit/note, arguments: {text: one}}
@@ -178,22 +181,22 @@ nodes:
   four: {type: tool, tool: kit/note, arguments: {text: four}}
 edges: [{from: one, to: all}, {from: all, to: four}]
 "]);
-    scene.takes("ann", 1000);
-    let mut runtime = scene.runtime(1);
-    let mut handle = runtime.create(scene.order("x")).await.unwrap();
+    harness.takes("ann", 1000);
+    let mut runtime = harness.runtime(1);
+    let mut handle = runtime.create(harness.order("x")).await.unwrap();
     for number in 2..5 {
         tokio::time::sleep(Duration::from_millis(200)).await;
-        scene.stage.kill(number - 1, runtime);
-        runtime = scene.runtime(number);
+        harness.fixture.kill(number - 1, runtime);
+        runtime = harness.runtime(number);
         handle = runtime.adopt(handle.id).await.unwrap();
     }
-    assert_eq!(end(&scene.wait(&mut handle).await), "four");
-    assert_eq!(scene.kit.noted(), ["one", "two", "four"]);
+    assert_eq!(end(&harness.wait(&mut handle).await), "four");
+    assert_eq!(harness.tools.noted(), ["one", "two", "four"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_doubt_is_asked_about_after_what_is_still_at_work() {
-    let scene = WorkflowHarness::new(&["name: doubtful
+    let harness = WorkflowHarness::new(&["name: doubtful
 entry_point: all
 nodes:
   all: {type: parallel, branches: [one, two], join: all}
@@ -202,33 +205,33 @@ nodes:
   end: {type: agent, agent: bob}
 edges: [{from: all, to: end}]
 "]);
-    scene.takes("ann", 500);
-    let runtime = scene.runtime(1);
-    let id = runtime.create(scene.order("x")).await.unwrap().id;
+    harness.takes("ann", 500);
+    let runtime = harness.runtime(1);
+    let id = runtime.create(harness.order("x")).await.unwrap().id;
     tokio::time::sleep(Duration::from_millis(100)).await;
-    scene.stage.kill(1, runtime);
-    let runtime = scene.runtime(2);
-    let task = scene.go_on(&runtime, id).await;
+    harness.fixture.kill(1, runtime);
+    let runtime = harness.runtime(2);
+    let task = harness.go_on(&runtime, id).await;
     assert_eq!(task.status, TaskStatus::AwaitingHuman);
-    assert!(scene.question(id).await.contains("kit/note"));
+    assert!(harness.question(id).await.contains("kit/note"));
     let result = "by hand".to_owned();
-    let task = scene.answer(&runtime, id, ReviewVerdict::SkipWith { result }).await;
+    let task = harness.answer(&runtime, id, ReviewVerdict::SkipWith { result }).await;
     assert_eq!(end(&task), "bob({\"one\":\"by hand\",\"two\":\"ann(x)\"})");
-    assert_eq!(scene.kit.noted(), ["one"]);
-    let numbers: Vec<u32> = scene.checkpoints(id).iter().map(|(number, _)| *number).collect();
+    assert_eq!(harness.tools.noted(), ["one"]);
+    let numbers: Vec<u32> = harness.checkpoints(id).iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, (0..u32::try_from(numbers.len()).unwrap()).collect::<Vec<_>>());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_is_not_there_is_told_before_the_first_node() {
-    let scene = WorkflowHarness::new(&["name: later
+    let harness = WorkflowHarness::new(&["name: later
 entry_point: one
 nodes:
   one: {type: agent, agent: ann}
   two: {type: tool, tool: kit/nothing}
 edges: [{from: one, to: two}]
 "]);
-    let task = scene.run("x").await;
+    let task = harness.run("x").await;
     assert_eq!(end(&task), "tools_unavailable: two: there is no tool kit/nothing");
-    assert_eq!((scene.nodes(task.id), scene.players.called()), (Vec::new(), Vec::new()));
+    assert_eq!((harness.nodes(task.id), harness.models.called()), (Vec::new(), Vec::new()));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use polity_engine::driver::Progress;
+use polity_engine::driver::TextProgress;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -210,7 +210,11 @@ enum PartialBlock {
 }
 
 impl StreamDecoder for AnthropicDecoder {
-    fn push_event(&mut self, data: &[u8], progress: &dyn Progress) -> Result<(), ModelCallError> {
+    fn push_event(
+        &mut self,
+        data: &[u8],
+        progress: &dyn TextProgress,
+    ) -> Result<(), ModelCallError> {
         let event: AnthropicEvent<'_> = parse_event(data)?;
         if let Some(error) = &event.error {
             return Err(ModelCallError::from_stream_event(error));
@@ -337,7 +341,7 @@ fn encode_thoughts(thoughts: &[AnthropicThought]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use polity_engine::driver::{AskedArguments, Unheard};
+    use polity_engine::driver::{AskedArguments, IgnoredProgress};
     use serde_json::json;
 
     use super::*;
@@ -345,7 +349,7 @@ mod tests {
     fn decode(events: &[Value]) -> Result<ModelAnswer, ModelCallError> {
         let mut decoder = Box::<AnthropicDecoder>::default();
         for event in events {
-            decoder.push_event(event.to_string().as_bytes(), &Unheard)?;
+            decoder.push_event(event.to_string().as_bytes(), &IgnoredProgress)?;
         }
         decoder.finish()
     }

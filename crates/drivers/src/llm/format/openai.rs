@@ -1,7 +1,7 @@
 //! The format of `OpenAI`'s chat completions, also used by Ollama and many others.
 
 use polity_definition::LlmProvider;
-use polity_engine::driver::Progress;
+use polity_engine::driver::TextProgress;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -207,7 +207,11 @@ struct PartialToolCall {
 }
 
 impl StreamDecoder for OpenAiDecoder {
-    fn push_event(&mut self, data: &[u8], progress: &dyn Progress) -> Result<(), ModelCallError> {
+    fn push_event(
+        &mut self,
+        data: &[u8],
+        progress: &dyn TextProgress,
+    ) -> Result<(), ModelCallError> {
         if data.trim_ascii() == DONE {
             self.done = true;
             return Ok(());
@@ -296,14 +300,14 @@ impl OpenAiDecoder {
 
 #[cfg(test)]
 mod tests {
-    use polity_engine::driver::Unheard;
+    use polity_engine::driver::IgnoredProgress;
 
     use super::*;
 
     fn calls(events: &[&str]) -> Vec<String> {
         let mut decoder = Box::<OpenAiDecoder>::default();
         for event in events {
-            decoder.push_event(event.as_bytes(), &Unheard).unwrap();
+            decoder.push_event(event.as_bytes(), &IgnoredProgress).unwrap();
         }
         let answer = decoder.finish().unwrap();
         answer.calls.into_iter().map(|call| format!("{} {:?}", call.name, call.arguments)).collect()
@@ -348,10 +352,12 @@ mod tests {
         let mut decoder = OpenAiDecoder::default();
         assert_eq!(decoder.state(), StreamState::Incomplete);
         let last = br#"{"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}]}"#;
-        decoder.push_event(last, &Unheard).unwrap();
+        decoder.push_event(last, &IgnoredProgress).unwrap();
         assert_eq!(decoder.state(), StreamState::Complete);
-        decoder.push_event(br#"{"choices":[],"usage":{"prompt_tokens":3}}"#, &Unheard).unwrap();
-        decoder.push_event(b"[DONE]", &Unheard).unwrap();
+        decoder
+            .push_event(br#"{"choices":[],"usage":{"prompt_tokens":3}}"#, &IgnoredProgress)
+            .unwrap();
+        decoder.push_event(b"[DONE]", &IgnoredProgress).unwrap();
         assert_eq!(decoder.state(), StreamState::Ended);
         assert_eq!(decoder.answer.input_tokens, 3);
     }

@@ -3,7 +3,7 @@
 //! `files/read_file` becomes `files__read_file`. A hash of the full name is appended if that is not
 //! allowed or could collide with another tool.
 
-use polity_engine::driver::{Tool, Toolbox};
+use polity_engine::driver::{ToolSpec, Toolbox};
 
 /// The longest name that every provider accepts.
 const NAME_BYTES_MAX: usize = 64;
@@ -16,12 +16,12 @@ const NAMELESS: &str = "unknown";
 
 /// The offered tools with their wire names.
 pub(crate) struct WireToolNames<'a> {
-    named: Vec<(String, &'a Tool)>,
+    named: Vec<(String, &'a ToolSpec)>,
 }
 
 impl<'a> WireToolNames<'a> {
     pub(crate) fn new(toolbox: &'a Toolbox) -> Self {
-        let mut named: Vec<(String, &'a Tool)> = Vec::with_capacity(toolbox.offered().len());
+        let mut named: Vec<(String, &'a ToolSpec)> = Vec::with_capacity(toolbox.offered().len());
         for tool in toolbox.offered() {
             let name = wire_name(tool.name.server(), tool.name.tool());
             // Only a crafted name can collide.
@@ -34,7 +34,7 @@ impl<'a> WireToolNames<'a> {
         Self { named }
     }
 
-    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &'a Tool)> {
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &'a ToolSpec)> {
         self.named.iter().map(|(name, tool)| (&**name, *tool))
     }
 
@@ -100,7 +100,15 @@ mod tests {
     fn toolbox(names: &[&str]) -> Toolbox {
         let tool = |name: &&str| {
             let (name, second) = (name.parse().unwrap(), Duration::from_secs(1));
-            Arc::new(Tool::new(name, String::new(), Map::new(), None, false, second, Vec::new()))
+            Arc::new(ToolSpec::new(
+                name,
+                String::new(),
+                Map::new(),
+                None,
+                false,
+                second,
+                Vec::new(),
+            ))
         };
         Toolbox::new(names.iter().map(tool).collect(), Vec::new())
     }

@@ -1,7 +1,7 @@
 //! Groups a conversation into alternating turns, as all providers require. Tool results directly
 //! follow the turn with their calls.
 
-use polity_engine::driver::History;
+use polity_engine::driver::ConversationHistory;
 use polity_model::message::{Message, ToolCall};
 
 #[derive(Debug, PartialEq)]
@@ -51,7 +51,7 @@ impl PromptText<'_> {
 }
 
 /// Groups messages into turns; two consecutive turns are never of the same kind.
-pub(crate) fn group_turns(history: History<'_>) -> Vec<PromptTurn<'_>> {
+pub(crate) fn group_turns(history: ConversationHistory<'_>) -> Vec<PromptTurn<'_>> {
     let mut turns = Vec::new();
     for message in history.iter() {
         match message {
@@ -184,7 +184,7 @@ mod tests {
             },
             PromptTurn::Assistant { texts: vec!["done"], calls: vec![] },
         ];
-        assert_eq!(group_turns(History::whole(&messages)), expected);
+        assert_eq!(group_turns(ConversationHistory::whole(&messages)), expected);
     }
 
     #[test]
@@ -205,6 +205,6 @@ mod tests {
             },
             PromptTurn::Assistant { texts: vec!["c", "d"], calls: vec![] },
         ];
-        assert_eq!(group_turns(History::whole(&messages)), expected);
+        assert_eq!(group_turns(ConversationHistory::whole(&messages)), expected);
     }
 }

@@ -8,7 +8,8 @@ use polity_definition::AgentDefinition;
 use polity_drivers::EnvSource;
 use polity_drivers::llm::LanguageModels;
 use polity_engine::driver::{
-    CallSite, History, ModelDriver, ModelFailure, ModelReply, ModelRequest, Progress, Tool, Toolbox,
+    CallSite, ConversationHistory, ModelDriver, ModelFailure, ModelReply, ModelRequest,
+    TextProgress, ToolSpec, Toolbox,
 };
 use polity_engine::pinned::PinnedAgent;
 use polity_model::ids::ToolCallId;
@@ -47,7 +48,7 @@ pub(crate) fn toolbox(names: &[&str]) -> Toolbox {
     let tool = |name: &&str| {
         let (description, schema) = (format!("does {name}"), schema.as_object().unwrap().clone());
         let (name, second) = (name.parse().unwrap(), Duration::from_secs(1));
-        Arc::new(Tool::new(name, description, schema, None, false, second, Vec::new()))
+        Arc::new(ToolSpec::new(name, description, schema, None, false, second, Vec::new()))
     };
     Toolbox::new(names.iter().map(tool).collect(), Vec::new())
 }
@@ -56,7 +57,7 @@ pub(crate) fn toolbox(names: &[&str]) -> Toolbox {
 #[derive(Default)]
 pub(crate) struct ProgressPieces(pub(crate) Mutex<Vec<String>>);
 
-impl Progress for ProgressPieces {
+impl TextProgress for ProgressPieces {
     fn text(&self, piece: &str) {
         self.0.lock().unwrap().push(piece.to_owned());
     }
@@ -89,7 +90,7 @@ impl ModelHarness {
     pub(crate) async fn call(&self, messages: &[Message]) -> Result<ModelReply, ModelFailure> {
         let request = ModelRequest {
             pinned: &self.pinned,
-            history: History::whole(messages),
+            history: ConversationHistory::whole(messages),
             toolbox: &self.toolbox,
             marks: &[],
             call_site: CallSite::OUTSIDE,

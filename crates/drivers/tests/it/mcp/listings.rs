@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use polity_definition::McpServerDefinition;
-use polity_engine::driver::Tool;
+use polity_engine::driver::ToolSpec;
 use polity_model::failure::ErrorCategory;
 use polity_testkit::mcp::{fixture, fixture_server, server, stdio_server};
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ async fn settings_override_the_server_about_idempotence() {
 async fn checks_arguments_and_results_against_schemas() {
     let harness = McpHarness::fixture(&[]);
     let toolbox = harness.toolbox(&["test/*"]).await.unwrap();
-    let add: &Tool = toolbox.find("test", "add").unwrap();
+    let add: &ToolSpec = toolbox.find("test", "add").unwrap();
     assert_eq!(add.check_arguments(&map(&json!({"a": 1, "b": 2.5}))), Ok(()));
     assert_eq!(
         add.check_arguments(&map(&json!({"a": "1", "b": 2}))),

@@ -46,14 +46,14 @@ mod tests {
     };
     use crate::decide::fixtures::{call_id, labels, reply, running, test_context, with};
     use crate::decide::{CommandRejection, Decision, Effect};
-    use crate::driver::{AskedArguments, AskedTool, Tool, ToolReply};
+    use crate::driver::{AskedArguments, AskedTool, ToolReply, ToolSpec};
 
     /// A context whose toolbox has a sub-agent.
     fn context_with_helper() -> DecisionContext {
         let mut ctx = test_context();
         let schema = json!({"type": "object"}).as_object().unwrap().clone();
         let (name, text) = ("agent/helper".parse().unwrap(), String::new());
-        let tool = Tool::new(name, text, schema, None, true, Duration::MAX, Vec::new());
+        let tool = ToolSpec::new(name, text, schema, None, true, Duration::MAX, Vec::new());
         ctx.toolbox = Arc::new(ctx.toolbox.joined(&[Arc::new(tool)]));
         ctx
     }

@@ -13,7 +13,7 @@ use crate::decide::continuation::continue_task;
 use crate::decide::outcomes::cancel_task;
 use crate::decide::preconditions::expect_running_call;
 use crate::decide::{DecisionContext, DecisionResult};
-use crate::driver::{Tool, ToolReply};
+use crate::driver::{ToolReply, ToolSpec};
 use crate::state::TaskState;
 use crate::tool_turn::fallback::call_fallback;
 
@@ -59,7 +59,7 @@ impl RecordToolReply {
 }
 
 /// Returns the problem of a result that violates the tool's output schema.
-fn misfit(tool: &Tool, reply: &ToolReply) -> Option<String> {
+fn misfit(tool: &ToolSpec, reply: &ToolReply) -> Option<String> {
     tool.output_schema.as_ref()?;
     let ToolReply { content, structured, is_cut, .. } = reply;
     let problem = match structured {

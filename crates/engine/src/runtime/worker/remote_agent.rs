@@ -15,7 +15,9 @@ use super::interruption::{EffectOutcome, Interruption, interruption};
 use crate::budget::{BudgetAllowance, CallPermit};
 use crate::commands::{RecordRemoteAcceptance, RecordRemoteOutcome};
 use crate::decide::Command;
-use crate::driver::{CallSite, RemoteEnd, RemoteMessage, RemoteOutcome, RemoteWork, Sent};
+use crate::driver::{
+    CallSite, MessageDelivery, RemoteEnd, RemoteMessage, RemoteOutcome, RemoteWork,
+};
 use crate::pinned::Assignee;
 use crate::runtime::EngineError;
 use crate::runtime::remote_cancel::{CANCEL_TIMEOUT, cancel_remote_work};
@@ -56,7 +58,7 @@ impl Worker {
         let call = async {
             let _permit = match permit(&allowance).await {
                 Ok(permit) => permit,
-                Err(over) => return Sent::Over(over_budget(over)),
+                Err(over) => return MessageDelivery::Over(over_budget(over)),
             };
             inner.deps.remotes.send(message).await
         };
@@ -78,7 +80,7 @@ impl Worker {
         let sent = match sent {
             Ok(sent) => sent,
             Err((interrupted, sent)) => {
-                if let Ok(Ok(Sent::Accepted(task))) = sent {
+                if let Ok(Ok(MessageDelivery::Accepted(task))) = sent {
                     self.catch_up().await?;
                     self.step(&Command::RecordRemoteAcceptance(RecordRemoteAcceptance { task }))
                         .await?;
@@ -87,10 +89,10 @@ impl Worker {
             }
         };
         Ok(Ok(match sent {
-            Ok(Sent::Accepted(task)) => {
+            Ok(MessageDelivery::Accepted(task)) => {
                 Command::RecordRemoteAcceptance(RecordRemoteAcceptance { task })
             }
-            Ok(Sent::Over(outcome)) => {
+            Ok(MessageDelivery::Over(outcome)) => {
                 self.allowance.spend(outcome.usage);
                 Command::RecordRemoteOutcome(RecordRemoteOutcome {
                     outcome: Some(outcome),

@@ -7,7 +7,7 @@ use polity_model::failure::ErrorCategory;
 use polity_model::tool::ToolPattern;
 
 use crate::decide::backoff;
-use crate::driver::{CallSite, Tool, Toolbox, ToolsUnavailable};
+use crate::driver::{CallSite, ToolSpec, Toolbox, ToolsUnavailable};
 use crate::entropy::Entropy;
 use crate::pinned::PinnedAgent;
 use crate::runtime::RuntimeInner;
@@ -16,7 +16,7 @@ use crate::runtime::RuntimeInner;
 const LISTING_RETRIES_MAX: u32 = 3;
 
 /// The listed tools together with the sub-agents.
-pub(super) fn with_sub_agents(listed: Arc<Toolbox>, sub_agents: &[Arc<Tool>]) -> Arc<Toolbox> {
+pub(super) fn with_sub_agents(listed: Arc<Toolbox>, sub_agents: &[Arc<ToolSpec>]) -> Arc<Toolbox> {
     if sub_agents.is_empty() { listed } else { Arc::new(listed.joined(sub_agents)) }
 }
 

@@ -11,7 +11,7 @@ use polity_engine::entropy::SystemEntropy;
 use polity_engine::pinned::PinnedWorkflow;
 use polity_engine::runtime::{Runtime, RuntimeDeps};
 use polity_store::{CommitDurability, SqliteStore, Store, StoreAccess};
-use polity_testkit::runtime::{ActingModels, TestLeases, runtime_deps};
+use polity_testkit::runtime::{FakeModels, TestLeases, runtime_deps};
 use polity_testkit::task_fixtures::instance_id;
 use polity_testkit::tools::FakeTools;
 
@@ -37,7 +37,7 @@ pub(crate) fn block_on_alone<T>(work: impl Future<Output = T>) -> T {
 
 /// A runtime that runs this many tasks at once.
 pub(crate) fn runtime(store: &Arc<dyn Store>, at_once: u32) -> Runtime {
-    let models = Arc::new(ActingModels::new([], std::time::Duration::ZERO));
+    let models = Arc::new(FakeModels::new([], std::time::Duration::ZERO));
     runtime_with(store, at_once, models, Arc::new(FakeTools::default()))
 }
 

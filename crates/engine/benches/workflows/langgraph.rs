@@ -13,13 +13,13 @@ const SCRIPT: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/peers/python-bench/noop_steps.py");
 
 /// LangGraph, ready to run whenever it is asked.
-pub(crate) struct Peer {
+pub(crate) struct LangGraphPeer {
     child: Child,
     ask: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
 
-impl Peer {
+impl LangGraphPeer {
     /// Starts it, if it is at hand.
     pub(crate) fn start(folder: &Path) -> Option<Self> {
         let python = std::env::var_os(PYTHON)?;
@@ -46,7 +46,7 @@ impl Peer {
     }
 }
 
-impl Drop for Peer {
+impl Drop for LangGraphPeer {
     fn drop(&mut self) {
         // It ends by itself when no one asks any more; this only spares the wait.
         let _ = self.child.kill();
