@@ -19,7 +19,7 @@ use std::time::Duration;
 use polity_definition::AgentDefinition;
 use polity_engine::driver::{
     BoxFuture, MessageDelivery, NotReady, RemoteDriver, RemoteEnd, RemoteMessage, RemoteOutcome,
-    RemoteWork, TextProgress,
+    RemoteWork, TextSink,
 };
 use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::remote::{RemoteReport, RemoteTask};
@@ -152,7 +152,7 @@ impl RemoteDriver for A2aAgents {
     fn follow<'a>(
         &'a self,
         work: RemoteWork<'a>,
-        progress: &'a dyn TextProgress,
+        progress: &'a dyn TextSink,
     ) -> BoxFuture<'a, RemoteOutcome> {
         Box::pin(async move {
             let RemoteWork { agent, task, .. } = work;

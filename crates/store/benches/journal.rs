@@ -1,5 +1,5 @@
-//! How many durable commits a second the journal makes, against the bare disk in the same run; and
-//! what reading one task's trace costs among many others.
+//! Durable commits per second against the bare disk, and the cost of reading one task's trace among
+//! many others.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench may panic")]
 
 use std::path::Path;
@@ -17,13 +17,13 @@ use polity_testkit::task_fixtures::{
 
 fn main() {
     let quick = std::env::var_os("POLITY_BENCH_QUICK").is_some();
-    // The disk that is measured is the one the project is on, not a memory disk.
+    // On the project's disk, not on a memory disk.
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     commits(folder.path(), if quick { 1 } else { 8 });
     traces(folder.path(), if quick { 2_000 } else { 100_000 });
 }
 
-/// Rates, measured in turns so that a busy moment of the machine touches all of them.
+/// Commit rates, measured in turns so that a load peak of the machine affects all of them.
 fn commits(folder: &Path, rounds: u32) {
     const SLICE: Duration = Duration::from_millis(500);
     let path = folder.join("commits.db");

@@ -1,8 +1,8 @@
-//! What can go wrong with a store, said so that a person can act on it.
+//! Errors of a store, with hints for the user.
 
 use std::path::PathBuf;
 
-/// A store that cannot do what it was asked. Cloned to every caller of a failed batch.
+/// A failed request to a store. Cloned to every caller of a failed batch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The file is not a database, or a broken one.
@@ -10,7 +10,7 @@ pub enum StoreError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What was seen.
+        /// The damage.
         detail: String,
     },
     /// The file is a database of some other program.
@@ -50,15 +50,15 @@ pub enum StoreError {
     Busy {
         /// The file.
         path: PathBuf,
-        /// How long this process waited.
+        /// The waiting time.
         seconds: u64,
     },
     /// There is something in the journal that this program cannot read.
     #[error("the journal holds something unreadable at {place}: {detail}")]
     Unreadable {
-        /// Where.
+        /// The row or stream.
         place: String,
-        /// What was seen.
+        /// The damage.
         detail: String,
     },
     /// The database is open somewhere, and must not be.
@@ -84,7 +84,7 @@ pub enum StoreError {
     Failed {
         /// The file.
         path: PathBuf,
-        /// What was reported.
+        /// The reported error.
         detail: String,
     },
     /// The store was closed, or its writer ended, before it could answer.
@@ -93,7 +93,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// What the user can do about it.
+    /// The remedy for the user.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Damaged { .. } => {

@@ -31,7 +31,7 @@ use crate::{ChangeFeed, EventHeader, ExecutionFilter, Store, StoreFuture, TaskFi
 /// The time for which commits are gathered before they are delivered together.
 const GATHER_TIME: Duration = Duration::from_millis(100);
 
-/// A journal that lives as long as the process.
+/// A journal that ends with its process.
 #[derive(Debug)]
 pub struct MemoryStore {
     tables: Arc<Mutex<MemoryTables>>,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use polity_definition::AgentDefinition;
 use polity_engine::driver::{
     BoxFuture, MessageDelivery, NotReady, RemoteDriver, RemoteEnd, RemoteMessage, RemoteOutcome,
-    RemoteWork, TextProgress,
+    RemoteWork, TextSink,
 };
 use polity_model::remote::{RemoteReport, RemoteTask};
 use polity_model::usage::Usage;
@@ -108,7 +108,7 @@ impl RemoteDriver for FakeRemotes {
     fn follow<'a>(
         &'a self,
         work: RemoteWork<'a>,
-        progress: &'a dyn TextProgress,
+        progress: &'a dyn TextSink,
     ) -> BoxFuture<'a, RemoteOutcome> {
         Box::pin(async move {
             let task = work.task;

@@ -60,7 +60,7 @@ impl Clock for TokioClock {
 pub struct SeededEntropy(AtomicU64);
 
 impl SeededEntropy {
-    /// The same number gives the same seeds.
+    /// Equal numbers give equal seeds.
     pub fn new(seed: u64) -> Self {
         Self(AtomicU64::new(seed << 32))
     }
@@ -69,7 +69,7 @@ impl SeededEntropy {
 impl EntropySource for SeededEntropy {
     fn seed(&self) -> [u8; 16] {
         let count = self.0.fetch_add(1, Ordering::Relaxed);
-        // Spread, so that neighbours do not begin alike.
+        // Spread, so that consecutive seeds differ in their first bytes.
         (u128::from(count) + 1)
             .wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
             .to_be_bytes()
@@ -117,29 +117,29 @@ impl Leases for TestLeases {
     }
 }
 
-/// What a model does when it is called.
+/// The reaction of a fake model to one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FakeModelTurn {
-    /// Answers.
+    /// Answers with a text.
     Answer(&'static str),
-    /// Asks for tools, each with a number of its own.
+    /// Requests tools, each with a unique number.
     RequestTools(&'static [&'static str]),
-    /// Says that the conversation is too long.
+    /// Reports that the conversation exceeds its context.
     ContextFull,
-    /// Fails in a way that may pass.
+    /// Fails transiently.
     TransientFailure,
-    /// Fails for good.
+    /// Fails permanently.
     PermanentFailure,
     /// Never answers.
     Hang,
-    /// Has an error of its own.
+    /// Panics.
     Panic,
 }
 
-/// Models that turn as they are told, in order; after the last turn, they answer "done".
+/// Models that play these turns in order; after the last one, they answer "done".
 pub struct FakeModels {
     turns: Mutex<VecDeque<FakeModelTurn>>,
-    /// How long each call takes.
+    /// The duration of each call.
     delay: Duration,
     calls: AtomicU64,
     at_once: AtomicU64,
@@ -160,7 +160,7 @@ impl FakeModels {
         }
     }
 
-    /// Takes the numbers of what it asks for from this world.
+    /// Takes the numbers of its tool requests from these effects.
     pub fn on(mut self, world: &Arc<ToolEffects>) -> Self {
         self.world = Arc::clone(world);
         self
@@ -180,12 +180,12 @@ impl FakeModels {
         }
     }
 
-    /// How many calls there were.
+    /// The number of calls.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::SeqCst)
     }
 
-    /// How many calls there were at the same time, at the most.
+    /// The largest number of concurrent calls.
     pub fn at_once_most(&self) -> u64 {
         self.at_once_most.load(Ordering::SeqCst)
     }
@@ -240,8 +240,8 @@ impl ModelDriver for FakeModels {
     }
 }
 
-/// What every real model insists on: each tool call is followed by its answers, in order, and no
-/// answer stands alone.
+/// Checks the rule of real models: each tool call is followed by its answers, in order, and no
+/// answer has no call.
 fn check_history(history: ConversationHistory<'_>) {
     let mut open: VecDeque<ToolCallId> = VecDeque::new();
     for message in history.iter() {
@@ -268,7 +268,7 @@ fn failure(category: ErrorCategory) -> ModelFailure {
     ModelFailure::new(failure)
 }
 
-/// An agent with a script, as small as one can be.
+/// A minimal agent with a script.
 pub fn pinned() -> PinnedAgent {
     let agent = r#"{"kind": "llm", "name": "greeter", "role": "greets", "system_prompt": "Greet.",
         "tools": ["files/*", "time/now"], "approval": ["files/delete"],
@@ -281,8 +281,8 @@ pub fn pinned() -> PinnedAgent {
     )
 }
 
-/// An agent that hands work to two others, `helper` and `deputy`, of which `deputy` may hand it on to
-/// `helper`. Each of them has the tools of [`pinned`].
+/// An agent with the sub-agents `helper` and `deputy`; `deputy` has the sub-agent `helper`. Each has
+/// the tools of [`pinned`].
 pub fn boss() -> PinnedAgent {
     let home = Home::parse(vec![
         file("polity.yaml", "{}"),

@@ -1,5 +1,5 @@
-//! What every store must do. [`store_conformance!`](macro@crate::store_conformance) makes a test of
-//! each case here for one store.
+//! The conformance suite of stores. [`store_conformance!`](macro@crate::store_conformance) makes a
+//! test of each case for one store.
 
 mod agents;
 mod changes;
@@ -34,44 +34,44 @@ pub use importing::*;
 pub use removing::*;
 
 /// Makes one test of each case. The argument is an expression that gives a new, empty
-/// `Arc<dyn Store>` together with whatever must live as long as it.
+/// `Arc<dyn Store>` and a guard that is dropped after it.
 #[macro_export]
 macro_rules! store_conformance {
     ($make:expr) => {
         $crate::store_conformance!(
             $make,
             sequences_and_positions_have_no_gaps,
-            a_conflict_fails_alone,
-            a_former_owner_is_fenced,
-            a_released_task_keeps_its_epoch,
-            a_task_that_asks_a_person_has_no_owner,
-            a_deadline_is_kept_while_the_task_waits,
+            conflict_fails_only_its_own_commit,
+            former_owner_is_fenced,
+            released_task_keeps_its_epoch,
+            task_that_awaits_review_has_no_owner,
+            deadline_is_stored_while_the_task_waits,
             forks_are_found_by_their_origin,
             spending_is_summed_by_day_and_agent,
-            tool_answers_stand_in_the_order_of_the_calls,
-            impossible_events_are_refused_and_leave_nothing,
+            tool_answers_follow_the_order_of_calls,
+            illegal_events_are_rejected_without_effect,
             projections_follow_the_events,
-            events_can_be_read_from_any_point,
+            events_are_read_from_any_sequence,
             tasks_are_listed_newest_first,
-            ids_are_found_by_their_beginning,
-            parts_belong_to_their_task,
+            ids_are_found_by_prefix,
+            subtasks_belong_to_their_parent,
             executions_are_found_by_pool_and_agent,
-            what_is_private_goes_with_the_end_of_its_task,
-            what_is_ended_on_another_server_is_told_after_the_end_of_its_task,
-            a_paused_task_is_resumed,
-            definitions_are_kept_by_digest,
-            agents_are_switched_in_streams_of_their_own,
-            tasks_that_were_given_the_same_are_found,
-            removed_tasks_leave_nothing_behind,
-            positions_are_never_used_again,
-            definitions_stay_while_someone_pins_them,
-            what_others_hold_on_to_is_not_removed,
-            a_unit_that_is_refused_stays_whole,
-            a_fork_needs_its_origin,
-            imported_tasks_are_as_they_were,
-            an_import_goes_in_whole_or_not_at_all,
-            large_and_strange_texts_survive,
-            many_committers_lose_nothing,
+            sealed_input_is_removed_when_its_task_ends,
+            remote_cancel_is_recorded_after_the_task_ends,
+            paused_task_is_resumed,
+            definitions_are_stored_by_digest,
+            agent_toggles_have_their_own_streams,
+            duplicate_tasks_are_found,
+            removal_deletes_all_rows_of_a_task,
+            positions_are_never_reused,
+            pinned_definitions_are_kept,
+            referenced_tasks_are_not_removed,
+            refused_removal_unit_is_unchanged,
+            fork_needs_its_origin,
+            imported_tasks_are_unchanged,
+            import_is_atomic,
+            large_and_unusual_texts_round_trip,
+            concurrent_commits_leave_no_gaps,
             change_feed_delivers_each_commit_once,
             change_feed_wakes_for_a_commit,
             reads_work_in_asynchronous_code
@@ -111,7 +111,7 @@ fn complete(store: &SharedStore, task: TaskId, number: u64) {
     store.commit(commit(task, 6, Some(1), events)).wait().unwrap();
 }
 
-/// Positions follow one another over all streams, sequences within each.
+/// Positions are consecutive over all streams, sequences within each.
 pub fn sequences_and_positions_have_no_gaps(store: &SharedStore) {
     let first = store
         .commit(commit(task_id(1), 0, None, vec![created("a"), claimed(instance_id(1), 1)]))
@@ -132,8 +132,8 @@ pub fn sequences_and_positions_have_no_gaps(store: &SharedStore) {
     assert_eq!(sequences, [1, 2, 3]);
 }
 
-/// Of two commits on the same point one wins; a third one between them is not touched.
-pub fn a_conflict_fails_alone(store: &SharedStore) {
+/// One of two commits at the same sequence wins; a third one between them is not affected.
+pub fn conflict_fails_only_its_own_commit(store: &SharedStore) {
     begin(store, task_id(1));
     let one = store.commit(commit(task_id(1), 2, Some(1), vec![Event::TaskStarted]));
     let other = store.commit(commit(task_id(1), 2, None, vec![Event::CancelRequested]));
@@ -148,8 +148,8 @@ pub fn a_conflict_fails_alone(store: &SharedStore) {
     );
 }
 
-/// Who owned a task in an earlier epoch can no longer commit as its owner.
-pub fn a_former_owner_is_fenced(store: &SharedStore) {
+/// The owner of an earlier epoch can no longer commit.
+pub fn former_owner_is_fenced(store: &SharedStore) {
     begin(store, task_id(1));
     let taken = vec![claimed(instance_id(2), 2)];
     store.commit(commit(task_id(1), 2, Some(2), taken)).wait().unwrap();
@@ -161,8 +161,8 @@ pub fn a_former_owner_is_fenced(store: &SharedStore) {
     store.commit(commit(task_id(1), 3, Some(2), vec![Event::TaskStarted])).wait().unwrap();
 }
 
-/// A task that was let go of has no owner, and its next owner comes after all former ones.
-pub fn a_released_task_keeps_its_epoch(store: &SharedStore) {
+/// A released task has no owner, and its next owner has a higher epoch.
+pub fn released_task_keeps_its_epoch(store: &SharedStore) {
     begin(store, task_id(1));
     store.commit(commit(task_id(1), 2, Some(1), vec![Event::TaskReleased])).wait().unwrap();
     let row = store.task_row(task_id(1)).wait().unwrap().unwrap();
@@ -173,8 +173,8 @@ pub fn a_released_task_keeps_its_epoch(store: &SharedStore) {
     store.commit(commit(task_id(1), 3, Some(2), next)).wait().unwrap();
 }
 
-/// The state machines hold in the store too.
-pub fn impossible_events_are_refused_and_leave_nothing(store: &SharedStore) {
+/// The store enforces the state machines.
+pub fn illegal_events_are_rejected_without_effect(store: &SharedStore) {
     let refused = |expected, events| {
         let answer = store.commit(commit(task_id(1), expected, None, events)).wait();
         assert!(matches!(answer, Err(CommitError::Illegal { .. })), "{answer:?}");
@@ -195,7 +195,7 @@ pub fn impossible_events_are_refused_and_leave_nothing(store: &SharedStore) {
     assert_eq!(store.task_row(task_id(1)).wait().unwrap().unwrap().status, TaskStatus::Pending);
 }
 
-/// Rows say what the events say, after every commit.
+/// Rows match the events after every commit.
 pub fn projections_follow_the_events(store: &SharedStore) {
     let task = task_id(1);
     let row = || store.task_row(task).wait().unwrap().unwrap();
@@ -231,7 +231,7 @@ pub fn projections_follow_the_events(store: &SharedStore) {
 }
 
 /// Streams are read from a sequence, the whole journal from a position.
-pub fn events_can_be_read_from_any_point(store: &SharedStore) {
+pub fn events_are_read_from_any_sequence(store: &SharedStore) {
     begin(store, task_id(1));
     begin(store, task_id(2));
     run(store, task_id(1), 1);
@@ -255,7 +255,7 @@ pub fn events_can_be_read_from_any_point(store: &SharedStore) {
     assert_eq!(store.headers_after(headers[7].position, 100).wait().unwrap(), []);
 }
 
-/// Lists are ordered by age and can be narrowed.
+/// Lists are ordered by age and can be filtered.
 pub fn tasks_are_listed_newest_first(store: &SharedStore) {
     for number in 1..=4 {
         begin(store, task_id(number));
@@ -282,7 +282,7 @@ pub fn tasks_are_listed_newest_first(store: &SharedStore) {
     assert_eq!(ids(agent("writer")).len(), 0);
 }
 
-/// What was used is summed by day and agent, and no task is needed to tell it.
+/// Usage is summed by day and agent, independent of tasks.
 pub fn spending_is_summed_by_day_and_agent(store: &SharedStore) {
     assert_eq!(store.spending().wait().unwrap(), []);
     for number in 1..=2 {
@@ -301,8 +301,8 @@ pub fn spending_is_summed_by_day_and_agent(store: &SharedStore) {
     assert_eq!(row.day.to_string(), tasks[0].created_at.to_string()[..10]);
 }
 
-/// Answers of tools stand in the order in which they were asked for, whenever they came.
-pub fn tool_answers_stand_in_the_order_of_the_calls(store: &SharedStore) {
+/// Tool answers are listed in the order of their calls, not of their arrival.
+pub fn tool_answers_follow_the_order_of_calls(store: &SharedStore) {
     begin(store, task_id(1));
     run(store, task_id(1), 1);
     let call_id = ToolCallId::from_random_bytes([1; 16]);
@@ -323,8 +323,8 @@ pub fn tool_answers_stand_in_the_order_of_the_calls(store: &SharedStore) {
     assert_eq!(store.task_row(task_id(1)).wait().unwrap().unwrap().message_count, 5);
 }
 
-/// A task that waits for a person belongs to no process.
-pub fn a_task_that_asks_a_person_has_no_owner(store: &SharedStore) {
+/// A task that awaits review has no owner.
+pub fn task_that_awaits_review_has_no_owner(store: &SharedStore) {
     begin(store, task_id(1));
     run(store, task_id(1), 1);
     let asked = Event::ReviewOpened {
@@ -349,8 +349,8 @@ pub fn a_task_that_asks_a_person_has_no_owner(store: &SharedStore) {
     assert!(matches!(twice, Err(CommitError::Illegal { .. })), "{twice:?}");
 }
 
-/// Tasks whose person is late are found by the time, and only while they wait.
-pub fn a_deadline_is_kept_while_the_task_waits(store: &SharedStore) {
+/// Tasks with an expired review are found by time, and only while they wait.
+pub fn deadline_is_stored_while_the_task_waits(store: &SharedStore) {
     let overdue = |second| -> Vec<_> {
         let filter = TaskFilter { overdue_at: Some(at(second)), ..TaskFilter::default() };
         store.task_rows(&filter).wait().unwrap().iter().map(|row| row.id).collect()
@@ -387,7 +387,7 @@ pub fn a_deadline_is_kept_while_the_task_waits(store: &SharedStore) {
     assert_eq!(overdue(99), []);
 }
 
-/// A fork knows its origin, and an origin its forks.
+/// Forks and origins are found from each other.
 pub fn forks_are_found_by_their_origin(store: &SharedStore) {
     begin(store, task_id(1));
     for (number, origin) in [(2, 1), (3, 2), (4, 1)] {
@@ -406,8 +406,8 @@ pub fn forks_are_found_by_their_origin(store: &SharedStore) {
     assert_eq!(store.task_row(task_id(1)).wait().unwrap().unwrap().forked_from, None);
 }
 
-/// People type only as much of an id as they must.
-pub fn ids_are_found_by_their_beginning(store: &SharedStore) {
+/// Ids are found by prefix.
+pub fn ids_are_found_by_prefix(store: &SharedStore) {
     begin(store, task_id(1));
     begin(store, task_id(2));
     let text = task_id(1).to_string();
@@ -419,8 +419,8 @@ pub fn ids_are_found_by_their_beginning(store: &SharedStore) {
     assert_eq!(store.task_ids_by_prefix("", 1).wait().unwrap().len(), 1);
 }
 
-/// Sub-agents' tasks are found by their parent, and count with it.
-pub fn parts_belong_to_their_task(store: &SharedStore) {
+/// Subtasks are found by their parent, and their usage counts towards it.
+pub fn subtasks_belong_to_their_parent(store: &SharedStore) {
     begin(store, task_id(1));
     for (number, parent) in [(2, 1), (3, 1), (4, 3)] {
         let first = created_under(Some(task_id(parent)), "a part");
@@ -450,8 +450,8 @@ pub fn parts_belong_to_their_task(store: &SharedStore) {
     }
 }
 
-/// A task that waits with its sub-agents belongs to no one, and runs again when it is resumed.
-pub fn a_paused_task_is_resumed(store: &SharedStore) {
+/// A task that is paused with its sub-agents has no owner, and runs again when resumed.
+pub fn paused_task_is_resumed(store: &SharedStore) {
     begin(store, task_id(1));
     let events = vec![Event::TaskStarted, Event::TaskPaused];
     store.commit(commit(task_id(1), 2, Some(1), events)).wait().unwrap();
@@ -462,8 +462,8 @@ pub fn a_paused_task_is_resumed(store: &SharedStore) {
     assert_eq!((row().status, row().owner), (TaskStatus::Running, Some(instance_id(2))));
 }
 
-/// A pinned definition is there after the commit and not before.
-pub fn definitions_are_kept_by_digest(store: &SharedStore) {
+/// A pinned definition exists after the commit and not before.
+pub fn definitions_are_stored_by_digest(store: &SharedStore) {
     let pinned = definition();
     assert_eq!(store.definition(&pinned.digest).wait().unwrap(), None);
     for number in 1..=2 {
@@ -474,8 +474,8 @@ pub fn definitions_are_kept_by_digest(store: &SharedStore) {
     }
 }
 
-/// Texts come back to the letter, whatever is in them.
-pub fn large_and_strange_texts_survive(store: &SharedStore) {
+/// Texts round-trip exactly.
+pub fn large_and_unusual_texts_round_trip(store: &SharedStore) {
     let large = "Zürich \u{1f600} \0 \"quoted\" \u{202e}\n".repeat(50_000);
     let task = task_id(1);
     let events = vec![created(&large), claimed(instance_id(1), 1)];
@@ -489,9 +489,9 @@ pub fn large_and_strange_texts_survive(store: &SharedStore) {
     assert_eq!(store.task(&row).wait().unwrap().description, large);
 }
 
-/// Threads that commit at once, to streams of their own and to one they share, all get through,
-/// and every stream and the whole journal have no gap.
-pub fn many_committers_lose_nothing(store: &SharedStore) {
+/// Concurrent commits to separate and shared streams all succeed, and leave no gap in any stream or
+/// in the journal.
+pub fn concurrent_commits_leave_no_gaps(store: &SharedStore) {
     const THREADS: u64 = 8;
     const COMMITS: u64 = 25;
     begin(store, task_id(0));
@@ -507,7 +507,7 @@ pub fn many_committers_lose_nothing(store: &SharedStore) {
                 run(&store, task_id(number), number);
                 for turn in 0..COMMITS {
                     let own = commit(task_id(number), 6 + turn, Some(1), vec![answered("x")]);
-                    // Some write themselves, and some let others do it.
+                    // Some write on their own thread, and some through the writer.
                     commit_either(&store, &thread, (number + turn) % 2 == 0, own).wait().unwrap();
                     say_in_shared(&store, &thread);
                 }
@@ -529,7 +529,7 @@ pub fn many_committers_lose_nothing(store: &SharedStore) {
     assert!(headers.windows(2).all(|pair| pair[0].position < pair[1].position));
 }
 
-/// Commits on this thread, or by the writer.
+/// Commits on this thread, or through the writer.
 fn commit_either(
     store: &SharedStore,
     thread: &DedicatedThread,

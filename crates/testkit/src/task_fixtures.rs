@@ -1,4 +1,4 @@
-//! Lives of tasks, as lists of events that a store accepts.
+//! Task fixtures: events that a store accepts.
 
 use jiff::Timestamp;
 use polity_model::digest::Digest;
@@ -73,7 +73,7 @@ pub fn forked(task_id: TaskId, sequence: u64) -> Event {
     Event::TaskCreated(TaskCreated { forked_from: Some(point), ..creation("a fork") })
 }
 
-/// What the first event of a task says, for those who want to change it.
+/// The contents of a task's first event, to be modified by tests.
 pub fn creation(description: &str) -> TaskCreated {
     TaskCreated {
         description: description.to_owned(),
@@ -126,7 +126,7 @@ pub fn answered(content: &str) -> Event {
     }
 }
 
-/// What ends a task well, from the answer on.
+/// The events of a successful task from its answer to its end.
 pub fn ended_well(execution: ExecutionId, answer: &str) -> Vec<Event> {
     vec![
         answered(answer),

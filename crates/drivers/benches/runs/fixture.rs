@@ -28,9 +28,9 @@ pub(crate) struct RunFixture {
     home: TempDir,
 }
 
-struct IgnoredProgress;
+struct NullSink;
 
-impl RunProgress for IgnoredProgress {
+impl RunProgress for NullSink {
     fn started(&self, _: u32) {}
     fn output(&self, _: &str) {}
     fn usage(&self, _: ResourceUsage) {}
@@ -109,7 +109,7 @@ impl RunFixture {
                 overrides: &RunOverrides::default(),
                 slot: &slot,
                 stop: &stop,
-                progress: &IgnoredProgress,
+                progress: &NullSink,
             })
             .await;
         self.programs.forget(execution_id, 1);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use polity_definition::AgentDefinition;
 use polity_engine::driver::{
     BoxFuture, CallSite, MessageDelivery, NotReady, RemoteDriver, RemoteEnd, RemoteMessage,
-    RemoteOutcome, RemoteWork, TextProgress,
+    RemoteOutcome, RemoteWork, TextSink,
 };
 use polity_model::remote::{RemoteReport, RemoteTask};
 use polity_model::usage::Usage;
@@ -139,7 +139,7 @@ impl RemoteDriver for RecordingRemoteDriver {
     fn follow<'a>(
         &'a self,
         work: RemoteWork<'a>,
-        progress: &'a dyn TextProgress,
+        progress: &'a dyn TextSink,
     ) -> BoxFuture<'a, RemoteOutcome> {
         Box::pin(async move {
             let outcome = self.driver.follow(work, progress).await;
@@ -233,7 +233,7 @@ impl RemoteDriver for PlaybackRemoteDriver {
     fn follow<'a>(
         &'a self,
         work: RemoteWork<'a>,
-        _: &'a dyn TextProgress,
+        _: &'a dyn TextSink,
     ) -> BoxFuture<'a, RemoteOutcome> {
         let outcome = self.outcome(work.call_site, None);
         Box::pin(async { outcome })

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use polity_definition::{AgentDefinition, TokenPrice};
 use polity_engine::driver::{
-    AskedArguments, AskedTool, BoxFuture, CallSite, ConversationHistory, IgnoredProgress,
-    ModelDriver, ModelFailure, ModelReply, ModelRequest, NotReady, ToolDriver, ToolFailure,
-    ToolReply, ToolRequest, Toolbox,
+    AskedArguments, AskedTool, BoxFuture, CallSite, ConversationHistory, ModelDriver, ModelFailure,
+    ModelReply, ModelRequest, NotReady, NullTextSink, ToolDriver, ToolFailure, ToolReply,
+    ToolRequest, Toolbox,
 };
 use polity_engine::pinned::PinnedAgent;
 use polity_model::failure::{AttemptFailure, ErrorCategory};
@@ -134,7 +134,7 @@ impl TestConversation {
             toolbox,
             marks: &[],
             call_site: self.call_site(),
-            progress: &IgnoredProgress,
+            progress: &NullTextSink,
         };
         models.call(request).await
     }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use polity_definition::LlmAgent;
-use polity_engine::driver::{AskedTool, ModelFailure, ModelReply, ModelRequest, TextProgress};
+use polity_engine::driver::{AskedTool, ModelFailure, ModelReply, ModelRequest, TextSink};
 use polity_model::usage::Usage;
 
 use super::endpoint::{ModelEndpoint, ProviderProtocol};
@@ -131,7 +131,7 @@ fn encode_body(
 async fn read_answer(
     protocol: ProviderProtocol,
     mut response: ResponseStream,
-    progress: &dyn TextProgress,
+    progress: &dyn TextSink,
 ) -> Result<ModelAnswer, ModelCallError> {
     let mut decoder: Box<dyn StreamDecoder> = match protocol {
         ProviderProtocol::OpenAi => Box::<OpenAiDecoder>::default(),

@@ -8,7 +8,7 @@ pub(super) mod turns;
 
 use std::borrow::Cow;
 
-use polity_engine::driver::{AskedArguments, TextProgress};
+use polity_engine::driver::{AskedArguments, TextSink};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -29,11 +29,7 @@ pub(crate) struct ModelPrompt<'a> {
 
 /// Assembles an answer from the events of a stream.
 pub(crate) trait StreamDecoder: Send {
-    fn push_event(
-        &mut self,
-        data: &[u8],
-        progress: &dyn TextProgress,
-    ) -> Result<(), ModelCallError>;
+    fn push_event(&mut self, data: &[u8], progress: &dyn TextSink) -> Result<(), ModelCallError>;
 
     /// The completeness of the answer so far.
     fn state(&self) -> StreamState;
@@ -79,7 +75,7 @@ pub(crate) fn parse_event<'a, T: Deserialize<'a>>(data: &'a [u8]) -> Result<T, M
 }
 
 /// Appends a text delta to the answer and reports it as progress.
-pub(crate) fn append_text(content: &mut String, piece: &str, progress: &dyn TextProgress) {
+pub(crate) fn append_text(content: &mut String, piece: &str, progress: &dyn TextSink) {
     if !piece.is_empty() {
         content.push_str(piece);
         progress.text(piece);

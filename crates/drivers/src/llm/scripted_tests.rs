@@ -1,5 +1,5 @@
 use jiff::Timestamp;
-use polity_engine::driver::{CallSite, ConversationHistory, IgnoredProgress, ModelDriver, Toolbox};
+use polity_engine::driver::{CallSite, ConversationHistory, ModelDriver, NullTextSink, Toolbox};
 use polity_engine::pinned::PinnedAgent;
 use polity_model::failure::ErrorCategory;
 use polity_model::ids::ToolCallId;
@@ -43,7 +43,7 @@ async fn ask(messages: &[Message], marks: &[u32]) -> Result<ModelReply, ModelFai
         toolbox: &Toolbox::default(),
         marks,
         call_site: CallSite::OUTSIDE,
-        progress: &IgnoredProgress,
+        progress: &NullTextSink,
     };
     LanguageModels::new(EnvSource::empty()).call(request).await
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use polity_engine::driver::{MessageDelivery, RemoteEnd, RemoteOutcome, TextProgress};
+use polity_engine::driver::{MessageDelivery, RemoteEnd, RemoteOutcome, TextSink};
 use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::remote::{RemoteReport, RemoteTask};
 use polity_model::usage::Usage;
@@ -50,7 +50,7 @@ impl A2aClient<'_> {
     }
 
     /// Reads task updates until the task is settled or the stream ends.
-    async fn read_stream(&self, id: &str, progress: &dyn TextProgress) -> Result<(), RemoteError> {
+    async fn read_stream(&self, id: &str, progress: &dyn TextSink) -> Result<(), RemoteError> {
         let request = self.interface.request(A2aOperation::Subscribe(id));
         let on_event = |json: Value| {
             Ok(match decode::decode_event(self.interface.unwrap_result(json)?) {
@@ -170,7 +170,7 @@ impl A2aClient<'_> {
         id: &str,
         task: &RemoteTask,
         wait: &mut Duration,
-        progress: &dyn TextProgress,
+        progress: &dyn TextSink,
     ) -> Option<RemoteOutcome> {
         let mut can_stream = self.can_stream;
         loop {

@@ -15,7 +15,7 @@ use polity_testkit::runtime::{FakeModels, TestLeases, runtime_deps};
 use polity_testkit::task_fixtures::instance_id;
 use polity_testkit::tools::FakeTools;
 
-/// The disk that is measured is the one the project is on, not a memory disk.
+/// A folder on the project's disk, not on a memory disk.
 pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -29,7 +29,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
     runtime.worker_threads(2).enable_all().build().unwrap().block_on(work)
 }
 
-/// As `polity run` does it, which has one task to look after.
+/// Runs on the current thread, as `polity run` does.
 pub(crate) fn block_on_alone<T>(work: impl Future<Output = T>) -> T {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().build().unwrap().block_on(work)

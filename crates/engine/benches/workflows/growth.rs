@@ -1,4 +1,4 @@
-//! What a long conversation takes on the disk.
+//! The disk usage of a long conversation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use serde_json::{Map, json};
 
 use crate::fixture::{block_on, folder, open, runtime_with};
 
-/// How many messages the whole conversation has, besides the one that opens it.
+/// The number of messages of the conversation after the first.
 const TURNS: u32 = 400;
 
 const MESSAGE_BYTES: usize = 1000;
@@ -77,7 +77,7 @@ fn agent(turns: u32) -> PinnedAgent {
     PinnedAgent::alone(Arc::new(agent), None)
 }
 
-/// A model and a tool that say as much as each other, for so many rounds.
+/// A model and a tool that send texts of equal size for a number of rounds.
 struct EchoConversation {
     rounds: u32,
 }

@@ -1,4 +1,4 @@
-//! The same work done by LangGraph, where Python and its packages are at hand.
+//! The same work done by LangGraph, if Python and its packages are installed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -12,7 +12,7 @@ const PYTHON: &str = "POLITY_BENCH_PYTHON";
 const SCRIPT: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/peers/python-bench/noop_steps.py");
 
-/// LangGraph, ready to run whenever it is asked.
+/// A LangGraph process that waits for requests.
 pub(crate) struct LangGraphPeer {
     child: Child,
     ask: ChildStdin,
@@ -20,7 +20,7 @@ pub(crate) struct LangGraphPeer {
 }
 
 impl LangGraphPeer {
-    /// Starts it, if it is at hand.
+    /// Starts it, if Python is configured.
     pub(crate) fn start(folder: &Path) -> Option<Self> {
         let python = std::env::var_os(PYTHON)?;
         let mut child = Command::new(python)
@@ -37,7 +37,7 @@ impl LangGraphPeer {
         Some(Self { child, ask, answers })
     }
 
-    /// How many steps a second it makes now.
+    /// Measures its steps per second.
     pub(crate) fn rate(&mut self) -> f64 {
         self.ask.write_all(b"go\n").unwrap();
         let mut line = String::new();
@@ -48,7 +48,7 @@ impl LangGraphPeer {
 
 impl Drop for LangGraphPeer {
     fn drop(&mut self) {
-        // It ends by itself when no one asks any more; this only spares the wait.
+        // It ends when its input closes; this only avoids the wait.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

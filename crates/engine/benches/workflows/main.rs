@@ -1,4 +1,4 @@
-//! What durable workflows cost: steps with a checkpoint each against the bare disk and LangGraph, a
+//! The cost of durable workflows: checkpointed steps against the bare disk and LangGraph, a
 //! long conversation on the disk, and many tasks that wait for a person.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench may panic")]
 #![allow(clippy::disallowed_methods, reason = "a bench starts what it measures")]

@@ -16,10 +16,10 @@ use crate::langgraph::LangGraphPeer;
 
 pub(crate) const NODES: u32 = 10;
 
-/// The most processor time of a step where 32 run at once.
+/// The maximum processor time of a step with 32 concurrent tasks.
 const STEP_CPU_MAX: Duration = Duration::from_micros(120);
 
-/// What came of one measurement.
+/// The result of a measurement.
 #[derive(Clone, Copy, Default)]
 struct StepRate {
     steps: f64,
@@ -54,7 +54,7 @@ pub(crate) fn measure(quick: bool) {
     let chain = chain();
     let (mut disk, mut theirs) = (Vec::new(), Vec::new());
     let mut ours = [StepRate::default(); 3];
-    // In turns, so that a busy moment of the machine touches all of them.
+    // In turns, so that a load peak of the machine affects all of them.
     for _ in 0..if quick { 1 } else { 6 } {
         disk.push(bare.rate(slice));
         theirs.extend(peer.as_mut().map(LangGraphPeer::rate));

@@ -67,7 +67,7 @@ fn fill(path: &Path, tasks: u32) {
     });
 }
 
-/// What an idle program takes.
+/// The memory and threads of an idle process.
 struct IdleFootprint {
     resident: u64,
     threads: u64,
@@ -82,7 +82,7 @@ fn process(database: &Path) -> IdleFootprint {
     IdleFootprint { resident: numbers.next().unwrap(), threads: numbers.next().unwrap() }
 }
 
-/// Holds a runtime on a database for a while, and says what that takes.
+/// Holds a runtime on a database for a second, and prints its memory and threads.
 pub(crate) fn idle(database: &Path) {
     block_on(async {
         let store = open(database, CommitDurability::Full);
@@ -98,7 +98,7 @@ pub(crate) fn idle(database: &Path) {
     });
 }
 
-/// How long an answer takes beyond one sync of the disk, in the middle of several.
+/// The median time of an answer beyond one disk sync.
 fn answer(database: &Path, folder: &Path) -> Duration {
     let sync = Duration::from_secs_f64(
         1.0 / BareDisk::new(&folder.join("bare"), 256).rate(Duration::from_millis(500)),

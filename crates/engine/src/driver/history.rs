@@ -2,8 +2,7 @@
 
 use polity_model::message::Message;
 
-/// A conversation, perhaps without its middle: what opened it, and what was said lately. It borrows
-/// both, and nothing of them is copied.
+/// A conversation, or its first and newest messages without the middle. It borrows them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ConversationHistory<'a> {
     opening: &'a [Message],
@@ -11,12 +10,12 @@ pub struct ConversationHistory<'a> {
 }
 
 impl<'a> ConversationHistory<'a> {
-    /// All of it.
+    /// The whole conversation.
     pub fn whole(messages: &'a [Message]) -> Self {
         Self { opening: &[], recent: messages }
     }
 
-    /// The first message, and those from `kept_from` on.
+    /// The first message, and the messages from `kept_from` on.
     pub fn shortened(messages: &'a [Message], kept_from: usize) -> Self {
         let kept_from = kept_from.min(messages.len());
         if kept_from <= 1 {

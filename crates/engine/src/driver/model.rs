@@ -26,20 +26,20 @@ pub struct ModelRequest<'a> {
     /// The call site.
     pub call_site: CallSite<'a>,
     /// The receiver of partial text.
-    pub progress: &'a dyn TextProgress,
+    pub progress: &'a dyn TextSink,
 }
 
 /// Receives partial text, which is not a fact: only the finished answer is.
-pub trait TextProgress: Send + Sync {
+pub trait TextSink: Send + Sync {
     /// A piece of the text.
     fn text(&self, piece: &str);
 }
 
 /// Ignores partial text.
 #[derive(Debug, Clone, Copy)]
-pub struct IgnoredProgress;
+pub struct NullTextSink;
 
-impl TextProgress for IgnoredProgress {
+impl TextSink for NullTextSink {
     fn text(&self, _piece: &str) {}
 }
 

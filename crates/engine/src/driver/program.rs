@@ -19,7 +19,7 @@ use super::{BoxFuture, NotReady};
 pub struct RunRequest<'a> {
     /// The agent, which is a command-line program.
     pub agent: &'a AgentDefinition,
-    /// Where in the whole this is run, as a [`CallSite`](super::CallSite) has it.
+    /// The session of its [`CallSite`](super::CallSite).
     pub session: &'a str,
     /// The execution that the run is an attempt of.
     pub execution_id: ExecutionId,
@@ -45,7 +45,7 @@ pub struct RunRequest<'a> {
 pub struct LostRun<'a> {
     /// The agent.
     pub agent: &'a AgentDefinition,
-    /// Where in the whole it was run, as a [`CallSite`](super::CallSite) has it.
+    /// The session of its [`CallSite`](super::CallSite).
     pub session: &'a str,
     /// The execution that the run was an attempt of.
     pub execution_id: ExecutionId,
@@ -109,9 +109,9 @@ pub enum RunEnd {
     Answered(String),
     /// It failed. The message says what to do.
     Failed(AttemptFailure),
-    /// It took longer than it may: in all, to start, or without a word.
+    /// It exceeded its total, startup or idle time limit.
     TimedOut(String),
-    /// It was told to end.
+    /// It was stopped on request.
     Stopped,
 }
 

@@ -8,16 +8,16 @@ use polity_model::remote::{RemoteReport, RemoteTask};
 use polity_model::usage::Usage;
 use serde_json::{Map, Value};
 
-use super::{BoxFuture, CallSite, NotReady, TextProgress};
+use super::{BoxFuture, CallSite, NotReady, TextSink};
 
 /// A message to a remote agent.
 #[derive(Clone, Copy)]
 pub struct RemoteMessage<'a> {
     /// The agent.
     pub agent: &'a AgentDefinition,
-    /// Where in the run it is sent. The turns are the messages of the conversation.
+    /// The call site. Its turn is the number of the message in the conversation.
     pub call_site: CallSite<'a>,
-    /// Names the message. It is the same when the message is sent again because it did not arrive.
+    /// The id of the message, which stays the same when an undelivered message is sent again.
     pub id: &'a str,
     /// The text.
     pub text: &'a str,
@@ -32,18 +32,18 @@ pub struct RemoteMessage<'a> {
 pub struct RemoteWork<'a> {
     /// The agent.
     pub agent: &'a AgentDefinition,
-    /// Where in the run the message was sent that it came of.
+    /// The call site of the message that created it.
     pub call_site: CallSite<'a>,
-    /// The task there.
+    /// The task on the server.
     pub task: &'a RemoteTask,
 }
 
 /// The outcome of sending a message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MessageDelivery {
-    /// The server has made a task of it, which goes on.
+    /// The server created a task, which is still running.
     Accepted(RemoteTask),
-    /// Nothing more is to come.
+    /// The exchange is over.
     Over(RemoteOutcome),
 }
 
@@ -65,15 +65,15 @@ pub enum RemoteEnd {
     Answered(String),
     /// The agent asks something before it goes on.
     Asks(String),
-    /// It failed, or was never given the work. The message says what to do. A transient failure
-    /// proves that the message was not taken.
+    /// It failed or was not reached. The message says what to do. A transient failure proves that
+    /// the server did not accept the message.
     Failed {
         /// Why.
         failure: AttemptFailure,
         /// The wait that the server asks for.
         retry_after: Option<Duration>,
     },
-    /// The message was sent, and no one knows whether it was taken. Says why.
+    /// The message was sent, but its acceptance is unknown, for this reason.
     InDoubt(String),
 }
 
@@ -82,18 +82,18 @@ pub trait RemoteDriver: Send + Sync {
     /// Checks that the agent could be called, without calling it. Called before a task is created.
     fn ready(&self, agent: &AgentDefinition) -> Result<(), NotReady>;
 
-    /// Sends one message, once, and waits until the server says what it makes of it.
+    /// Sends one message once, and waits for the server's response.
     fn send<'a>(&'a self, message: RemoteMessage<'a>) -> BoxFuture<'a, MessageDelivery>;
 
-    /// Follows a task until it ends, or asks something. Nothing is sent that has an effect there, so
-    /// it can be done again.
+    /// Follows a task until it ends or asks a question. It has no effect on the server, so it can be
+    /// repeated.
     fn follow<'a>(
         &'a self,
         work: RemoteWork<'a>,
-        progress: &'a dyn TextProgress,
+        progress: &'a dyn TextSink,
     ) -> BoxFuture<'a, RemoteOutcome>;
 
-    /// Asks the server to end a task; says why it could not be asked, or would not.
+    /// Asks the server to cancel a task. The error says why that failed.
     fn cancel<'a>(
         &'a self,
         agent: &'a AgentDefinition,

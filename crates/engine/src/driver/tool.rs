@@ -104,13 +104,12 @@ impl Toolbox {
         self.unavailable.get(server).map(|why| &**why)
     }
 
-    /// `offered` is what the agent may ask for; `in_reserve` is what may stand in for those, and
-    /// cannot be asked for.
+    /// `offered` are the tools that the agent may call; `in_reserve` are only fallbacks for them.
     pub fn new(offered: Vec<Arc<ToolSpec>>, in_reserve: Vec<Arc<ToolSpec>>) -> Self {
         Self { offered, in_reserve, unavailable: BTreeMap::new() }
     }
 
-    /// With the tools of other servers.
+    /// Adds the tools of other servers.
     pub fn and(mut self, other: &Self) -> Self {
         let is_new =
             |known: &[Arc<ToolSpec>], tool: &ToolSpec| known.iter().all(|k| k.name != tool.name);
@@ -128,17 +127,17 @@ impl Toolbox {
         self
     }
 
-    /// The tools that the agent may ask for.
+    /// The tools that the agent may call.
     pub fn offered(&self) -> &[Arc<ToolSpec>] {
         &self.offered
     }
 
-    /// The tools that may only stand in for others.
+    /// The tools that are only fallbacks.
     pub fn in_reserve(&self) -> &[Arc<ToolSpec>] {
         &self.in_reserve
     }
 
-    /// With more tools that the agent may ask for.
+    /// Adds more tools that the agent may call.
     pub fn joined(&self, more: &[Arc<ToolSpec>]) -> Self {
         let offered = self.offered.iter().chain(more).cloned().collect();
         Self { offered, ..self.clone() }
@@ -232,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schema_that_cannot_be_understood_checks_nothing() {
+    fn invalid_schema_accepts_everything() {
         for schema in [
             json!({"type": "no such type"}),
             json!({"$ref": "https://example.com/schema.json"}),
@@ -241,15 +240,8 @@ mod tests {
             let schema = schema.as_object().unwrap();
             let name = "files/read".parse().unwrap();
             let (output, second) = (Some(schema.clone()), Duration::from_secs(1));
-            let tool = ToolSpec::new(
-                name,
-                String::new(),
-                schema.clone(),
-                output,
-                true,
-                second,
-                Vec::new(),
-            );
+            let (text, input) = (String::new(), schema.clone());
+            let tool = ToolSpec::new(name, text, input, output, true, second, Vec::new());
             assert_eq!(tool.check_arguments(&Map::new()), Ok(()), "{schema:?}");
             assert_eq!(tool.check_result(&json!(7)), Ok(()), "{schema:?}");
         }

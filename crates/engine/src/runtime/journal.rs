@@ -60,7 +60,7 @@ impl TaskJournal {
         self.commit_and_apply(state, Some(epoch), at, events, mode).await
     }
 
-    /// Commits events whoever owns the task, and applies them.
+    /// Commits events without checking the task's owner, and applies them.
     pub(super) async fn commit_unfenced(
         &self,
         state: &mut TaskState,

@@ -1,4 +1,4 @@
-//! What a task and its sub-agents may spend.
+//! Budgets of a task and its sub-agents.
 
 use polity_engine::commands::CreateTask;
 use polity_model::budget::Budget;
@@ -8,20 +8,23 @@ use polity_model::message::Message;
 use polity_testkit::runtime::boss;
 use serde_json::json;
 
-use crate::participants::{RuntimeFixture, ScriptedModels, ScriptedReply, part};
+use crate::participants::{
+    RuntimeFixture,
+    ScriptedReply::{Ask, Hang, Text},
+    TestModels, part,
+};
 
 fn tokens(max: u64) -> Option<Budget> {
     serde_json::from_value(json!({ "max_tokens": max })).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_budget_holds_for_a_task_and_its_sub_agents_and_is_overshot_by_no_more_than_a_call() {
+async fn budget_covers_sub_agents_and_is_exceeded_by_at_most_one_call() {
     // Every call uses 10 tokens: one of the boss, then up to eight at once.
     for (max, spent) in [(1, 10), (10, 10), (11, 20), (45, 50), (50, 50), (95, 100)] {
         let fixture = RuntimeFixture::new();
         let helpers = (0..8).map(|number| part("agent/helper", &number.to_string())).collect();
-        let cast =
-            ScriptedModels::new([("boss", vec![ScriptedReply::Ask(helpers)]), ("helper", vec![])]);
+        let cast = TestModels::new([("boss", vec![Ask(helpers)]), ("helper", vec![])]);
         let runtime = fixture.process(1, &cast);
         let create = CreateTask { budget: tokens(max), ..CreateTask::new(boss(), "a") };
         let mut handle = runtime.create(create).await.unwrap();
@@ -36,12 +39,12 @@ async fn a_budget_holds_for_a_task_and_its_sub_agents_and_is_overshot_by_no_more
 }
 
 #[tokio::test(start_paused = true)]
-async fn sub_agents_that_use_far_more_than_their_parent_do_not_break_the_limit_together() {
+async fn expensive_sub_agents_stay_within_the_shared_budget() {
     let fixture = RuntimeFixture::new();
     let helpers = (0..8).map(|number| part("agent/helper", &number.to_string())).collect();
-    let lines = [("boss", vec![ScriptedReply::Ask(helpers)]), ("helper", vec![])];
+    let lines = [("boss", vec![Ask(helpers)]), ("helper", vec![])];
     // Each call uses 200 tokens, and the limit allows six.
-    let cast = ScriptedModels::weighing(20, lines);
+    let cast = TestModels::weighing(20, lines);
     let runtime = fixture.process(1, &cast);
     let create = CreateTask { budget: tokens(1150), ..CreateTask::new(boss(), "a") };
     let mut handle = runtime.create(create).await.unwrap();
@@ -51,11 +54,10 @@ async fn sub_agents_that_use_far_more_than_their_parent_do_not_break_the_limit_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn under_a_budget_models_are_called_one_by_one() {
+async fn budget_serializes_model_calls() {
     let fixture = RuntimeFixture::new();
     let helpers = (0..8).map(|number| part("agent/helper", &number.to_string())).collect();
-    let cast =
-        ScriptedModels::new([("boss", vec![ScriptedReply::Ask(helpers)]), ("helper", vec![])]);
+    let cast = TestModels::new([("boss", vec![Ask(helpers)]), ("helper", vec![])]);
     let runtime = fixture.process(1, &cast);
     let create = CreateTask { budget: tokens(1_000_000), ..CreateTask::new(boss(), "a") };
     let mut handle = runtime.create(create).await.unwrap();
@@ -64,22 +66,16 @@ async fn under_a_budget_models_are_called_one_by_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cost_budget_goes_on_counting_after_a_crash() {
+async fn cost_budget_survives_a_crash() {
     let fixture = RuntimeFixture::new();
     let budget: Option<Budget> = serde_json::from_value(json!({"max_cost_usd": 0.0025})).unwrap();
     let lines = |helper| {
-        ScriptedModels::new([
-            (
-                "boss",
-                vec![
-                    ScriptedReply::Ask(vec![part("agent/helper", "x")]),
-                    ScriptedReply::Text("over"),
-                ],
-            ),
-            ("helper", vec![ScriptedReply::Ask(vec![("time/now", json!({"n": 1}))]), helper]),
+        TestModels::new([
+            ("boss", vec![Ask(vec![part("agent/helper", "x")]), Text("over")]),
+            ("helper", vec![Ask(vec![("time/now", json!({"n": 1}))]), helper]),
         ])
     };
-    let runtime = fixture.process(1, &lines(ScriptedReply::Hang));
+    let runtime = fixture.process(1, &lines(Hang));
     let create = CreateTask { budget, ..CreateTask::new(boss(), "a") };
     let id = runtime.create(create).await.unwrap().id;
     let answers = |fixture: &RuntimeFixture| {
@@ -88,7 +84,7 @@ async fn a_cost_budget_goes_on_counting_after_a_crash() {
     fixture.until("the helper has answered once", answers).await;
     fixture.kill(1, runtime);
     // Two calls have cost $0.0020, so one more may be made.
-    let runtime = fixture.process(2, &lines(ScriptedReply::Text("SUMMARY")));
+    let runtime = fixture.process(2, &lines(Text("SUMMARY")));
     runtime.adopt(id).await.unwrap().wait().await.unwrap();
     let task = fixture.task(id);
     assert_eq!(task.error_code, Some(ErrorCode::Budget), "{task:?}");

@@ -1,8 +1,8 @@
-//! Crashes at every point between commit and effect, in random histories.
+//! Crashes between commits and effects, in random histories.
 //!
-//! Each case is a few processes, one after the other, on one journal. Every process but the last
-//! dies at a commit of the case's choosing, before or after it reached the disk. The last one
-//! finishes everything. Then the journal is held against what was acknowledged.
+//! Each case runs a few processes on one journal, one after the other. Each but the last crashes
+//! before or after a random commit. The last one finishes everything. The journal must then contain
+//! every acknowledged commit.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -27,7 +27,10 @@ use polity_store::{
 };
 use polity_testkit::faults::{AcknowledgedCommit, CrashSide, CrashingStore};
 use polity_testkit::runtime::{
-    FakeModelTurn, FakeModels, TestLeases, boss, create_task, runtime_deps,
+    FakeModelTurn::{
+        self, Answer, ContextFull, Hang, PermanentFailure, RequestTools, TransientFailure,
+    },
+    FakeModels, TestLeases, boss, create_task, runtime_deps,
 };
 use polity_testkit::task_fixtures::instance_id;
 use polity_testkit::tools::{FakeToolAct, FakeTools, ToolEffects};
@@ -37,11 +40,11 @@ use serde_json::Value;
 #[derive(Debug, Clone)]
 enum ProcessOrder {
     Create,
-    /// For an agent that hands work to others.
+    /// Creates a task for an agent with sub-agents.
     CreateForBoss,
     Cancel(usize),
     Pause(u64),
-    /// A person decides what a task waits for.
+    /// Answers the review of a task.
     Decide(usize, ReviewVerdict),
 }
 
@@ -74,18 +77,18 @@ fn verdict() -> impl Strategy<Value = ReviewVerdict> {
 
 fn act() -> impl Strategy<Value = FakeModelTurn> {
     prop_oneof![
-        4 => Just(FakeModelTurn::Answer("yes")),
-        2 => Just(FakeModelTurn::TransientFailure),
-        1 => Just(FakeModelTurn::PermanentFailure),
-        2 => Just(FakeModelTurn::RequestTools(&["time/now"])),
-        3 => Just(FakeModelTurn::RequestTools(&["files/write", "files/read", "files/write"])),
-        2 => Just(FakeModelTurn::RequestTools(&["files/write", "files/delete"])),
-        1 => Just(FakeModelTurn::RequestTools(&["nowhere/nothing", "write"])),
-        1 => Just(FakeModelTurn::ContextFull),
-        2 => Just(FakeModelTurn::RequestTools(&["agent/helper", "agent/deputy", "files/write"])),
-        2 => Just(FakeModelTurn::RequestTools(&["agent/deputy"])),
-        2 => Just(FakeModelTurn::RequestTools(&["agent/helper", "agent/helper"])),
-        1 => Just(FakeModelTurn::Hang),
+        4 => Just(Answer("yes")),
+        2 => Just(TransientFailure),
+        1 => Just(PermanentFailure),
+        2 => Just(RequestTools(&["time/now"])),
+        3 => Just(RequestTools(&["files/write", "files/read", "files/write"])),
+        2 => Just(RequestTools(&["files/write", "files/delete"])),
+        1 => Just(RequestTools(&["nowhere/nothing", "write"])),
+        1 => Just(ContextFull),
+        2 => Just(RequestTools(&["agent/helper", "agent/deputy", "files/write"])),
+        2 => Just(RequestTools(&["agent/deputy"])),
+        2 => Just(RequestTools(&["agent/helper", "agent/helper"])),
+        1 => Just(Hang),
     ]
 }
 
@@ -116,7 +119,7 @@ fn process() -> impl Strategy<Value = CrashingProcess> {
 
 proptest! {
     #[test]
-    fn no_event_is_lost_or_doubled_whenever_a_process_dies(
+    fn random_crashes_lose_and_duplicate_no_event(
         processes in prop::collection::vec(process(), 1..4)
     ) {
         run(&processes, Arc::new(MemoryStore::new()));
@@ -127,7 +130,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: on_disk(), ..ProptestConfig::default() })]
 
     #[test]
-    fn nor_on_disk(processes in prop::collection::vec(process(), 1..4)) {
+    fn random_crashes_lose_and_duplicate_no_event_on_disk(processes in prop::collection::vec(process(), 1..4)) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("polity.db");
         let store = SqliteStore::open(&path, StoreAccess::ReadWrite(CommitDurability::Relaxed)).unwrap();
@@ -135,7 +138,7 @@ proptest! {
     }
 }
 
-/// Each case on disk takes as long as many in memory, so there are fewer.
+/// Fewer cases, because the disk is slower than memory.
 fn on_disk() -> u32 {
     (ProptestConfig::default().cases / 16).max(1)
 }
@@ -166,7 +169,7 @@ async fn history(processes: &[CrashingProcess], journal: Arc<dyn Store>) {
     check_effects(&*journal, &world).await;
 }
 
-/// Carries out the orders until the process dies or has nothing left to do.
+/// Carries out the orders until the process crashes or has finished.
 async fn live(
     store: &Arc<CrashingStore>,
     leases: &Arc<TestLeases>,
@@ -182,7 +185,7 @@ async fn live(
     let deps = runtime_deps(Arc::clone(&journal), models, leases, instance_id(number), number);
     let runtime = Runtime::start(RuntimeDeps { tools, ..deps }).await.unwrap();
     for row in find_orphans(&**store, &**leases, Timestamp::UNIX_EPOCH).await.unwrap_or_default() {
-        // A process that dies while it adopts is what this is about.
+        // A crash during adoption is one of the tested cases.
         let _ = runtime.adopt(row.id).await;
     }
     for order in &process.orders {
@@ -220,13 +223,13 @@ async fn live(
     tokio::time::sleep(Duration::from_millis(500)).await;
 }
 
-/// The tasks that wait for a person.
+/// The tasks that await review.
 pub(crate) async fn waiting(store: &dyn Store) -> Vec<TaskRow> {
     let waiting = TaskFilter { statuses: vec![TaskStatus::AwaitingHuman], ..TaskFilter::default() };
     store.task_rows(&waiting).await.unwrap_or_default()
 }
 
-/// A person answers, and the task goes on. An answer that does not fit the question is refused.
+/// Answers a review and resumes the task. An answer that does not fit the question is rejected.
 pub(crate) async fn decide(
     store: &Arc<dyn Store>,
     runtime: &Runtime,
@@ -246,7 +249,7 @@ pub(crate) async fn decide(
     runtime.answer(id, answer).await.is_ok()
 }
 
-/// A process that does not die finishes what is left, and a person decides what must be decided.
+/// Finishes all tasks in a process without crashes, with answers to every review.
 async fn recover(journal: &Arc<dyn Store>, leases: &Arc<TestLeases>, world: &Arc<ToolEffects>) {
     let pause = Duration::from_millis(1);
     let models = Arc::new(FakeModels::new([], pause).on(world));
@@ -283,7 +286,7 @@ async fn recover(journal: &Arc<dyn Store>, leases: &Arc<TestLeases>, world: &Arc
     }
 }
 
-/// Every task with its last events, for a case that went wrong.
+/// Every task with its last events, for failed cases.
 async fn told(journal: &dyn Store) -> String {
     let mut text = String::new();
     for row in journal.task_rows(&TaskFilter::default()).await.unwrap() {
@@ -295,7 +298,7 @@ async fn told(journal: &dyn Store) -> String {
     text
 }
 
-/// What may not be repeated was done at most once, and once more each time that a person said so.
+/// Checks that unrepeatable calls were made at most once, plus once per retry verdict.
 async fn check_effects(journal: &dyn Store, world: &ToolEffects) {
     let mut allowed: BTreeMap<u64, u32> = BTreeMap::new();
     for row in journal.task_rows(&TaskFilter::default()).await.unwrap() {
@@ -323,7 +326,7 @@ async fn check_effects(journal: &dyn Store, world: &ToolEffects) {
         }
     }
     for (number, times) in world.effects() {
-        // What was asked for and done is in the journal: it was written down before it was done.
+        // Every effect has a call in the journal, committed before it.
         let most = allowed.get(&number).copied().unwrap_or(0);
         assert!(times <= most, "{number} was done {times} times, and {most} were allowed");
     }
@@ -364,7 +367,7 @@ pub(crate) async fn check(
     }
 }
 
-/// A sub-agent's task belongs to a call of its parent, which has one answer.
+/// Checks that each sub-agent's task belongs to a call of its parent with one answer.
 async fn check_part(journal: &dyn Store, parent: TaskId, part: TaskId) {
     let events = journal.events(&StreamId::Task(parent), StreamSequence(0)).await.unwrap();
     let answers = events.iter().filter(|recorded| {

@@ -1,9 +1,8 @@
-//! Crashes at every point of the life of programs, in random histories.
+//! Crashes at every commit of CLI agent runs, in random histories.
 //!
-//! Each case is a few processes on one journal, one after the other and sometimes side by side, that
-//! are given programs to run. Each dies at a commit of the case's choosing. A person answers what is
-//! in doubt. In the end everything has come to an end, no program has run twice that may not, and
-//! those who were given the same have shared what really happened.
+//! Each case starts a few processes on one journal, some of them in parallel. Each crashes at a random
+//! commit. A reviewer answers interrupted runs. In the end every task has ended, no unrepeatable run
+//! was repeated, and duplicate tasks share one outcome.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -36,10 +35,10 @@ use serde_json::{Value, json};
 
 use crate::faults::{check, decide, waiting};
 
-/// What the agents are, by name. Those that share have no other difference.
+/// The names of the agents.
 const AGENTS: [&str; 4] = ["writer", "reader", "again", "sharer"];
 
-/// How a run ends when it is let.
+/// The end of a run that is not stopped.
 #[derive(Debug, Clone, Copy)]
 enum FakeRunEnd {
     Answer,
@@ -50,7 +49,7 @@ enum FakeRunEnd {
 
 #[derive(Debug, Clone)]
 enum CliAgentOrder {
-    /// For one of the agents, which is given one of few texts.
+    /// Creates a task for an agent, with one of a few texts.
     Create(usize, u8),
     Cancel(usize),
     Pause(u64),
@@ -62,7 +61,7 @@ struct CliAgentProcess {
     orders: Vec<CliAgentOrder>,
     ends: Vec<FakeRunEnd>,
     dies: (u32, CrashSide),
-    /// Whether it goes on while the next one begins.
+    /// True if it keeps running while the next one starts.
     stays: bool,
 }
 
@@ -105,12 +104,12 @@ fn agent(name: &str) -> PinnedAgent {
     PinnedAgent::alone(Arc::new(AgentDefinition::from_canonical(&agent.to_string()).unwrap()), None)
 }
 
-/// Whether nothing keeps a program from being run again after a crash.
+/// True if a run may be repeated after a crash.
 fn may_be_repeated(name: &str) -> bool {
     ["reader", "again"].contains(&name)
 }
 
-/// What the machine knows, which outlives every process.
+/// The runs on the machine, which outlive every process.
 #[derive(Default)]
 struct FakeMachine {
     state: Mutex<FakeMachineState>,
@@ -118,7 +117,7 @@ struct FakeMachine {
 
 #[derive(Default)]
 struct FakeMachineState {
-    /// What came of each run, if it came to its end.
+    /// The outcome of each run that has ended.
     runs: BTreeMap<(ExecutionId, u32), Option<RunOutcome>>,
     at_once: BTreeMap<String, usize>,
 }
@@ -128,19 +127,19 @@ impl FakeMachine {
         self.state.lock().unwrap()
     }
 
-    /// How many runs of an execution have begun.
+    /// The number of started runs of an execution.
     fn begun(&self, execution: ExecutionId) -> usize {
         self.state().runs.keys().filter(|(id, _)| *id == execution).count()
     }
 }
 
-/// The programs of one process. They end with it.
+/// The CLI agents of one process.
 struct MachinePrograms {
     machine: Arc<FakeMachine>,
     ends: Mutex<Vec<FakeRunEnd>>,
 }
 
-/// One that runs takes up room until it ends or is ended.
+/// Counts a run until it is dropped.
 struct RunningProgramGuard<'a>(&'a FakeMachine, String);
 
 impl Drop for RunningProgramGuard<'_> {
@@ -223,7 +222,7 @@ fn failed(category: ErrorCategory) -> AttemptFailure {
     AttemptFailure { category, message: "as told".into() }
 }
 
-/// Each case takes as long as many shorter histories, so there are fewer.
+/// Fewer cases, because each takes longer than other histories.
 fn cases() -> u32 {
     (ProptestConfig::default().cases / 4).max(1)
 }
@@ -232,7 +231,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
     #[test]
-    fn no_program_is_lost_or_runs_twice_that_may_not_whenever_a_process_dies(
+    fn cli_runs_are_neither_lost_nor_repeated_after_random_crashes(
         processes in prop::collection::vec(process(), 1..5)
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -252,7 +251,7 @@ struct CliAgentWorld {
     known: Vec<TaskId>,
 }
 
-/// A process that lives, on its own view of the journal.
+/// A running process with its own view of the journal.
 struct LiveProcess {
     number: u64,
     store: Arc<CrashingStore>,
@@ -271,13 +270,13 @@ impl CliAgentWorld {
             .unwrap()
     }
 
-    /// Kills a process: what it ran ends with it.
+    /// Kills a process and its runs.
     async fn end(&self, live: LiveProcess, acknowledged: &mut Vec<AcknowledgedCommit>) {
         live.store.crash();
         drop(live.runtime);
         self.leases.end(instance_id(live.number));
         acknowledged.extend(live.store.acknowledged());
-        // Those that were aborted are gone once they were given the chance.
+        // Lets aborted tasks be dropped.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
@@ -320,7 +319,7 @@ async fn carry_out(world: &mut CliAgentWorld, live: &LiveProcess, process: &CliA
     for row in
         find_orphans(&**store, &*world.leases, Timestamp::UNIX_EPOCH).await.unwrap_or_default()
     {
-        // A process that dies while it adopts is what this is about.
+        // A crash during adoption is one of the tested cases.
         let _ = runtime.adopt(row.id).await;
     }
     for order in &process.orders {
@@ -351,7 +350,7 @@ async fn carry_out(world: &mut CliAgentWorld, live: &LiveProcess, process: &CliA
     }
 }
 
-/// A process that does not die finishes what is left, and a person tells what really happened.
+/// Finishes all tasks in a process without crashes, with truthful review answers.
 async fn recover(world: &CliAgentWorld) {
     let journal = &world.journal;
     let runtime = world.begin(99, Arc::clone(journal), Vec::new());

@@ -1,8 +1,7 @@
-//! Crashes at every point of random workflows.
+//! Crashes at every commit of random workflows.
 //!
-//! Each case is a small workflow that no one has thought of, and a few processes that run it, one
-//! after the other. Each dies at a commit of the case's choosing. A person answers by what really
-//! happened, so that the workflow must come to the same end as in a run without a crash.
+//! Each case runs a small random workflow in a few processes, one after the other. Each crashes at a
+//! random commit. A reviewer answers truthfully, so the outcome equals that of a run without crashes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -26,10 +25,10 @@ use serde_json::Value;
 use crate::faults::{check, decide, waiting};
 use crate::workflow_harness::{WorkflowHarness, end, told};
 
-/// Marks what one task does, so that two tasks are told apart in the world.
+/// Marks the effects of one task, to distinguish tasks.
 const MARK: &str = "RUN";
 
-/// What a node does.
+/// A random node.
 #[derive(Debug, Clone)]
 enum RandomNode {
     Agent(&'static str),
@@ -45,7 +44,7 @@ enum RandomNode {
     Parallel(&'static str, Vec<RandomNode>),
 }
 
-/// How a node is come to: from which earlier node, and by what edge.
+/// An edge to a node from an earlier one.
 #[derive(Debug, Clone)]
 struct IncomingEdge {
     from: usize,
@@ -55,7 +54,7 @@ struct IncomingEdge {
 #[derive(Debug, Clone)]
 struct RandomWorkflow {
     nodes: Vec<(RandomNode, Vec<IncomingEdge>)>,
-    /// A incoming back: from where, to where, how often.
+    /// A loop edge: source, target and limit.
     back: Option<(usize, usize, u32)>,
     pauses: Option<usize>,
 }
@@ -63,7 +62,7 @@ struct RandomWorkflow {
 #[derive(Debug, Clone)]
 struct WorkflowProcess {
     creates: bool,
-    /// How often a person looks for questions, and what is answered; none is the truth.
+    /// The answers to open reviews, in rounds; none is a truthful answer.
     answers: Vec<Option<ReviewVerdict>>,
     lost: u32,
     dies: (u32, CrashSide),
@@ -116,7 +115,7 @@ fn process() -> impl Strategy<Value = WorkflowProcess> {
 }
 
 impl RandomWorkflow {
-    /// Whether it ends the same whatever takes how long.
+    /// True if its outcome does not depend on timing.
     fn is_fixed(&self) -> bool {
         let is_fixed =
             |kind: &RandomNode| !matches!(kind, RandomNode::Parallel("any" | "first", _));
@@ -129,15 +128,15 @@ impl RandomWorkflow {
         incoming.map(|incoming| incoming.from % node).collect()
     }
 
-    /// The edge that leads back, from which node to which.
+    /// The loop edge: source, target and limit.
     fn back(&self) -> Option<(usize, usize, u32)> {
         let (from, to, times) = self.back?;
         let (from, to) = (from % self.nodes.len(), to % self.nodes.len());
         Some((from.max(to), from.min(to), times))
     }
 
-    /// Whether something in a loop runs beside the node that leads back. How far it comes before all
-    /// of it begins anew is a matter of time.
+    /// True if a node of the loop runs in parallel to the source of the loop edge. Its progress before
+    /// the restart depends on timing.
     fn loops_beside_others(&self) -> bool {
         let Some((from, to, _)) = self.back() else { return false };
         let count = self.nodes.len();
@@ -246,7 +245,7 @@ fn harness(flow: &RandomWorkflow) -> WorkflowHarness {
     WorkflowHarness::new(&[&flow.text(), SUB, ASKS])
 }
 
-/// Each case runs several workflows to their ends, so there are fewer.
+/// Fewer cases, because each runs several workflows.
 fn cases() -> u32 {
     (ProptestConfig::default().cases / 10).max(1)
 }
@@ -255,7 +254,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
     #[test]
-    fn a_workflow_comes_to_the_same_end_whenever_a_process_dies(
+    fn workflow_outcome_is_unchanged_by_random_crashes(
         flow in flow(),
         processes in prop::collection::vec(process(), 1..4)
     ) {
@@ -273,26 +272,26 @@ async fn history(flow: &RandomWorkflow, processes: &[WorkflowProcess]) {
     let mut acknowledged = Vec::new();
     let mut known = Vec::new();
     for (number, process) in (1..).zip(processes) {
-        let journal = Arc::clone(&harness.fixture.store);
+        let journal = Arc::clone(&harness.base.store);
         let store = Arc::new(CrashingStore::new(journal, Some(process.dies)));
         live(&harness, &store, number, process, &mut known).await;
         store.crash();
-        harness.fixture.leases.end(instance_id(number));
+        harness.base.leases.end(instance_id(number));
         acknowledged.extend(store.acknowledged());
     }
     let runtime = harness.runtime(99);
     let id = runtime.create(order(&harness, known.len())).await.unwrap().id;
     known.push(id);
     finish(&harness, &runtime).await;
-    check(&*harness.fixture.store, &acknowledged, &known).await;
+    check(&*harness.base.store, &acknowledged, &known).await;
     check_effects(&harness);
     check_ends(flow, &harness, processes, &known).await;
     check_fork(flow, &harness, &runtime, id).await;
-    check(&*harness.fixture.store, &acknowledged, &known).await;
+    check(&*harness.base.store, &acknowledged, &known).await;
     check_effects(&harness);
 }
 
-/// Carries out what the process is told until it dies or has nothing left to do.
+/// Carries out the orders of a process until it crashes or has finished.
 async fn live(
     harness: &WorkflowHarness,
     store: &Arc<CrashingStore>,
@@ -304,8 +303,8 @@ async fn live(
     let runtime = harness.runtime_on(Arc::clone(&journal), number);
     harness.tools.lose(process.lost);
     let now = jiff::Timestamp::UNIX_EPOCH;
-    for row in find_orphans(&**store, &*harness.fixture.leases, now).await.unwrap_or_default() {
-        // A process that dies while it adopts is what this is about.
+    for row in find_orphans(&**store, &*harness.base.leases, now).await.unwrap_or_default() {
+        // A crash during adoption is one of the tested cases.
         let _ = runtime.adopt(row.id).await;
     }
     if (process.creates || number == 1)
@@ -334,8 +333,7 @@ async fn live(
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
-/// What someone answers who knows what happened: a call in doubt was made if its effect is there,
-/// and everything else is fine.
+/// The truthful answer: an interrupted call was made if its effect exists; all else is approved.
 async fn truth(
     harness: &WorkflowHarness,
     journal: &Arc<dyn Store>,
@@ -364,18 +362,18 @@ async fn truth(
     }
 }
 
-/// One call of a tool that notes something, as the journal has it.
+/// A call in the journal that records a text.
 struct NoteCall {
     text: String,
     is_answered: bool,
-    /// How often it may have its effect; none where that does no harm.
+    /// The allowed number of effects; none if repeatable.
     allowed: Option<usize>,
 }
 
-/// Every call that notes something.
+/// Every call that records a text.
 fn calls(harness: &WorkflowHarness) -> Vec<NoteCall> {
     let mut found: BTreeMap<ToolCallId, NoteCall> = BTreeMap::new();
-    let store = &harness.fixture.store;
+    let store = &harness.base.store;
     for row in store.task_rows(&TaskFilter::default()).wait().unwrap() {
         let mut in_doubt = None;
         for recorded in store.events(&StreamId::Task(row.id), StreamSequence(0)).wait().unwrap() {
@@ -419,12 +417,12 @@ fn order(harness: &WorkflowHarness, run: usize) -> CreateTask {
     order
 }
 
-/// A process that does not die finishes what is left, and a person answers all that is asked.
+/// Finishes all tasks in a process without crashes, with answers to every review.
 async fn finish(harness: &WorkflowHarness, runtime: &Runtime) {
-    let store = &harness.fixture.store;
+    let store = &harness.base.store;
     for _ in 0..80 {
         let mut handles = Vec::new();
-        for row in find_orphans(&**store, &*harness.fixture.leases, jiff::Timestamp::UNIX_EPOCH)
+        for row in find_orphans(&**store, &*harness.base.leases, jiff::Timestamp::UNIX_EPOCH)
             .await
             .unwrap()
         {
@@ -457,8 +455,8 @@ async fn finish(harness: &WorkflowHarness, runtime: &Runtime) {
     panic!("not everything comes to an end");
 }
 
-/// What may not be repeated happened at most once for each call, and for each time that a person
-/// said so. Checkpoints are counted without a gap.
+/// Checks that unrepeatable calls had at most one effect, plus one per retry verdict, and that
+/// checkpoint numbers have no gaps.
 fn check_effects(harness: &WorkflowHarness) {
     let mut allowed: BTreeMap<String, Option<usize>> = BTreeMap::new();
     for call in calls(harness) {
@@ -473,15 +471,15 @@ fn check_effects(harness: &WorkflowHarness) {
         let most = allowed.get(&text).copied().unwrap_or(Some(0));
         assert!(most.is_none_or(|most| times <= most), "{text} {times} times, not {most:?}");
     }
-    for row in harness.fixture.store.task_rows(&TaskFilter::default()).wait().unwrap() {
+    for row in harness.base.store.task_rows(&TaskFilter::default()).wait().unwrap() {
         let numbers = harness.checkpoints(row.id).into_iter().map(|(number, _)| number);
         assert!(numbers.zip(0..).all(|(number, expected)| number == expected));
     }
 }
 
-/// How a task ended, without what tells it from others.
+/// The outcome of a task, without its mark.
 async fn outcome(harness: &WorkflowHarness, id: TaskId) -> (TaskStatus, String) {
-    let task = harness.fixture.task(id);
+    let task = harness.base.task(id);
     let all = format!("{} {}", end(&task), told(&harness.state(id).await));
     let mut parts = all.split(MARK);
     let mut text = parts.next().unwrap().to_owned();
@@ -491,7 +489,7 @@ async fn outcome(harness: &WorkflowHarness, id: TaskId) -> (TaskStatus, String) 
     (task.status, text)
 }
 
-/// Every task ends as one does whose process never dies.
+/// Checks that every task ends as in a run without crashes.
 async fn check_ends(
     flow: &RandomWorkflow,
     harness: &WorkflowHarness,
@@ -511,14 +509,14 @@ async fn check_ends(
     for id in known {
         let (found, text) = outcome(harness, *id).await;
         assert_eq!(found, status, "{:#?}", harness.events(*id));
-        // Of several that fail, whichever is first ends the task.
+        // The first of several failures ends the task.
         if status == TaskStatus::Completed {
             assert_eq!(text, expected, "{:#?}", harness.events(*id));
         }
     }
 }
 
-/// A fork from any checkpoint of a task comes to the same end.
+/// Checks that forks from checkpoints of a task have the same outcome.
 async fn check_fork(
     flow: &RandomWorkflow,
     harness: &WorkflowHarness,

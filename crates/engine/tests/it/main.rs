@@ -1,4 +1,4 @@
-//! The runtime from the outside.
+//! Tests of the runtime through its public API.
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod budgets;

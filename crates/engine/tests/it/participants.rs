@@ -1,4 +1,4 @@
-//! Models that follow lines of their own, and a fixture for agents that hand work to one another.
+//! Scripted models, and a fixture for agents that delegate to one another.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -23,11 +23,11 @@ use polity_testkit::runtime::{TestLeases, boss, runtime_deps};
 use polity_testkit::task_fixtures::instance_id;
 use serde_json::{Value, json};
 
-/// What a model says, by who it is and what it was told last.
+/// One reply of a scripted model.
 #[derive(Debug, Clone)]
 pub(crate) enum ScriptedReply {
     Text(&'static str),
-    /// Calls, each a tool with what it is called with.
+    /// Calls of tools, each with its arguments.
     Ask(Vec<(&'static str, Value)>),
     Fail,
     Hang,
@@ -39,24 +39,24 @@ pub(crate) fn part(tool: &'static str, what: &str) -> (&'static str, Value) {
 
 pub(crate) type ReplyScript = BTreeMap<&'static str, Vec<ScriptedReply>>;
 
-/// Models that each follow their own lines, and remember all that they were shown.
-pub(crate) struct ScriptedModels {
+/// Models with a script per agent, which record their prompts.
+pub(crate) struct TestModels {
     lines: ReplyScript,
-    /// What was shown, by conversation.
+    /// The newest prompt of each conversation.
     shown: Mutex<BTreeMap<String, Vec<String>>>,
     at_once: Mutex<(u32, u32)>,
-    /// How many times ten tokens each call uses.
+    /// The usage of each call, in units of ten tokens.
     weight: u64,
 }
 
-impl ScriptedModels {
+impl TestModels {
     pub(crate) fn new(
         lines: impl IntoIterator<Item = (&'static str, Vec<ScriptedReply>)>,
     ) -> Arc<Self> {
         Self::weighing(1, lines)
     }
 
-    /// Models of which each call uses so many times ten tokens.
+    /// Models whose calls use `weight` times ten tokens.
     pub(crate) fn weighing(
         weight: u64,
         lines: impl IntoIterator<Item = (&'static str, Vec<ScriptedReply>)>,
@@ -74,7 +74,7 @@ impl ScriptedModels {
     }
 }
 
-impl ModelDriver for ScriptedModels {
+impl ModelDriver for TestModels {
     fn ready(&self, _closure: &PinnedAgent) -> Result<(), NotReady> {
         Ok(())
     }
@@ -140,11 +140,11 @@ impl RuntimeFixture {
         Self { store: Arc::new(MemoryStore::new()), leases: Arc::default() }
     }
 
-    pub(crate) fn process(&self, number: u64, models: &Arc<ScriptedModels>) -> Runtime {
+    pub(crate) fn process(&self, number: u64, models: &Arc<TestModels>) -> Runtime {
         self.limited(number, models, |limits| limits)
     }
 
-    pub(crate) fn deps_of_process(&self, number: u64, models: &Arc<ScriptedModels>) -> RuntimeDeps {
+    pub(crate) fn deps_of_process(&self, number: u64, models: &Arc<TestModels>) -> RuntimeDeps {
         let (store, models) = (Arc::clone(&self.store), Arc::clone(models) as Arc<dyn ModelDriver>);
         runtime_deps(store, models, &self.leases, instance_id(number), number)
     }
@@ -152,7 +152,7 @@ impl RuntimeFixture {
     pub(crate) fn limited(
         &self,
         number: u64,
-        models: &Arc<ScriptedModels>,
+        models: &Arc<TestModels>,
         limit: fn(Limits) -> Limits,
     ) -> Runtime {
         let deps = self.deps_of_process(number, models);

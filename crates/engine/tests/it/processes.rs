@@ -1,4 +1,4 @@
-//! Several processes on one store: adoption, fencing, cancelling from afar.
+//! Several processes on one store: adoption, fencing, cancellation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use polity_model::event::{Event, StreamId, StreamSequence};
 use polity_model::machine::task::TaskStatus;
 use polity_store::{MemoryStore, Store};
 use polity_testkit::runtime::{
-    FakeModelTurn, FakeModels, TestLeases, TokioClock, cancel_from_outside, create_task,
-    runtime_deps,
+    FakeModelTurn::{self, Answer, Hang, Panic, TransientFailure},
+    FakeModels, TestLeases, TokioClock, cancel_from_outside, create_task, runtime_deps,
 };
 use polity_testkit::task_fixtures::instance_id;
 
@@ -39,7 +39,7 @@ impl ProcessFixture {
         .unwrap()
     }
 
-    /// The process ends without a word.
+    /// Kills the process.
     fn kill(&self, number: u64, runtime: Runtime) {
         drop(runtime);
         self.leases.end(instance_id(number));
@@ -47,9 +47,9 @@ impl ProcessFixture {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_orphan_is_adopted_and_finished() {
+async fn orphan_is_adopted_and_finished() {
     let world = ProcessFixture::new();
-    let first = world.process(1, vec![FakeModelTurn::Hang]);
+    let first = world.process(1, vec![Hang]);
     let handle = first.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(
@@ -67,9 +67,9 @@ async fn an_orphan_is_adopted_and_finished() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_taken_from_a_living_process() {
+async fn live_process_keeps_its_tasks() {
     let world = ProcessFixture::new();
-    let first = world.process(1, vec![FakeModelTurn::Hang]);
+    let first = world.process(1, vec![Hang]);
     let handle = first.create(create_task("a")).await.unwrap();
     let second = world.process(2, vec![]);
     let refused = second.adopt(handle.id).await.unwrap_err();
@@ -80,9 +80,9 @@ async fn nothing_is_taken_from_a_living_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_adopters_one_wins() {
+async fn one_of_two_adopters_wins() {
     let world = ProcessFixture::new();
-    let first = world.process(1, vec![FakeModelTurn::Hang]);
+    let first = world.process(1, vec![Hang]);
     let handle = first.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
     world.kill(1, first);
@@ -94,13 +94,13 @@ async fn of_two_adopters_one_wins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_lost_its_task_writes_nothing_more() {
+async fn former_owner_commits_nothing_more() {
     let world = ProcessFixture::new();
-    let first = world.process(1, vec![FakeModelTurn::Answer("late")]);
+    let first = world.process(1, vec![Answer("late")]);
     let mut handle = first.create(create_task("a")).await.unwrap();
-    // It is taken for dead while its model still thinks.
+    // Its lease ends during the model call.
     world.leases.end(instance_id(1));
-    let second = world.process(2, vec![FakeModelTurn::Answer("in time")]);
+    let second = world.process(2, vec![Answer("in time")]);
     let mut adopted = second.adopt(handle.id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
     let lost = handle.wait().await.unwrap_err();
@@ -110,9 +110,9 @@ async fn a_process_that_lost_its_task_writes_nothing_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancel_from_another_process_is_noticed_within_200_ms() {
+async fn cancel_from_another_process_is_noticed_within_200_ms() {
     let world = ProcessFixture::new();
-    let owner = world.process(1, vec![FakeModelTurn::Hang]);
+    let owner = world.process(1, vec![Hang]);
     let mut handle = owner.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
     let clock = TokioClock::new();
@@ -126,9 +126,9 @@ async fn a_cancel_from_another_process_is_noticed_within_200_ms() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_orphan_is_cancelled_at_once_from_anywhere() {
+async fn orphan_is_cancelled_by_any_process() {
     let world = ProcessFixture::new();
-    let owner = world.process(1, vec![FakeModelTurn::Hang]);
+    let owner = world.process(1, vec![Hang]);
     let handle = owner.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
     world.kill(1, owner);
@@ -142,9 +142,9 @@ async fn an_orphan_is_cancelled_at_once_from_anywhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancel_that_the_owner_did_not_live_to_see_is_carried_out_on_resume() {
+async fn cancel_missed_by_a_crashed_owner_is_applied_on_resume() {
     let world = ProcessFixture::new();
-    let owner = world.process(1, vec![FakeModelTurn::Hang]);
+    let owner = world.process(1, vec![Hang]);
     let handle = owner.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
     cancel_from_outside(&world.store, &*world.leases, &TokioClock::new(), handle.id).await.unwrap();
@@ -162,26 +162,23 @@ async fn a_cancel_that_the_owner_did_not_live_to_see_is_carried_out_on_resume() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_adopted_task_that_waits_for_a_place_can_be_cancelled_from_elsewhere() {
+async fn queued_adopted_task_is_cancelled_by_another_process() {
     let world = ProcessFixture::new();
-    let first = world.process(1, vec![FakeModelTurn::Hang, FakeModelTurn::Hang]);
+    let first = world.process(1, vec![Hang, Hang]);
     for _ in 0..4 {
         first.create(create_task("a")).await.unwrap();
     }
     tokio::time::sleep(Duration::from_millis(50)).await;
     world.kill(1, first);
-    // Two were running and two pending; the second process has two places.
+    // Two were running and two pending; the second process has two slots.
     let rows = find_orphans(&*world.store, &*world.leases, Timestamp::UNIX_EPOCH).await.unwrap();
-    let more = world.process(3, vec![FakeModelTurn::Hang, FakeModelTurn::Hang]);
+    let more = world.process(3, vec![Hang, Hang]);
     for _ in 0..2 {
         more.create(create_task("b")).await.unwrap();
     }
     tokio::time::sleep(Duration::from_millis(50)).await;
     world.kill(3, more);
-    let second = world.process(
-        2,
-        vec![FakeModelTurn::Hang, FakeModelTurn::Hang, FakeModelTurn::Hang, FakeModelTurn::Hang],
-    );
+    let second = world.process(2, vec![Hang, Hang, Hang, Hang]);
     let mut handles = Vec::new();
     for row in find_orphans(&*world.store, &*world.leases, Timestamp::UNIX_EPOCH).await.unwrap() {
         handles.push(second.adopt(row.id).await.unwrap());
@@ -198,9 +195,9 @@ async fn an_adopted_task_that_waits_for_a_place_can_be_cancelled_from_elsewhere(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_for_the_next_try_survives_its_process() {
+async fn retry_backoff_survives_a_crash() {
     let world = ProcessFixture::new();
-    let owner = world.process(1, vec![FakeModelTurn::TransientFailure]);
+    let owner = world.process(1, vec![TransientFailure]);
     let handle = owner.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     world.kill(1, owner);
@@ -214,9 +211,9 @@ async fn a_wait_for_the_next_try_survives_its_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_its_process_gave_up_is_cancelled_or_resumed_from_elsewhere() {
+async fn released_task_is_cancelled_or_resumed_by_another_process() {
     let world = ProcessFixture::new();
-    let first = world.process(1, vec![FakeModelTurn::Panic, FakeModelTurn::Panic]);
+    let first = world.process(1, vec![Panic, Panic]);
     let mut handles = Vec::new();
     for _ in 0..2 {
         handles.push(first.create(create_task("a")).await.unwrap());
@@ -235,20 +232,19 @@ async fn a_task_that_its_process_gave_up_is_cancelled_or_resumed_from_elsewhere(
     let second = world.process(2, vec![]);
     let mut adopted = second.adopt(handles[1].id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
-    // The first process, which lives on, has not touched either of them since.
+    // The first process still runs, and has changed neither of them since.
     drop(first);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancel_before_the_first_look_is_heard() {
+async fn cancel_before_the_first_journal_read_is_noticed() {
     let world = ProcessFixture::new();
-    let first =
-        world.process(1, vec![FakeModelTurn::Hang, FakeModelTurn::Hang, FakeModelTurn::Hang]);
+    let first = world.process(1, vec![Hang, Hang, Hang]);
     let mut busy = Vec::new();
     for _ in 0..2 {
         busy.push(first.create(create_task("a")).await.unwrap());
     }
-    // No place is free, so it waits; it is cancelled before anyone has looked at the journal.
+    // No slot is free, so it waits; it is cancelled before the first read of the journal.
     let mut waiting = first.create(create_task("b")).await.unwrap();
     cancel_from_outside(&world.store, &*world.leases, &TokioClock::new(), waiting.id)
         .await

@@ -1,4 +1,4 @@
-//! Programs: places, lines, ends, and what is left when a process dies.
+//! CLI agents: slots, queues, outcomes, and recovery after a crash.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl CliAgentFixture {
         (row.status, row.error_code)
     }
 
-    /// How many are in line, and how many run.
+    /// The numbers of queued and of running executions.
     fn line(&self) -> (usize, usize) {
         let filter = ExecutionFilter { open_only: true, ..ExecutionFilter::default() };
         let rows = self.store.execution_rows(&filter).wait().unwrap();
@@ -79,7 +79,7 @@ async fn give(runtime: &Runtime, agent: &PinnedAgent, inputs: &[&str]) -> Vec<Ta
 }
 
 #[tokio::test(start_paused = true)]
-async fn programs_that_change_things_run_one_by_one_in_order_also_across_processes() {
+async fn writing_cli_agents_run_in_order_across_processes() {
     let harness = CliAgentFixture::new([]);
     let (one, two) = (harness.process(1), harness.process(2));
     let agent = coder(&json!({}));
@@ -99,7 +99,7 @@ async fn programs_that_change_things_run_one_by_one_in_order_also_across_process
 }
 
 #[tokio::test(start_paused = true)]
-async fn programs_that_only_read_run_side_by_side_up_to_their_limit() {
+async fn read_only_cli_agents_run_in_parallel_up_to_the_limit() {
     let harness = CliAgentFixture::new([]);
     let runtime = harness.process(1);
     let agent = coder(&json!({"access_type": "read-only", "max_concurrent_executions": 3}));
@@ -111,7 +111,7 @@ async fn programs_that_only_read_run_side_by_side_up_to_their_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_line_that_is_full_takes_no_more() {
+async fn full_queue_rejects_tasks() {
     let harness = CliAgentFixture::new([]);
     let runtime = harness.process(1);
     let mut handles = give(&runtime, &coder(&json!({"queue_limit": 2})), &["a"; 5]).await;
@@ -125,7 +125,7 @@ async fn a_line_that_is_full_takes_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_one_waits_for_ever() {
+async fn queue_wait_times_out() {
     let harness = CliAgentFixture::taking(Duration::from_secs(10), []);
     let runtime = harness.process(1);
     let agent = coder(&json!({"queue_timeout_seconds": 1}));
@@ -140,7 +140,7 @@ async fn no_one_waits_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_is_cancelled_ends_in_line_and_at_work() {
+async fn cancels_queued_and_running_cli_agents() {
     let harness = CliAgentFixture::new([]);
     let runtime = harness.process(1);
     let mut handles = give(&runtime, &coder(&json!({})), &["a", "b", "c"]).await;
@@ -158,7 +158,7 @@ async fn whoever_is_cancelled_ends_in_line_and_at_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_passing_failure_is_tried_again_after_one_two_and_four_seconds() {
+async fn transient_failure_is_retried_with_exponential_backoff() {
     let failure = AttemptFailure { category: ErrorCategory::Transient, message: "busy".into() };
     let harness = CliAgentFixture::new([RunEnd::Failed(failure.clone()), RunEnd::Failed(failure)]);
     let runtime = harness.process(1);
@@ -174,7 +174,7 @@ async fn a_passing_failure_is_tried_again_after_one_two_and_four_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn secrets_reach_the_program_and_not_the_journal() {
+async fn secrets_reach_the_cli_agent_but_not_the_journal() {
     let harness = CliAgentFixture::new([RunEnd::Answered("done".into())]);
     let runtime = harness.process(1);
     let mut create = CreateTask::new(coder(&json!({})), format!("the key is {SECRET}"));
@@ -193,7 +193,7 @@ async fn secrets_reach_the_program_and_not_the_journal() {
     assert_eq!(harness.store.task(&row).await.unwrap().description, "the key is ***");
 }
 
-/// A process that dies while the first of two runs, and another that goes on.
+/// A process that crashes during the first of two runs, and its successor.
 async fn after_a_death(harness: &CliAgentFixture, agent: &Value) -> (Runtime, TaskHandle) {
     let runtime = harness.process(1);
     let handle = give(&runtime, &coder(agent), &["a"]).await.remove(0);
@@ -206,7 +206,7 @@ async fn after_a_death(harness: &CliAgentFixture, agent: &Value) -> (Runtime, Ta
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_dead_process_had_run_to_the_end_is_not_run_again() {
+async fn finished_run_of_a_crashed_process_is_not_repeated() {
     let harness = CliAgentFixture::new([]);
     let (runtime, handle) = after_a_death(&harness, &json!({})).await;
     harness.programs.find(RunEnd::Answered("found".into()));
@@ -218,7 +218,7 @@ async fn what_a_dead_process_had_run_to_the_end_is_not_run_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_be_repeated_is_repeated_after_a_death() {
+async fn repeatable_run_is_repeated_after_a_crash() {
     let harness = CliAgentFixture::new([]);
     let (runtime, handle) = after_a_death(&harness, &json!({"access_type": "read-only"})).await;
     let mut adopted = runtime.adopt(handle.id).await.unwrap();
@@ -227,7 +227,7 @@ async fn what_may_be_repeated_is_repeated_after_a_death() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_not_be_repeated_is_put_before_a_person() {
+async fn unrepeatable_run_opens_a_review_after_a_crash() {
     let harness = CliAgentFixture::new([]);
     let (runtime, handle) = after_a_death(&harness, &json!({})).await;
     let mut adopted = runtime.adopt(handle.id).await.unwrap();
@@ -249,7 +249,7 @@ async fn what_may_not_be_repeated_is_put_before_a_person() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_programs_use_counts_towards_a_budget_and_they_run_one_by_one_under_it() {
+async fn budget_counts_and_serializes_cli_agents() {
     let harness = CliAgentFixture::new([]);
     harness.programs.using(Usage { input_tokens: 40, ..Usage::default() });
     let runtime = harness.process(1);
@@ -259,12 +259,12 @@ async fn what_programs_use_counts_towards_a_budget_and_they_run_one_by_one_under
     let mut handle = runtime.create(create).await.unwrap();
     handle.wait().await.unwrap();
     let row = harness.store.task_row(handle.id).await.unwrap().unwrap();
-    // The one run that was in flight may overshoot it.
+    // The running call may exceed it.
     assert_eq!((row.status, row.usage.input_tokens), (TaskStatus::Completed, 40));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_another_process_disables_takes_no_more_work() {
+async fn agent_disabled_by_another_process_rejects_tasks() {
     let harness = CliAgentFixture::new([]);
     let (runtime, agent) = (harness.process(1), coder(&json!({})));
     let mut before = give(&runtime, &agent, &["a"]).await;
@@ -275,10 +275,10 @@ async fn an_agent_that_another_process_disables_takes_no_more_work() {
     tokio::time::sleep(Duration::from_millis(200)).await;
     let refused = runtime.create(CreateTask::new(agent.clone(), "b")).await.unwrap_err();
     assert_eq!(refused.to_string(), "agent \"coder\" is disabled: no key");
-    // One that begins now knows it from the start.
+    // A new process reads it at start.
     let other = harness.process(2);
     assert!(other.create(CreateTask::new(agent.clone(), "b")).await.is_err());
-    // What was given before goes on.
+    // Earlier tasks continue.
     assert_eq!(before[0].wait().await.unwrap(), TaskStatus::Completed);
     toggle_agent(&*harness.store, &SystemClock, &name, &ToggleAgent::Enable).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
@@ -287,7 +287,7 @@ async fn an_agent_that_another_process_disables_takes_no_more_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tasks_that_were_given_the_same_share_one_run() {
+async fn duplicate_tasks_share_one_run() {
     let harness = CliAgentFixture::new([]);
     let (one, two) = (harness.process(1), harness.process(2));
     let agent = coder(&json!({"deduplicate_seconds": 60}));
@@ -297,10 +297,10 @@ async fn tasks_that_were_given_the_same_share_one_run() {
     for handle in &mut handles {
         assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     }
-    // What was done before is shared too.
+    // Finished runs are shared too.
     let mut late = give(&two, &agent, &["a"]).await.remove(0);
     assert_eq!(late.wait().await.unwrap(), TaskStatus::Completed);
-    // Two processes began the two runs, each in its own time.
+    // Each process started one run.
     let mut inputs = harness.programs.inputs();
     inputs.sort();
     assert_eq!(inputs, ["a", "b"]);
@@ -316,7 +316,7 @@ async fn tasks_that_were_given_the_same_share_one_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_failed_is_not_shared_and_one_of_those_who_waited_runs_next() {
+async fn failed_run_is_not_shared_and_a_duplicate_runs_next() {
     let failure = AttemptFailure { category: ErrorCategory::Permanent, message: "no".into() };
     let harness = CliAgentFixture::new([RunEnd::Failed(failure)]);
     let runtime = harness.process(1);
@@ -332,7 +332,7 @@ async fn a_run_that_failed_is_not_shared_and_one_of_those_who_waited_runs_next()
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_one_waits_for_a_run_whose_process_is_gone() {
+async fn duplicates_stop_waiting_for_a_crashed_run() {
     let harness = CliAgentFixture::new([]);
     let agent = coder(&json!({"deduplicate_seconds": 60, "idempotent": true}));
     let first = harness.process(1);
@@ -347,7 +347,7 @@ async fn no_one_waits_for_a_run_whose_process_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_dead_left_behind_is_removed_when_the_next_process_begins() {
+async fn start_removes_leftovers_of_crashed_processes() {
     let failure = AttemptFailure { category: ErrorCategory::Permanent, message: "no".into() };
     let harness = CliAgentFixture::new([RunEnd::Answered("well".into()), RunEnd::Failed(failure)]);
     let first = harness.process(1);
@@ -372,7 +372,7 @@ async fn what_the_dead_left_behind_is_removed_when_the_next_process_begins() {
     drop(first);
     harness.leases.end(instance_id(1));
     let _third = harness.process(3);
-    // The third has not come to its end.
+    // The third has not ended.
     let mut expected = vec![(ids[0], true), (ids[1], false)];
     expected.sort();
     assert_eq!(swept().await, expected);
@@ -384,7 +384,7 @@ async fn what_the_dead_left_behind_is_removed_when_the_next_process_begins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_program_with_a_folder_of_its_own_is_tried_again() {
+async fn run_with_its_own_workspace_is_repeated() {
     let passing = AttemptFailure { category: ErrorCategory::Transient, message: "429".into() };
     let harness = CliAgentFixture::new([RunEnd::Failed(passing)]);
     let runtime = harness.process(1);

@@ -8,7 +8,10 @@ use polity_model::event::{StreamId, StreamSequence};
 use polity_model::machine::task::TaskStatus;
 use polity_store::{MemoryStore, Store, TaskFilter};
 use polity_testkit::faults::CrashingStore;
-use polity_testkit::runtime::{FakeModelTurn, FakeModels, TestLeases, create_task, runtime_deps};
+use polity_testkit::runtime::{
+    FakeModelTurn::{self, Hang, Panic, TransientFailure},
+    FakeModels, TestLeases, create_task, runtime_deps,
+};
 use polity_testkit::task_fixtures::instance_id;
 
 fn start(acts: Vec<FakeModelTurn>) -> (Runtime, Arc<dyn Store>, Arc<FakeModels>) {
@@ -26,7 +29,7 @@ fn start_on(
 }
 
 #[tokio::test(start_paused = true)]
-async fn tasks_run_in_order_and_no_more_at_once_than_allowed() {
+async fn tasks_run_in_order_within_the_concurrency_limit() {
     let (runtime, store, models) = start(vec![]);
     let mut handles = Vec::new();
     for number in 0..9 {
@@ -42,8 +45,8 @@ async fn tasks_run_in_order_and_no_more_at_once_than_allowed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_in_the_queue_can_be_cancelled_and_never_runs() {
-    let (runtime, _, models) = start(vec![FakeModelTurn::Hang, FakeModelTurn::Hang]);
+async fn cancelled_queued_task_never_runs() {
+    let (runtime, _, models) = start(vec![Hang, Hang]);
     let mut running = runtime.create(create_task("a")).await.unwrap();
     let mut also_running = runtime.create(create_task("b")).await.unwrap();
     let mut waiting = runtime.create(create_task("c")).await.unwrap();
@@ -60,8 +63,8 @@ async fn a_task_in_the_queue_can_be_cancelled_and_never_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_panics_is_told_and_its_place_is_free_again() {
-    let (runtime, _, models) = start(vec![FakeModelTurn::Panic, FakeModelTurn::Panic]);
+async fn worker_panic_is_reported_and_frees_its_slot() {
+    let (runtime, _, models) = start(vec![Panic, Panic]);
     let mut handles = Vec::new();
     for number in 0..4 {
         handles.push(runtime.create(create_task(&format!("task {number}"))).await.unwrap());
@@ -77,8 +80,8 @@ async fn a_worker_that_panics_is_told_and_its_place_is_free_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_for_the_next_try_can_be_cancelled() {
-    let (runtime, store, models) = start(vec![FakeModelTurn::TransientFailure]);
+async fn cancels_a_task_during_backoff() {
+    let (runtime, store, models) = start(vec![TransientFailure]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     runtime.cancel(handle.id).await.unwrap();
@@ -88,7 +91,7 @@ async fn a_wait_for_the_next_try_can_be_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_subscriber_sees_every_event_of_a_life_in_order() {
+async fn subscriber_receives_every_event_in_order() {
     let (runtime, store, _) = start(vec![]);
     let mut live = runtime.subscribe();
     let mut handle = runtime.create(create_task("a")).await.unwrap();
@@ -102,7 +105,7 @@ async fn a_subscriber_sees_every_event_of_a_life_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tasks_that_have_just_been_written_are_not_read_again() {
+async fn queued_tasks_are_not_read_again() {
     let store = Arc::new(CrashingStore::new(Arc::new(MemoryStore::new()), None));
     let (runtime, _, _) = start_on(store.clone(), vec![]);
     store.fail_reads(u32::MAX);
@@ -112,15 +115,15 @@ async fn tasks_that_have_just_been_written_are_not_read_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_for_a_task_that_cannot_be_read_is_told() {
+async fn unreadable_task_is_reported_to_its_handle() {
     let store = Arc::new(CrashingStore::new(Arc::new(MemoryStore::new()), None));
     let (runtime, _, models) = start_on(store.clone(), vec![]);
     store.fail_reads(u32::MAX);
-    // Two find a place, and two are kept at hand.
+    // Two get a slot, and two are cached.
     let mut handle = create_all(&runtime, 5).await.pop().unwrap();
     let error = handle.wait().await.unwrap_err().to_string();
     assert!(error.contains("as told"), "{error}");
-    // The task is no one's, and whoever takes it up finishes it.
+    // The task has no owner, and its adopter finishes it.
     store.fail_reads(0);
     tokio::time::sleep(Duration::from_secs(1)).await;
     let row = store.task_row(handle.id).await.unwrap().unwrap();
@@ -130,7 +133,7 @@ async fn whoever_waits_for_a_task_that_cannot_be_read_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_is_run_even_if_whoever_gave_it_has_stopped_listening() {
+async fn task_runs_after_its_submitter_is_dropped() {
     let (runtime, store, models) = start(vec![]);
     {
         let create = runtime.create(create_task("a"));
@@ -143,7 +146,7 @@ async fn a_task_is_run_even_if_whoever_gave_it_has_stopped_listening() {
     assert_eq!(rows[0].status, TaskStatus::Completed);
 }
 
-/// So many tasks, of which two find a place.
+/// Creates tasks, of which two get a slot.
 async fn create_all(runtime: &Runtime, count: u32) -> Vec<TaskHandle> {
     let mut handles = Vec::new();
     for number in 0..count {

@@ -1,4 +1,4 @@
-//! Agents on other servers: what they are told, and how often.
+//! Remote agents: messages, retries and cancellation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ impl RemoteFixture {
         self.on(Arc::clone(&self.store), number, limit)
     }
 
-    /// A process that sees the journal through this store.
+    /// A process that uses this store.
     fn on(
         &self,
         store: Arc<dyn Store>,
@@ -58,14 +58,14 @@ impl RemoteFixture {
         polity_store::block_on(Runtime::start(RuntimeDeps { remotes, limits, ..deps })).unwrap()
     }
 
-    /// What became of a task.
+    /// The current row of a task.
     fn end(&self, id: TaskId) -> (TaskStatus, String) {
         let row = self.store.task_row(id).wait().unwrap().unwrap();
         let task = self.store.task(&row).wait().unwrap();
         (task.status, task.result.or(task.error).unwrap_or_default())
     }
 
-    /// Does for a task what a person would do who never sends anything again, until it has ended.
+    /// Answers reviews without sending a message again, until the task has ended.
     async fn attend(&self, runtime: &Runtime, id: TaskId) -> Result<(), EngineError> {
         loop {
             let state = load_task(&*self.store, id).await?.state;
@@ -88,7 +88,7 @@ impl RemoteFixture {
         }
     }
 
-    /// Whether the journal says that the server was asked to end its task.
+    /// True if the journal has a cancel request to the server.
     fn tells_of_end(&self, id: TaskId) -> bool {
         let events =
             self.store.events(&StreamId::Task(id), StreamSequence::default()).wait().unwrap();
@@ -141,7 +141,7 @@ fn asks() -> RemoteReaction {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_server_answers_is_the_result() {
+async fn server_answer_is_the_result() {
     let harness = RemoteFixture::new([]);
     let runtime = harness.process(1);
     let mut handle = give(&runtime).await;
@@ -152,7 +152,7 @@ async fn what_a_server_answers_is_the_result() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_dies_while_the_server_works_sends_nothing_twice() {
+async fn crash_during_remote_work_sends_no_message_twice() {
     let harness = RemoteFixture::new([]);
     let first = harness.process(1);
     let handle = give(&first).await;
@@ -166,7 +166,7 @@ async fn a_process_that_dies_while_the_server_works_sends_nothing_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_dies_while_it_sends_leaves_a_doubt_for_a_person() {
+async fn crash_while_sending_opens_a_review() {
     let harness = RemoteFixture::new([]);
     let first = harness.process(1);
     let handle = give(&first).await;
@@ -184,14 +184,14 @@ async fn a_process_that_dies_while_it_sends_leaves_a_doubt_for_a_person() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whenever_a_process_dies_no_message_is_sent_twice_and_the_task_ends() {
+async fn crash_at_any_commit_sends_no_message_twice() {
     let mut deaths = 0;
     for (number, side) in (0..14).flat_map(|n| [(n, CrashSide::Before), (n, CrashSide::After)]) {
         let harness = RemoteFixture::new([asks()]);
         let mortal = Arc::new(CrashingStore::new(Arc::clone(&harness.store), Some((number, side))));
         let first = harness.on(Arc::clone(&mortal) as Arc<dyn Store>, 1, |limits| limits);
         if let Ok(mut handle) = first.create(CreateTask::new(painter(), "paint")).await {
-            // Wherever it dies, it is over with this one.
+            // The process has crashed by now.
             let _ = handle.wait().await;
             let _ = harness.attend(&first, handle.id).await;
         }
@@ -214,7 +214,7 @@ async fn whenever_a_process_dies_no_message_is_sent_twice_and_the_task_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_that_did_not_arrive_is_sent_until_none_is_left() {
+async fn undelivered_message_is_sent_until_retries_are_used_up() {
     let failure = AttemptFailure { category: ErrorCategory::Transient, message: "busy".into() };
     let busy = RemoteReaction::Reply(RemoteEnd::Failed { failure, retry_after: None });
     for (times, status) in [(2, TaskStatus::Completed), (9, TaskStatus::Failed)] {
@@ -227,7 +227,7 @@ async fn a_message_that_did_not_arrive_is_sent_until_none_is_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_to_a_question_goes_to_the_same_task() {
+async fn answer_goes_to_the_same_remote_task() {
     let harness = RemoteFixture::new([asks()]);
     let runtime = harness.process(1);
     let mut handle = give(&runtime).await;
@@ -241,7 +241,7 @@ async fn an_answer_to_a_question_goes_to_the_same_task() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_ends_a_task_ends_what_works_for_it() {
+async fn ending_a_task_cancels_its_remote_work() {
     // While the message is sent, and while the server works.
     for after in [500, 1500] {
         let harness = RemoteFixture::new([]);
@@ -253,7 +253,7 @@ async fn who_ends_a_task_ends_what_works_for_it() {
         assert_eq!(harness.remotes.cancelled(), ["t-1"]);
         assert!(harness.tells_of_end(handle.id));
     }
-    // When it waits for an answer, and by saying no to it.
+    // While it waits for an answer, and by rejection.
     for says_no in [true, false] {
         let harness = RemoteFixture::new([asks()]);
         let runtime = harness.process(1);
@@ -268,7 +268,7 @@ async fn who_ends_a_task_ends_what_works_for_it() {
         assert_eq!(harness.remotes.cancelled(), ["t-1"]);
         assert!(harness.tells_of_end(handle.id));
     }
-    // When the process is gone that worked on it.
+    // After a crash of its process.
     let harness = RemoteFixture::new([]);
     let runtime = harness.process(1);
     let handle = give(&runtime).await;
@@ -280,7 +280,7 @@ async fn who_ends_a_task_ends_what_works_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_takes_too_long_is_ended_there_too() {
+async fn timeout_cancels_remote_work() {
     let mut slow = FakeRemotes::new([]);
     (slow.answers_after, slow.works_for) = (Duration::ZERO, Duration::from_secs(9));
     let harness = RemoteFixture { remotes: Arc::new(slow), ..RemoteFixture::new([]) };

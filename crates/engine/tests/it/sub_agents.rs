@@ -1,5 +1,4 @@
-//! Agents that hand work to others: apart, side by side, after a crash, before a person, and ended
-//! together.
+//! Sub-agents: isolation, parallel calls, crashes, reviews and cancellation.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -18,27 +17,19 @@ use polity_testkit::runtime::boss;
 use polity_testkit::tools::{FakeToolAct, FakeTools};
 use serde_json::json;
 
-use crate::participants::{RuntimeFixture, ScriptedModels, ScriptedReply, give, part};
+use crate::participants::{
+    RuntimeFixture,
+    ScriptedReply::{Ask, Fail, Hang, Text},
+    TestModels, give, part,
+};
 
 #[tokio::test(start_paused = true)]
-async fn nothing_leaks_either_way() {
+async fn conversations_of_parent_and_sub_agent_stay_separate() {
     let fixture = RuntimeFixture::new();
-    let cast = ScriptedModels::new([
-        (
-            "boss",
-            vec![
-                ScriptedReply::Ask(vec![part("agent/deputy", "CANARY-DOWN")]),
-                ScriptedReply::Text("over"),
-            ],
-        ),
-        (
-            "deputy",
-            vec![
-                ScriptedReply::Ask(vec![part("agent/helper", "deeper")]),
-                ScriptedReply::Text("SUMMARY"),
-            ],
-        ),
-        ("helper", vec![ScriptedReply::Text("CANARY-BELOW")]),
+    let cast = TestModels::new([
+        ("boss", vec![Ask(vec![part("agent/deputy", "CANARY-DOWN")]), Text("over")]),
+        ("deputy", vec![Ask(vec![part("agent/helper", "deeper")]), Text("SUMMARY")]),
+        ("helper", vec![Text("CANARY-BELOW")]),
     ]);
     let runtime = fixture.process(1, &cast);
     let mut create = CreateTask::new(boss(), "CANARY-ABOVE");
@@ -58,11 +49,10 @@ async fn nothing_leaks_either_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sub_agents_of_one_turn_work_side_by_side_and_need_no_place_of_their_own() {
+async fn sub_agents_of_one_turn_run_in_parallel_without_own_slots() {
     let fixture = RuntimeFixture::new();
     let helpers = (0..8).map(|number| part("agent/helper", &number.to_string())).collect();
-    let cast =
-        ScriptedModels::new([("boss", vec![ScriptedReply::Ask(helpers)]), ("helper", vec![])]);
+    let cast = TestModels::new([("boss", vec![Ask(helpers)]), ("helper", vec![])]);
     let one = |limits| Limits { concurrent_tasks: NonZeroU32::MIN, ..limits };
     let runtime = fixture.limited(1, &cast, one);
     let mut first = give(&runtime, "a").await;
@@ -74,11 +64,10 @@ async fn sub_agents_of_one_turn_work_side_by_side_and_need_no_place_of_their_own
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_sub_agents_than_the_limit_allows_are_not_called_and_the_model_is_told() {
+async fn calls_beyond_the_fan_out_limit_are_reported_to_the_model() {
     let fixture = RuntimeFixture::new();
     let helpers = (0..4).map(|number| part("agent/helper", &number.to_string())).collect();
-    let cast =
-        ScriptedModels::new([("boss", vec![ScriptedReply::Ask(helpers)]), ("helper", vec![])]);
+    let cast = TestModels::new([("boss", vec![Ask(helpers)]), ("helper", vec![])]);
     let two = NonZeroU32::new(2).unwrap();
     let runtime = fixture.limited(1, &cast, |limits| Limits {
         sub_agent_fan_out: NonZeroU32::new(2).unwrap(),
@@ -93,12 +82,12 @@ async fn more_sub_agents_than_the_limit_allows_are_not_called_and_the_model_is_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_sub_agents_work_for_a_task_than_allowed_at_any_depth() {
+async fn fan_out_limit_covers_every_depth() {
     let fixture = RuntimeFixture::new();
-    let two = || ScriptedReply::Ask(vec![part("agent/deputy", "x")]);
-    let cast = ScriptedModels::new([
-        ("boss", vec![two(), two(), ScriptedReply::Text("over")]),
-        ("deputy", vec![ScriptedReply::Ask(vec![part("agent/helper", "y")])]),
+    let two = || Ask(vec![part("agent/deputy", "x")]);
+    let cast = TestModels::new([
+        ("boss", vec![two(), two(), Text("over")]),
+        ("deputy", vec![Ask(vec![part("agent/helper", "y")])]),
         ("helper", vec![]),
     ]);
     let runtime = fixture
@@ -113,9 +102,9 @@ async fn no_more_sub_agents_work_for_a_task_than_allowed_at_any_depth() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_chain_that_is_too_long_is_refused_before_anything_is_spent() {
+async fn too_deep_delegation_is_rejected_before_any_call() {
     let fixture = RuntimeFixture::new();
-    let cast = ScriptedModels::new([]);
+    let cast = TestModels::new([]);
     let runtime =
         fixture.limited(1, &cast, |limits| Limits { sub_agent_depth: NonZeroU32::MIN, ..limits });
     let refused = runtime.create(CreateTask::new(boss(), "a")).await.unwrap_err();
@@ -128,17 +117,11 @@ async fn a_chain_that_is_too_long_is_refused_before_anything_is_spent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_parent_learns_why_a_sub_agent_failed_and_goes_another_way() {
+async fn sub_agent_failure_is_reported_to_its_parent() {
     let fixture = RuntimeFixture::new();
-    let cast = ScriptedModels::new([
-        (
-            "boss",
-            vec![
-                ScriptedReply::Ask(vec![part("agent/helper", "x")]),
-                ScriptedReply::Text("by myself, then"),
-            ],
-        ),
-        ("helper", vec![ScriptedReply::Fail]),
+    let cast = TestModels::new([
+        ("boss", vec![Ask(vec![part("agent/helper", "x")]), Text("by myself, then")]),
+        ("helper", vec![Fail]),
     ]);
     let runtime = fixture.process(1, &cast);
     let mut handle = give(&runtime, "a").await;
@@ -148,15 +131,12 @@ async fn a_parent_learns_why_a_sub_agent_failed_and_goes_another_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cancelling_a_parent_cancels_its_sub_agents_to_the_last() {
+async fn cancelling_a_parent_cancels_all_sub_agents() {
     let fixture = RuntimeFixture::new();
-    let cast = ScriptedModels::new([
-        (
-            "boss",
-            vec![ScriptedReply::Ask(vec![part("agent/deputy", "x"), part("agent/helper", "y")])],
-        ),
-        ("deputy", vec![ScriptedReply::Ask(vec![part("agent/helper", "z")])]),
-        ("helper", vec![ScriptedReply::Hang]),
+    let cast = TestModels::new([
+        ("boss", vec![Ask(vec![part("agent/deputy", "x"), part("agent/helper", "y")])]),
+        ("deputy", vec![Ask(vec![part("agent/helper", "z")])]),
+        ("helper", vec![Hang]),
     ]);
     let runtime = fixture.process(1, &cast);
     let mut handle = give(&runtime, "a").await;
@@ -165,16 +145,16 @@ async fn cancelling_a_parent_cancels_its_sub_agents_to_the_last() {
     fixture.until("all are at work", |fixture| all(fixture).len() == 4).await;
     runtime.cancel(handle.id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Cancelled);
-    // When the parent is told to be over, so are its parts.
+    // A cancelled parent has cancelled subtasks.
     assert!(all(&fixture).iter().all(|row| row.status == TaskStatus::Cancelled));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sub_agent_that_someone_cancels_is_an_answer_to_its_parent() {
+async fn cancelled_sub_agent_is_reported_to_its_parent() {
     let fixture = RuntimeFixture::new();
-    let cast = ScriptedModels::new([
-        ("boss", vec![ScriptedReply::Ask(vec![part("agent/helper", "x")])]),
-        ("helper", vec![ScriptedReply::Hang]),
+    let cast = TestModels::new([
+        ("boss", vec![Ask(vec![part("agent/helper", "x")])]),
+        ("helper", vec![Hang]),
     ]);
     let runtime = fixture.process(1, &cast);
     let mut handle = give(&runtime, "a").await;
@@ -189,25 +169,21 @@ fn cast_at_work(fixture: &RuntimeFixture, id: TaskId) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_resumes_parent_and_sub_agents_where_they_were() {
+async fn parent_and_sub_agents_resume_after_a_crash() {
     let fixture = RuntimeFixture::new();
-    let lines = || [("boss", vec![ScriptedReply::Ask(vec![part("agent/deputy", "x")])])];
-    let stuck = [
-        ("deputy", vec![ScriptedReply::Ask(vec![part("agent/helper", "y")])]),
-        ("helper", vec![ScriptedReply::Hang]),
-    ];
-    let runtime = fixture.process(1, &ScriptedModels::new(lines().into_iter().chain(stuck)));
+    let lines = || [("boss", vec![Ask(vec![part("agent/deputy", "x")])])];
+    let stuck = [("deputy", vec![Ask(vec![part("agent/helper", "y")])]), ("helper", vec![Hang])];
+    let runtime = fixture.process(1, &TestModels::new(lines().into_iter().chain(stuck)));
     let id = give(&runtime, "a").await.id;
     let all =
         |fixture: &RuntimeFixture| fixture.store.task_rows(&TaskFilter::default()).wait().unwrap();
     fixture.until("all are at work", |fixture| all(fixture).len() == 3).await;
     fixture.kill(1, runtime);
-    // One of them is resumed, and the others go on with it.
+    // One of them is resumed, and the others with it.
     let left =
         find_orphans(&*fixture.store, &*fixture.leases, Timestamp::UNIX_EPOCH).await.unwrap();
     assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [id]);
-    let cast =
-        ScriptedModels::new(lines().into_iter().chain([("deputy", vec![]), ("helper", vec![])]));
+    let cast = TestModels::new(lines().into_iter().chain([("deputy", vec![]), ("helper", vec![])]));
     let runtime = fixture.process(2, &cast);
     let mut handle = runtime.adopt(id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
@@ -218,36 +194,30 @@ async fn a_crash_resumes_parent_and_sub_agents_where_they_were() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sub_agent_whose_parent_has_ended_ends_with_it() {
+async fn sub_agent_of_an_ended_parent_is_cancelled() {
     let fixture = RuntimeFixture::new();
-    let cast = ScriptedModels::new([
-        ("boss", vec![ScriptedReply::Ask(vec![part("agent/helper", "x")])]),
-        ("helper", vec![ScriptedReply::Hang]),
+    let cast = TestModels::new([
+        ("boss", vec![Ask(vec![part("agent/helper", "x")])]),
+        ("helper", vec![Hang]),
     ]);
     let runtime = fixture.process(1, &cast);
     let handle = give(&runtime, "a").await;
     fixture.until("it is at work", |fixture| cast_at_work(fixture, handle.id)).await;
     fixture.kill(1, runtime);
     let runtime = fixture.process(2, &cast);
-    // Whoever ends the parent from outside ends what it has handed out.
+    // Cancelling the parent from outside cancels its subtasks.
     runtime.cancel(handle.id).await.unwrap();
     assert_eq!(fixture.task(fixture.sub_tasks(handle.id)[0].id).status, TaskStatus::Cancelled);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_parent_waits_with_its_sub_agent_for_a_person_and_holds_nothing() {
+async fn parent_pauses_with_its_sub_agent_and_frees_its_slot() {
     let fixture = RuntimeFixture::new();
     let delete = ("files/delete", json!({"n": 1}));
-    let cast = ScriptedModels::new([
-        (
-            "boss",
-            vec![
-                ScriptedReply::Ask(vec![part("agent/deputy", "x")]),
-                ScriptedReply::Text("all done"),
-            ],
-        ),
-        ("deputy", vec![ScriptedReply::Ask(vec![part("agent/helper", "y")])]),
-        ("helper", vec![ScriptedReply::Ask(vec![delete])]),
+    let cast = TestModels::new([
+        ("boss", vec![Ask(vec![part("agent/deputy", "x")]), Text("all done")]),
+        ("deputy", vec![Ask(vec![part("agent/helper", "y")])]),
+        ("helper", vec![Ask(vec![delete])]),
     ]);
     let runtime = fixture.process(1, &cast);
     let mut handle = give(&runtime, "a").await;
@@ -262,7 +232,7 @@ async fn a_parent_waits_with_its_sub_agent_for_a_person_and_holds_nothing() {
     );
     fixture.kill(1, runtime);
     let runtime = fixture.process(2, &cast);
-    // Without an answer, resuming it only finds that it waits.
+    // Without an answer, it pauses again.
     let mut handle = runtime.adopt(handle.id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
     let deputy = fixture.sub_tasks(handle.id)[0].id;
@@ -278,14 +248,14 @@ async fn a_parent_waits_with_its_sub_agent_for_a_person_and_holds_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_one_sub_agent_waits_for_a_person_the_others_work_on() {
+async fn other_sub_agents_continue_during_a_review() {
     let fixture = RuntimeFixture::new();
     let delete = ("files/delete", json!({"n": 1}));
-    let boss = ScriptedReply::Ask(vec![part("agent/helper", "x"), part("agent/deputy", "y")]);
-    let cast = ScriptedModels::new([
-        ("boss", vec![boss, ScriptedReply::Text("both done")]),
-        ("deputy", vec![ScriptedReply::Hang]),
-        ("helper", vec![ScriptedReply::Ask(vec![delete])]),
+    let boss = Ask(vec![part("agent/helper", "x"), part("agent/deputy", "y")]);
+    let cast = TestModels::new([
+        ("boss", vec![boss, Text("both done")]),
+        ("deputy", vec![Hang]),
+        ("helper", vec![Ask(vec![delete])]),
     ]);
     let runtime = fixture.process(1, &cast);
     let mut handle = give(&runtime, "a").await;
@@ -301,7 +271,7 @@ async fn while_one_sub_agent_waits_for_a_person_the_others_work_on() {
     let helper = named(&fixture, "helper").unwrap().id;
     assert_eq!(fixture.task(handle.id).status, TaskStatus::Running);
     fixture.answer(&runtime, helper, ReviewVerdict::Approve).await;
-    // The parent's process notices the answer, and goes on with the sub-agent.
+    // The parent's process notices the answer, and resumes the sub-agent.
     fixture
         .until("it goes on", |fixture| status(fixture, "helper") == Some(TaskStatus::Completed))
         .await;
@@ -311,20 +281,14 @@ async fn while_one_sub_agent_waits_for_a_person_the_others_work_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_far_below_reaches_a_parent_that_is_busy_with_others() {
+async fn nested_answer_reaches_a_busy_parent() {
     let fixture = RuntimeFixture::new();
     let delete = ("files/delete", json!({"n": 1}));
-    let parts = ScriptedReply::Ask(vec![part("agent/deputy", "x"), part("agent/helper", "hang")]);
-    let cast = ScriptedModels::new([
+    let parts = Ask(vec![part("agent/deputy", "x"), part("agent/helper", "hang")]);
+    let cast = TestModels::new([
         ("boss", vec![parts]),
-        (
-            "deputy",
-            vec![
-                ScriptedReply::Ask(vec![part("agent/helper", "delete")]),
-                ScriptedReply::Text("deleted"),
-            ],
-        ),
-        ("helper", vec![ScriptedReply::Ask(vec![delete])]),
+        ("deputy", vec![Ask(vec![part("agent/helper", "delete")]), Text("deleted")]),
+        ("helper", vec![Ask(vec![delete])]),
     ]);
     let runtime = fixture.process(1, &cast);
     let mut handle = give(&runtime, "a").await;
@@ -345,7 +309,7 @@ async fn an_answer_far_below_reaches_a_parent_that_is_busy_with_others() {
     };
     let deputy = below(&fixture, "deputy", id);
     let far_below = below(&fixture, "helper", deputy);
-    // The one far below is answered, and that is something to do for those above it.
+    // The answer to the innermost task makes its ancestors orphans.
     fixture.answer(&runtime, far_below, ReviewVerdict::Approve).await;
     let left =
         find_orphans(&*fixture.store, &*fixture.leases, Timestamp::UNIX_EPOCH).await.unwrap();
@@ -353,28 +317,22 @@ async fn an_answer_far_below_reaches_a_parent_that_is_busy_with_others() {
     let mut handle = runtime.adopt(id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
     assert_eq!(fixture.task(deputy).status, TaskStatus::Completed);
-    // While the other is being answered and goes on, the whole is taken to its end by its owner.
+    // The owner of the root finishes it while the other is answered.
     fixture.answer(&runtime, below(&fixture, "helper", id), ReviewVerdict::Approve).await;
     let mut handle = runtime.adopt(id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_two_steps_below_is_noticed_while_the_top_is_at_work() {
+async fn answer_two_levels_down_is_noticed_by_a_running_root() {
     let fixture = RuntimeFixture::new();
     let delete = ("files/delete", json!({"n": 1}));
-    // The boss has something else to wait for: a tool that does not answer in time.
+    // The boss also waits for a tool, which times out.
     let hangs = ("files/write", json!({"n": 2}));
-    let cast = ScriptedModels::new([
-        ("boss", vec![ScriptedReply::Ask(vec![part("agent/deputy", "x"), hangs])]),
-        (
-            "deputy",
-            vec![
-                ScriptedReply::Ask(vec![part("agent/helper", "delete")]),
-                ScriptedReply::Text("deleted"),
-            ],
-        ),
-        ("helper", vec![ScriptedReply::Ask(vec![delete])]),
+    let cast = TestModels::new([
+        ("boss", vec![Ask(vec![part("agent/deputy", "x"), hangs])]),
+        ("deputy", vec![Ask(vec![part("agent/helper", "delete")]), Text("deleted")]),
+        ("helper", vec![Ask(vec![delete])]),
     ]);
     let deps = fixture.deps_of_process(1, &cast);
     let tools = FakeTools::new(&Arc::default(), [FakeToolAct::Hang], Duration::from_millis(5));
@@ -390,7 +348,7 @@ async fn an_answer_two_steps_below_is_noticed_while_the_top_is_at_work() {
     fixture.until("the deputy waits", |fixture| status(fixture, "deputy") == waits).await;
     assert_eq!(status(&fixture, "boss"), Some(TaskStatus::Running));
     fixture.answer(&runtime, named(&fixture, "helper").unwrap().id, ReviewVerdict::Approve).await;
-    // Nobody resumes anything: the one at work notices.
+    // The running process notices without a resume.
     let done = Some(TaskStatus::Completed);
     fixture.until("the deputy is done", |fixture| status(fixture, "deputy") == done).await;
     assert_eq!(status(&fixture, "boss"), Some(TaskStatus::Running));
@@ -398,14 +356,14 @@ async fn an_answer_two_steps_below_is_noticed_while_the_top_is_at_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_at_any_moment_around_the_pause_is_acted_upon() {
-    // The tool is given up after five seconds, and then the boss has nothing left but to wait.
+async fn answer_at_any_moment_around_the_pause_is_applied() {
+    // The tool times out after five seconds, and then the boss pauses.
     for ms in (4_800..5_300).step_by(20) {
         let fixture = RuntimeFixture::new();
         let (delete, hangs) = (("files/delete", json!({"n": 1})), ("files/write", json!({"n": 2})));
-        let cast = ScriptedModels::new([
-            ("boss", vec![ScriptedReply::Ask(vec![part("agent/helper", "x"), hangs])]),
-            ("helper", vec![ScriptedReply::Ask(vec![delete])]),
+        let cast = TestModels::new([
+            ("boss", vec![Ask(vec![part("agent/helper", "x"), hangs])]),
+            ("helper", vec![Ask(vec![delete])]),
         ]);
         let deps = fixture.deps_of_process(1, &cast);
         let tools = FakeTools::new(&Arc::default(), [FakeToolAct::Hang], Duration::from_millis(5));
@@ -413,7 +371,7 @@ async fn an_answer_at_any_moment_around_the_pause_is_acted_upon() {
         let mut handle = give(&runtime, "a").await;
         tokio::time::sleep(Duration::from_millis(ms)).await;
         fixture.answer(&runtime, fixture.sub_tasks(handle.id)[0].id, ReviewVerdict::Approve).await;
-        // Whoever answers goes on with the whole, unless someone is at work on it.
+        // The answerer resumes the root, unless another process runs it.
         let adopted = runtime.adopt(handle.id).await;
         let first = handle.wait().await.unwrap();
         if let Ok(mut adopted) = adopted {
@@ -425,17 +383,17 @@ async fn an_answer_at_any_moment_around_the_pause_is_acted_upon() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sub_agent_that_waits_for_a_person_is_ended_with_its_parent_even_after_a_crash() {
+async fn paused_sub_agent_ends_with_its_parent_after_a_crash() {
     let fixture = RuntimeFixture::new();
     let delete = ("files/delete", json!({"n": 1}));
-    let cast = ScriptedModels::new([
-        ("boss", vec![ScriptedReply::Ask(vec![part("agent/helper", "x")])]),
-        ("helper", vec![ScriptedReply::Ask(vec![delete])]),
+    let cast = TestModels::new([
+        ("boss", vec![Ask(vec![part("agent/helper", "x")])]),
+        ("helper", vec![Ask(vec![delete])]),
     ]);
     let runtime = fixture.process(1, &cast);
     let mut handle = give(&runtime, "a").await;
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
-    // The parent is ended, and the process dies before it has ended the sub-agent.
+    // The process crashes after ending the parent and before ending the sub-agent.
     let parent = load_task(&*fixture.store, handle.id).await.unwrap().state;
     let commit = Commit {
         stream: parent.stream(),

@@ -1,4 +1,4 @@
-//! Whole lives of tasks: answered, retried, failed, timed out, cancelled.
+//! Outcomes of tasks: answered, retried, failed, timed out, cancelled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,10 @@ use polity_model::machine::task::TaskStatus;
 use polity_model::message::Message;
 use polity_model::task::Task;
 use polity_store::{MemoryStore, Store};
-use polity_testkit::runtime::{FakeModelTurn, FakeModels, TestLeases, create_task, runtime_deps};
+use polity_testkit::runtime::{
+    FakeModelTurn::{self, Answer, Hang, PermanentFailure, RequestTools, TransientFailure},
+    FakeModels, TestLeases, create_task, runtime_deps,
+};
 use polity_testkit::task_fixtures::instance_id;
 
 async fn run(acts: impl IntoIterator<Item = FakeModelTurn>) -> (Task, Arc<dyn Store>, u64) {
@@ -26,8 +29,8 @@ async fn run(acts: impl IntoIterator<Item = FakeModelTurn>) -> (Task, Arc<dyn St
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_is_the_result() {
-    let (task, store, calls) = run([FakeModelTurn::Answer("Hello.")]).await;
+async fn answer_is_the_result() {
+    let (task, store, calls) = run([Answer("Hello.")]).await;
     assert_eq!((task.status, calls), (TaskStatus::Completed, 1));
     assert_eq!(task.result.as_deref(), Some("Hello."));
     assert_eq!(task.usage.input_tokens, 3);
@@ -36,14 +39,9 @@ async fn an_answer_is_the_result() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn passing_failures_are_retried_with_growing_waits() {
-    let (task, store, calls) = run([
-        FakeModelTurn::TransientFailure,
-        FakeModelTurn::TransientFailure,
-        FakeModelTurn::TransientFailure,
-        FakeModelTurn::Answer("at last"),
-    ])
-    .await;
+async fn transient_failures_are_retried_with_backoff() {
+    let (task, store, calls) =
+        run([TransientFailure, TransientFailure, TransientFailure, Answer("at last")]).await;
     assert_eq!((task.status, calls), (TaskStatus::Completed, 4));
     let execution = &store.executions(task.id).await.unwrap()[0];
     assert_eq!(execution.retry_count, 3);
@@ -52,22 +50,22 @@ async fn passing_failures_are_retried_with_growing_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_fourth_passing_failure_is_one_too_many() {
-    let (task, _, calls) = run(vec![FakeModelTurn::TransientFailure; 9]).await;
+async fn fourth_transient_failure_fails_the_task() {
+    let (task, _, calls) = run(vec![TransientFailure; 9]).await;
     assert_eq!((task.status, calls), (TaskStatus::Failed, 4));
     assert_eq!(task.error_code, Some(ErrorCode::ModelUnavailable));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lasting_failure_is_not_retried() {
-    let (task, _, calls) = run([FakeModelTurn::PermanentFailure]).await;
+async fn permanent_failure_is_not_retried() {
+    let (task, _, calls) = run([PermanentFailure]).await;
     assert_eq!((task.status, calls), (TaskStatus::Failed, 1));
     assert_eq!(task.error.as_deref(), Some("as told: permanent"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_never_answers_times_out() {
-    let (task, store, _) = run(vec![FakeModelTurn::Hang; 4]).await;
+async fn unresponsive_model_times_out() {
+    let (task, store, _) = run(vec![Hang; 4]).await;
     assert_eq!(task.status, TaskStatus::Failed);
     assert_eq!(task.error_code, Some(ErrorCode::Timeout));
     let path: Vec<_> = store.executions(task.id).await.unwrap()[0]
@@ -79,8 +77,8 @@ async fn a_model_that_never_answers_times_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_only_asks_for_tools_reaches_its_limit() {
-    let (task, store, calls) = run(vec![FakeModelTurn::RequestTools(&["time/now"]); 20]).await;
+async fn endless_tool_calls_reach_the_iteration_limit() {
+    let (task, store, calls) = run(vec![RequestTools(&["time/now"]); 20]).await;
     assert_eq!((task.error_code, calls), (Some(ErrorCode::LimitIterations), 10));
     let messages = store.messages(task.id).await.unwrap();
     let asked: Vec<_> = messages.iter().flat_map(Message::tool_calls).map(|c| c.id).collect();

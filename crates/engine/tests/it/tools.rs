@@ -1,4 +1,4 @@
-//! Agents with tools: side by side, after a crash, before a person, against the clock.
+//! Tool calls: parallelism, crashes, reviews and timeouts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,8 @@ use polity_model::state::StateUpdates;
 use polity_model::trace::TraceLog;
 use polity_store::{MemoryStore, Store};
 use polity_testkit::runtime::{
-    FakeModelTurn, FakeModels, TestLeases, cancel_from_outside, create_task, runtime_deps,
+    FakeModelTurn::{self, Answer, ContextFull, RequestTools},
+    FakeModels, TestLeases, cancel_from_outside, create_task, runtime_deps,
 };
 use polity_testkit::task_fixtures::instance_id;
 use polity_testkit::tools::{FakeToolAct, FakeTools, ToolEffects};
@@ -55,7 +56,7 @@ impl ToolFixture {
         )
     }
 
-    /// The process ends without a word.
+    /// Kills the process.
     fn kill(&self, number: u64, runtime: Runtime) {
         drop(runtime);
         self.leases.end(instance_id(number));
@@ -71,7 +72,7 @@ impl ToolFixture {
         TraceLog::from_events(id, &events).unwrap()
     }
 
-    /// A person looks at what is asked, and answers.
+    /// Answers the open review.
     async fn answer(
         &self,
         runtime: &Runtime,
@@ -98,12 +99,9 @@ impl ToolFixture {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_of_one_turn_run_side_by_side_and_are_answered_in_order() {
+async fn calls_of_one_turn_run_in_parallel_with_ordered_answers() {
     let fixture = ToolFixture::new();
-    let acts = vec![
-        FakeModelTurn::RequestTools(&["files/write", "files/read", "time/now"]),
-        FakeModelTurn::Answer("done"),
-    ];
+    let acts = vec![RequestTools(&["files/write", "files/read", "time/now"]), Answer("done")];
     let (runtime, tools) = fixture.process(1, acts, vec![]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
@@ -113,9 +111,9 @@ async fn calls_of_one_turn_run_side_by_side_and_are_answered_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_never_answers_is_given_up_after_its_time_and_the_model_told() {
+async fn tool_timeout_is_reported_to_the_model() {
     let fixture = ToolFixture::new();
-    let acts = vec![FakeModelTurn::RequestTools(&["files/write"]), FakeModelTurn::Answer("done")];
+    let acts = vec![RequestTools(&["files/write"]), Answer("done")];
     let (runtime, _) = fixture.process(1, acts, vec![FakeToolAct::Hang]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
@@ -127,9 +125,9 @@ async fn a_tool_that_never_answers_is_given_up_after_its_time_and_the_model_told
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_failed_attempt_is_a_record_of_its_own() {
+async fn each_failed_attempt_is_recorded() {
     let fixture = ToolFixture::new();
-    let acts = vec![FakeModelTurn::RequestTools(&["files/write"]), FakeModelTurn::Answer("done")];
+    let acts = vec![RequestTools(&["files/write"]), Answer("done")];
     let (runtime, _) =
         fixture.process(1, acts, vec![FakeToolAct::NotReached, FakeToolAct::NotReached]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
@@ -143,13 +141,10 @@ async fn each_failed_attempt_is_a_record_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancel_ends_the_tools_too_and_leaves_no_call_unanswered() {
+async fn cancel_stops_running_tools_and_answers_every_call() {
     let fixture = ToolFixture::new();
-    let (runtime, _) = fixture.process(
-        1,
-        vec![FakeModelTurn::RequestTools(&["files/write"])],
-        vec![FakeToolAct::Hang],
-    );
+    let (runtime, _) =
+        fixture.process(1, vec![RequestTools(&["files/write"])], vec![FakeToolAct::Hang]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(runtime.cancel(handle.id).await.unwrap(), CancelOutcome::Requested);
@@ -161,10 +156,9 @@ async fn a_cancel_ends_the_tools_too_and_leaves_no_call_unanswered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_approval_waits_in_no_process_and_goes_on_in_another() {
+async fn approval_resumes_in_another_process() {
     let fixture = ToolFixture::new();
-    let acts =
-        vec![FakeModelTurn::RequestTools(&["files/delete"]), FakeModelTurn::Answer("unheard")];
+    let acts = vec![RequestTools(&["files/delete"]), Answer("unheard")];
     let (first, _) = fixture.process(1, acts, vec![]);
     let mut handle = first.create(create_task("a")).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
@@ -178,7 +172,7 @@ async fn an_approval_waits_in_no_process_and_goes_on_in_another() {
     );
     assert!(fixture.world.effects().is_empty());
 
-    let (second, _) = fixture.process(2, vec![FakeModelTurn::Answer("deleted")], vec![]);
+    let (second, _) = fixture.process(2, vec![Answer("deleted")], vec![]);
     let early = second.adopt(handle.id).await.unwrap_err();
     assert!(
         matches!(early, EngineError::Rejected(CommandRejection::AwaitingHuman { .. })),
@@ -197,10 +191,9 @@ async fn an_approval_waits_in_no_process_and_goes_on_in_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rejected_call_is_never_made_and_the_model_learns_why() {
+async fn rejected_call_is_reported_to_the_model() {
     let fixture = ToolFixture::new();
-    let acts =
-        vec![FakeModelTurn::RequestTools(&["files/delete"]), FakeModelTurn::Answer("then not")];
+    let acts = vec![RequestTools(&["files/delete"]), Answer("then not")];
     let (runtime, _) = fixture.process(1, acts, vec![]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     handle.wait().await.unwrap();
@@ -214,10 +207,9 @@ async fn a_rejected_call_is_never_made_and_the_model_learns_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_waits_for_a_person_can_be_cancelled() {
+async fn cancels_a_task_that_awaits_review() {
     let fixture = ToolFixture::new();
-    let (runtime, _) =
-        fixture.process(1, vec![FakeModelTurn::RequestTools(&["files/delete"])], vec![]);
+    let (runtime, _) = fixture.process(1, vec![RequestTools(&["files/delete"])], vec![]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     handle.wait().await.unwrap();
     let steered = runtime.cancel(handle.id).await.unwrap();
@@ -230,9 +222,9 @@ async fn a_task_that_waits_for_a_person_can_be_cancelled() {
     );
 }
 
-/// A process dies while two tools are at work, one of which may be called again.
+/// A process crashes during two tool calls, of which one is repeatable.
 async fn died_in_the_midst(fixture: &ToolFixture) -> TaskId {
-    let acts = vec![FakeModelTurn::RequestTools(&["files/write", "files/read"])];
+    let acts = vec![RequestTools(&["files/write", "files/read"])];
     let (first, _) = fixture.process(1, acts, vec![FakeToolAct::Hang, FakeToolAct::Hang]);
     let handle = first.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
@@ -241,17 +233,17 @@ async fn died_in_the_midst(fixture: &ToolFixture) -> TaskId {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_in_doubt_is_put_before_a_person_and_others_go_on() {
+async fn interrupted_call_opens_a_review_while_others_continue() {
     let fixture = ToolFixture::new();
     let id = died_in_the_midst(&fixture).await;
-    let (second, _) = fixture.process(2, vec![FakeModelTurn::Answer("done")], vec![]);
+    let (second, _) = fixture.process(2, vec![Answer("done")], vec![]);
     let mut adopted = second.adopt(id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::AwaitingHuman);
     let task = load_task(&*fixture.store, id).await.unwrap();
     let question = &task.state.review().unwrap().question;
     assert!(question.contains("files/write with {\"n\":0}"), "{question}");
     assert_eq!(fixture.world.effects()[&0], 1, "it is not called again by itself");
-    // The one that only reads was called again, and has its answer.
+    // The repeatable call was repeated and answered.
     let events = fixture.store.events(&StreamId::Task(id), StreamSequence(0)).await.unwrap();
     let is_answer = |event: &Event| {
         matches!(event, Event::ToolChanged { change: ToolChange::Answer { .. }, .. })
@@ -271,10 +263,10 @@ async fn a_call_in_doubt_is_put_before_a_person_and_others_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_in_doubt_is_made_again_when_a_person_says_so() {
+async fn interrupted_call_is_repeated_after_a_retry_verdict() {
     let fixture = ToolFixture::new();
     let id = died_in_the_midst(&fixture).await;
-    let (second, _) = fixture.process(2, vec![FakeModelTurn::Answer("done")], vec![]);
+    let (second, _) = fixture.process(2, vec![Answer("done")], vec![]);
     second.adopt(id).await.unwrap().wait().await.unwrap();
     fixture.answer(&second, id, ReviewVerdict::Retry).await.unwrap();
     let mut adopted = second.adopt(id).await.unwrap();
@@ -303,7 +295,7 @@ async fn a_call_in_doubt_is_made_again_when_a_person_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_doubt_that_a_person_rejects_fails_the_task() {
+async fn rejected_interrupted_call_fails_the_task() {
     let fixture = ToolFixture::new();
     let id = died_in_the_midst(&fixture).await;
     let (second, _) = fixture.process(2, vec![], vec![]);
@@ -314,14 +306,14 @@ async fn a_doubt_that_a_person_rejects_fails_the_task() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conversation_that_is_too_long_is_shortened_and_the_trace_says_so() {
+async fn long_conversation_is_shortened_and_traced() {
     let fixture = ToolFixture::new();
     let acts = vec![
-        FakeModelTurn::RequestTools(&["time/now", "files/read"]),
-        FakeModelTurn::RequestTools(&["time/now"]),
-        FakeModelTurn::RequestTools(&["files/read"]),
-        FakeModelTurn::ContextFull,
-        FakeModelTurn::Answer("short"),
+        RequestTools(&["time/now", "files/read"]),
+        RequestTools(&["time/now"]),
+        RequestTools(&["files/read"]),
+        ContextFull,
+        Answer("short"),
     ];
     let (runtime, _) = fixture.process(1, acts, vec![]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
@@ -336,10 +328,10 @@ async fn a_conversation_that_is_too_long_is_shortened_and_the_trace_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancel_from_elsewhere_is_heard_though_a_tool_answers_in_the_same_moment() {
+async fn remote_cancel_wins_over_a_simultaneous_tool_answer() {
     for pause_ms in (0..30).map(|step| step * 10) {
         let fixture = ToolFixture::new();
-        let acts = vec![FakeModelTurn::RequestTools(&["files/read", "files/write"])];
+        let acts = vec![RequestTools(&["files/read", "files/write"])];
         let (runtime, _) = fixture.process(1, acts, vec![FakeToolAct::Answer, FakeToolAct::Hang]);
         let mut handle = runtime.create(create_task("a")).await.unwrap();
         tokio::time::sleep(Duration::from_millis(pause_ms)).await;
@@ -353,9 +345,9 @@ async fn a_cancel_from_elsewhere_is_heard_though_a_tool_answers_in_the_same_mome
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancel_between_two_attempts_starts_no_other() {
+async fn cancel_between_attempts_prevents_the_next() {
     let fixture = ToolFixture::new();
-    let acts = vec![FakeModelTurn::RequestTools(&["files/write"])];
+    let acts = vec![RequestTools(&["files/write"])];
     let (runtime, _) = fixture.process(1, acts, vec![FakeToolAct::NotReached]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
@@ -366,10 +358,9 @@ async fn a_cancel_between_two_attempts_starts_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_in_the_moment_in_which_the_question_is_asked_is_not_lost() {
+async fn answer_at_the_moment_of_the_question_is_not_lost() {
     let fixture = ToolFixture::new();
-    let acts =
-        vec![FakeModelTurn::RequestTools(&["files/delete"]), FakeModelTurn::Answer("deleted")];
+    let acts = vec![RequestTools(&["files/delete"]), Answer("deleted")];
     let (runtime, _) = fixture.process(1, acts, vec![]);
     let mut live = runtime.subscribe();
     let mut handle = runtime.create(create_task("a")).await.unwrap();

@@ -1,5 +1,4 @@
-//! A harness for workflows: agents that say what they were given, tools that do as they are told, and
-//! people who answer.
+//! A harness for workflows: agents that echo their input, fake tools and answered reviews.
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -32,28 +31,28 @@ use serde_json::{Map, Value, json};
 
 use crate::participants::RuntimeFixture;
 
-/// The agents of every harness. `asker` calls a tool that a person must allow.
+/// The agents. `asker` calls a tool that needs approval.
 const AGENTS: [&str; 6] = ["ann", "bob", "cid", "dot", "eve", "asker"];
 
-/// What an agent does.
+/// The behaviour of an agent.
 #[derive(Debug, Clone)]
 pub(crate) enum AgentBehaviour {
-    /// Says its name, and in brackets what it was given.
+    /// Answers with its name and, in brackets, its input.
     Echo,
-    /// Says this.
+    /// Answers with this text.
     Say(String),
-    /// Has no model that would answer.
+    /// Fails permanently.
     Fail,
     /// Never answers.
     Hang,
 }
 
-/// Models that play a part each.
+/// Models with a behaviour per agent.
 #[derive(Default)]
 pub(crate) struct WorkflowModels {
     parts: Mutex<BTreeMap<String, AgentBehaviour>>,
     delays: Mutex<BTreeMap<String, u64>>,
-    /// Who was called, in order.
+    /// The called agents, in order.
     called: Mutex<Vec<String>>,
 }
 
@@ -109,16 +108,15 @@ impl ModelDriver for WorkflowModels {
     }
 }
 
-/// The tools of every harness, on the server `kit`. Each takes a `text` and, if it should take its
-/// time, `ms`.
+/// The tools of the server `kit`. Each takes a `text` and an optional duration `ms`.
 ///
-/// `echo` gives its text back and may be repeated. `note` and `delete` remember it, and may not be
-/// repeated. `error` fails, `shaky` too, and `echo` may stand in for it.
+/// `echo` returns its text and is repeatable. `note` and `delete` record it and are not repeatable.
+/// `error` and `shaky` fail; `echo` is the fallback of `shaky`.
 #[derive(Default)]
 pub(crate) struct WorkflowTools {
-    /// What was noted.
+    /// The recorded texts.
     noted: Mutex<Vec<String>>,
-    /// How many calls are lost before one reaches a tool.
+    /// The number of calls that fail before one reaches a tool.
     lost: Mutex<u32>,
     calls: Mutex<u32>,
     dropped: Mutex<u32>,
@@ -134,7 +132,7 @@ impl WorkflowTools {
         *self.calls.lock().unwrap()
     }
 
-    /// How many calls were given up before they ended.
+    /// The number of calls dropped before they ended.
     pub(crate) fn dropped(&self) -> u32 {
         *self.dropped.lock().unwrap()
     }
@@ -235,9 +233,9 @@ impl ToolDriver for WorkflowTools {
     }
 }
 
-/// Workflows on a fixture.
+/// A home with workflows, and the fakes that run them.
 pub(crate) struct WorkflowHarness {
-    pub(crate) fixture: RuntimeFixture,
+    pub(crate) base: RuntimeFixture,
     pub(crate) models: Arc<WorkflowModels>,
     pub(crate) tools: Arc<WorkflowTools>,
     home: Home,
@@ -264,7 +262,7 @@ impl WorkflowHarness {
         let home = Home::parse(files);
         assert!(home.problems.is_empty(), "{:?}", home.problems);
         Self {
-            fixture: RuntimeFixture::new(),
+            base: RuntimeFixture::new(),
             models: Arc::default(),
             tools: Arc::default(),
             home,
@@ -282,19 +280,19 @@ impl WorkflowHarness {
         self.models.parts.lock().unwrap().insert(agent.to_owned(), part);
     }
 
-    /// How long an agent takes, in milliseconds.
+    /// Sets the duration of an agent's calls.
     pub(crate) fn takes(&self, agent: &str, ms: u64) {
         self.models.delays.lock().unwrap().insert(agent.to_owned(), ms);
     }
 
     pub(crate) fn runtime(&self, number: u64) -> Runtime {
-        self.runtime_on(Arc::clone(&self.fixture.store), number)
+        self.runtime_on(Arc::clone(&self.base.store), number)
     }
 
-    /// A process with a view of its own of the journal.
+    /// A process with its own view of the journal.
     pub(crate) fn runtime_on(&self, store: Arc<dyn Store>, number: u64) -> Runtime {
         let models = Arc::clone(&self.models) as Arc<dyn ModelDriver>;
-        let deps = runtime_deps(store, models, &self.fixture.leases, instance_id(number), number);
+        let deps = runtime_deps(store, models, &self.base.leases, instance_id(number), number);
         let limits = (self.limits)(Limits {
             concurrent_tasks: NonZeroU32::new(8).unwrap(),
             input_bytes: NonZeroU64::new(1_000_000).unwrap(),
@@ -310,7 +308,7 @@ impl WorkflowHarness {
         CreateTask::new(flow, input)
     }
 
-    /// Runs the first workflow until no more can be done.
+    /// Runs the first workflow until it ends or pauses.
     pub(crate) async fn run(&self, input: &str) -> Task {
         let runtime = self.runtime(1);
         let mut handle = runtime.create(self.order(input)).await.unwrap();
@@ -322,10 +320,10 @@ impl WorkflowHarness {
         let waited = tokio::time::timeout(patience, handle.wait()).await;
         let left = waited.unwrap_or_else(|_| panic!("never left: {:#?}", self.nodes(handle.id)));
         left.unwrap();
-        self.fixture.task(handle.id)
+        self.base.task(handle.id)
     }
 
-    /// A person answers, and the task goes on.
+    /// Answers the open review and resumes the task.
     pub(crate) async fn answer(
         &self,
         runtime: &Runtime,
@@ -336,13 +334,13 @@ impl WorkflowHarness {
         self.go_on(runtime, id).await
     }
 
-    /// Someone takes the task up.
+    /// Adopts the task.
     pub(crate) async fn go_on(&self, runtime: &Runtime, id: TaskId) -> Task {
         let mut handle = runtime.adopt(id).await.unwrap();
         self.wait(&mut handle).await
     }
 
-    /// A person answers what is asked now.
+    /// Answers the open review.
     pub(crate) async fn say(
         &self,
         runtime: &Runtime,
@@ -351,7 +349,7 @@ impl WorkflowHarness {
         message: Option<&str>,
         updates: Value,
     ) -> Result<(), EngineError> {
-        let state = load_task(&*self.fixture.store, id).await.unwrap().state;
+        let state = load_task(&*self.base.store, id).await.unwrap().state;
         let checkpoint_id = state.review().unwrap().checkpoint_id;
         let state_updates = StateUpdates::new(updates.as_object().unwrap().clone()).unwrap();
         let (message, by) = (message.map(str::to_owned), "ada".to_owned());
@@ -360,27 +358,26 @@ impl WorkflowHarness {
     }
 
     pub(crate) async fn question(&self, id: TaskId) -> String {
-        let state = load_task(&*self.fixture.store, id).await.unwrap().state;
+        let state = load_task(&*self.base.store, id).await.unwrap().state;
         state.review().map(|review| review.question.clone()).unwrap_or_default()
     }
 
     pub(crate) async fn state(&self, id: TaskId) -> State {
-        load_task(&*self.fixture.store, id).await.unwrap().state.state()
+        load_task(&*self.base.store, id).await.unwrap().state.state()
     }
 
-    /// What was said, in order.
+    /// The texts of the messages, in order.
     pub(crate) async fn said(&self, id: TaskId) -> Vec<String> {
         let state = self.state(id).await;
         state.messages.messages().iter().map(|said| said.content().to_owned()).collect()
     }
 
     pub(crate) fn events(&self, id: TaskId) -> Vec<Event> {
-        let events =
-            self.fixture.store.events(&StreamId::Task(id), StreamSequence(0)).wait().unwrap();
+        let events = self.base.store.events(&StreamId::Task(id), StreamSequence(0)).wait().unwrap();
         events.into_iter().map(|recorded| recorded.event).collect()
     }
 
-    /// What happened to the nodes, in order, as `node: what`.
+    /// The changes of the nodes, in order, as `node: change`.
     pub(crate) fn nodes(&self, id: TaskId) -> Vec<String> {
         let events = self.events(id);
         let told = events.iter().filter_map(|event| {
@@ -407,7 +404,7 @@ impl WorkflowHarness {
     }
 }
 
-/// How a task ended: its result, or the code and the error.
+/// The result of a task, or its error code and error.
 pub(crate) fn end(task: &Task) -> String {
     match (&task.error_code, &task.error) {
         (Some(code), Some(error)) => format!("{code}: {error}"),
@@ -415,7 +412,7 @@ pub(crate) fn end(task: &Task) -> String {
     }
 }
 
-/// A State without its times and ids, so that two runs can be compared.
+/// A state without its times and ids, to compare two runs.
 pub(crate) fn told(state: &State) -> Value {
     let said = state.messages.messages().iter().map(|message| match message {
         Message::User { content, .. } => json!(["user", content]),

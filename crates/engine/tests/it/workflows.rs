@@ -1,4 +1,4 @@
-//! The ways through a workflow: edges, joins, mappings, loops and data.
+//! Paths through a workflow: edges, joins, mappings, loops and data.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use polity_model::machine::task::TaskStatus;
 use crate::workflow_harness::{AgentBehaviour, WorkflowHarness, end, told};
 
 #[tokio::test(start_paused = true)]
-async fn one_node_after_the_other_gets_what_the_one_before_said() {
+async fn each_node_receives_the_previous_output() {
     let harness = WorkflowHarness::new(&["name: line
 entry_point: one
 nodes:
@@ -36,7 +36,7 @@ edges: [{from: start, to: left}, {from: start, to: right}, {from: left, to: end}
 ";
 
 #[tokio::test(start_paused = true)]
-async fn a_join_waits_for_both_and_the_state_is_the_same_whoever_is_first() {
+async fn join_waits_for_both_sides_and_is_deterministic() {
     let mut seen = BTreeSet::new();
     for (bob, cid) in [(10, 90), (90, 10), (50, 50), (1, 1000)] {
         let harness = WorkflowHarness::new(&[DIAMOND]);
@@ -51,7 +51,7 @@ async fn a_join_waits_for_both_and_the_state_is_the_same_whoever_is_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_ways_that_never_meet_leave_the_same_state_whoever_is_first() {
+async fn unjoined_paths_leave_a_deterministic_state() {
     let mut seen = BTreeSet::new();
     for (bob, cid, dot, eve) in [(10, 90, 10, 10), (90, 10, 10, 10), (10, 20, 100, 5)] {
         let harness = WorkflowHarness::new(&["name: apart
@@ -93,7 +93,7 @@ edges:
 ";
 
 #[tokio::test(start_paused = true)]
-async fn a_join_runs_when_one_side_is_dead_and_what_is_dead_is_skipped_to_the_end() {
+async fn join_ignores_a_skipped_side() {
     let harness = WorkflowHarness::new(&[DEAD]);
     let task = harness.run("left").await;
     assert_eq!(end(&task), "dot(ann(left))");
@@ -106,7 +106,7 @@ async fn a_join_runs_when_one_side_is_dead_and_what_is_dead_is_skipped_to_the_en
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_edge_that_holds_is_taken_and_none_is_an_error() {
+async fn every_matching_edge_is_taken_and_no_match_fails() {
     let harness = || {
         WorkflowHarness::new(&["name: edges
 entry_point: one
@@ -128,7 +128,7 @@ edges:
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mapping_without_the_key_or_a_default_leads_nowhere() {
+async fn mapping_without_key_or_default_fails() {
     let harness = WorkflowHarness::new(&["name: keyed
 entry_point: which
 nodes:
@@ -142,7 +142,7 @@ edges: [{from: which, to: {a: a, b: b}}]
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_evaluated_fails_the_node_and_the_task() {
+async fn evaluation_error_fails_the_node_and_the_task() {
     for (node, edges) in [
         ("{type: condition, expression: 'metadata.missing.deep'}", ""),
         ("{type: agent, agent: ann, input: '{{ metadata.missing.deep }}'}", ""),
@@ -163,7 +163,7 @@ async fn what_cannot_be_evaluated_fails_the_node_and_the_task() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_begun_beside_a_node_that_fails_at_once_is_answered() {
+async fn calls_beside_an_instant_failure_are_answered() {
     let harness = WorkflowHarness::new(&["name: beside
 entry_point: which
 nodes:
@@ -176,10 +176,10 @@ edges: [{from: which, to: good}, {from: which, to: also}, {from: which, to: bad}
     let task = harness.run("x").await;
     assert!(end(&task).starts_with("condition_failed: bad"), "{task:?}");
     let state =
-        polity_engine::runtime::load_task(&*harness.fixture.store, task.id).await.unwrap().state;
+        polity_engine::runtime::load_task(&*harness.base.store, task.id).await.unwrap().state;
     assert_eq!(state.calls().open().count(), 0, "no call is left without an answer");
     assert_eq!(harness.tools.noted(), [""; 0], "nothing is called for a task that has ended");
-    assert!(harness.fixture.sub_tasks(task.id).is_empty());
+    assert!(harness.base.sub_tasks(task.id).is_empty());
 }
 
 fn looping(max_loops: u32, rest: &str) -> WorkflowHarness {
@@ -198,7 +198,7 @@ edges:
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loop_is_taken_as_often_as_it_may_be_and_then_another_way_or_the_end() {
+async fn loop_stops_at_its_limit() {
     for loops in [1, 2, 5] {
         let harness = looping(loops, "default");
         let task = harness.run("x").await;
@@ -214,7 +214,7 @@ async fn a_loop_is_taken_as_often_as_it_may_be_and_then_another_way_or_the_end()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_runs_again_is_given_what_led_back_to_it() {
+async fn repeated_node_receives_the_output_that_led_back() {
     let harness = looping(2, "default");
     let task = harness.run("x").await;
     let said = harness.said(task.id).await;
@@ -222,7 +222,7 @@ async fn a_node_that_runs_again_is_given_what_led_back_to_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_edges_back_to_one_node_are_counted_apart() {
+async fn loop_edges_to_one_node_are_counted_separately() {
     let harness = WorkflowHarness::new(&["name: twice
 entry_point: write
 nodes:
@@ -242,7 +242,7 @@ edges:
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_way_back_waits_for_what_is_still_at_work_behind_its_target() {
+async fn loop_edge_waits_for_running_nodes_behind_its_target() {
     for slow in [5, 500] {
         let harness = WorkflowHarness::new(&["name: wide
 entry_point: start
@@ -278,7 +278,7 @@ edges:
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_ways_back_at_once_are_one_new_beginning() {
+async fn simultaneous_loop_edges_restart_the_target_once() {
     let mut seen = BTreeSet::new();
     for (bob, cid) in [(5, 50), (50, 5), (20, 20)] {
         let harness = WorkflowHarness::new(&["name: both
@@ -312,7 +312,7 @@ edges:
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_workflow_that_runs_too_many_nodes_ends() {
+async fn workflow_fails_at_its_node_limit() {
     let harness = WorkflowHarness::new(&["name: long
 entry_point: write
 max_iterations: 4
@@ -330,7 +330,7 @@ edges:
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_node_reads_puts_it_behind_the_node_that_writes_it() {
+async fn reader_runs_after_the_writer_of_its_data() {
     for (ann, bob) in [(5, 50), (50, 5)] {
         let harness = WorkflowHarness::new(&["name: data
 entry_point: start
@@ -350,7 +350,7 @@ edges: [{from: start, to: writes_one}, {from: start, to: writes_two}]
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_branch_waits_for_what_it_reads() {
+async fn branch_waits_for_its_data() {
     for (ann, bob) in [(5, 50), (50, 5)] {
         let harness = WorkflowHarness::new(&["name: within
 entry_point: start
@@ -370,7 +370,7 @@ edges: [{from: start, to: all}, {from: start, to: beside}]
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_the_last_reader_is_skipped_the_last_output_is_the_result() {
+async fn last_output_is_the_result_if_the_reader_is_skipped() {
     let harness = WorkflowHarness::new(&["name: unread
 entry_point: start
 nodes:
@@ -384,7 +384,7 @@ edges: [{from: start, to: {other: other, default: writes}}, {from: other, to: re
 }
 
 #[tokio::test(start_paused = true)]
-async fn several_outputs_are_the_fields_of_one_json_object() {
+async fn several_outputs_form_one_json_object() {
     let workflow = "name: fields
 entry_point: one
 nodes:
@@ -406,7 +406,7 @@ edges: [{from: one, to: two}]
 }
 
 #[tokio::test(start_paused = true)]
-async fn conditions_that_are_ready_together_read_the_same_state() {
+async fn simultaneous_conditions_read_the_same_state() {
     let harness = WorkflowHarness::new(&["name: together
 entry_point: start
 nodes:

@@ -1,4 +1,4 @@
-//! Forks: tasks that go on from a checkpoint of another.
+//! Forks: tasks that continue from a checkpoint of another.
 
 use polity_engine::commands::CreateTask;
 use polity_engine::runtime::Runtime;
@@ -9,7 +9,11 @@ use polity_model::state::StateUpdates;
 use polity_model::task::Task;
 use serde_json::{Value, json};
 
-use crate::participants::{RuntimeFixture, ScriptedModels, ScriptedReply};
+use crate::participants::{
+    RuntimeFixture,
+    ScriptedReply::{Ask, Text},
+    TestModels,
+};
 use crate::workflow_harness::{WorkflowHarness, end, told};
 
 fn updates(value: Value) -> StateUpdates {
@@ -53,7 +57,7 @@ edges:
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fork_from_any_checkpoint_comes_to_the_same_end() {
+async fn fork_from_any_checkpoint_has_the_same_outcome() {
     for join in ["all", "any", "first"] {
         let harness = wide(join);
         harness.takes("eve", 200);
@@ -67,7 +71,7 @@ async fn a_fork_from_any_checkpoint_comes_to_the_same_end() {
         for (at, node) in checkpoints {
             let forked = fork(&harness, &runtime, first.id, at, json!({})).await;
             assert_eq!(end(&forked), end(&first), "{join} at {at}, {node}");
-            // Of branches that were not needed any more, a fork knows what was said until then.
+            // A fork keeps the messages of stopped branches up to its checkpoint.
             if join != "any" {
                 let same = told(&harness.state(forked.id).await);
                 assert_eq!(same, state, "{join} at {at}, {node}: {:?}", harness.nodes(forked.id));
@@ -89,7 +93,7 @@ edges: [{from: start, to: which}, {from: which, to: {left: left, default: right}
 ";
 
 #[tokio::test(start_paused = true)]
-async fn a_fork_with_another_state_goes_another_way_and_can_be_forked_itself() {
+async fn fork_with_changed_state_takes_another_path_and_can_be_forked() {
     let harness = WorkflowHarness::new(&[CHOICE]);
     let runtime = harness.runtime(1);
     let mut order = harness.order("x");
@@ -102,9 +106,9 @@ async fn a_fork_with_another_state_goes_another_way_and_can_be_forked_itself() {
     assert_eq!(end(&forked), "cid(ann(x))");
     let said = harness.said(forked.id).await;
     assert_eq!(said, ["x", "ann(x)", "by the way", "cid(ann(x))"]);
-    assert_eq!(end(&harness.fixture.task(first.id)), "bob(ann(x))", "the first is as it was");
+    assert_eq!(end(&harness.base.task(first.id)), "bob(ann(x))", "the first is as it was");
     assert_eq!(harness.nodes(forked.id)[0], "which: finish", "what was done is not done again");
-    // The fork's own checkpoints begin anew: 0 is the condition, 1 the end.
+    // The fork numbers its checkpoints from 0: the condition, then the end.
     let again = fork(&harness, &runtime, forked.id, 0, json!({})).await;
     assert_eq!(end(&again), "cid(ann(x))");
     assert_eq!(harness.said(again.id).await, said);
@@ -115,7 +119,7 @@ async fn a_fork_with_another_state_goes_another_way_and_can_be_forked_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fork_at_a_question_asks_it_anew_and_leaves_the_first_waiting() {
+async fn fork_at_a_review_opens_its_own_review() {
     let harness = WorkflowHarness::new(&["name: asks
 entry_point: start
 checkpoints: [end]
@@ -131,9 +135,9 @@ edges: [{from: start, to: ask}, {from: ask, to: end}]
     let forked = fork(&harness, &runtime, first.id, 1, json!({"metadata.where": "home"})).await;
     assert_eq!(forked.status, TaskStatus::AwaitingHuman);
     assert_eq!(harness.question(forked.id).await, "Go home?");
-    assert_eq!(harness.fixture.task(first.id).status, TaskStatus::AwaitingHuman);
+    assert_eq!(harness.base.task(first.id).status, TaskStatus::AwaitingHuman);
     harness.say(&runtime, forked.id, ReviewVerdict::Approve, None, json!({})).await.unwrap();
-    // The next question follows on the answer at once.
+    // The next question follows the answer at once.
     assert!(harness.question(forked.id).await.contains("end, which gives work to bob"));
     let done = harness.answer(&runtime, forked.id, ReviewVerdict::Approve).await;
     assert_eq!(end(&done), "bob(approve)");
@@ -142,7 +146,7 @@ edges: [{from: start, to: ask}, {from: ask, to: end}]
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_one_is_asked_again_in_the_midst_of_a_parallel_node() {
+async fn fork_inside_a_parallel_node_repeats_no_review() {
     let harness = WorkflowHarness::new(&["name: midst
 entry_point: all
 checkpoints: [all]
@@ -164,16 +168,10 @@ nodes:
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agents_task_can_be_forked_too() {
+async fn agent_task_can_be_forked() {
     let fixture = RuntimeFixture::new();
-    let lines = [(
-        "greeter",
-        vec![
-            ScriptedReply::Ask(vec![("files/delete", json!({"n": 1}))]),
-            ScriptedReply::Text("over"),
-        ],
-    )];
-    let cast = ScriptedModels::new(lines);
+    let lines = [("greeter", vec![Ask(vec![("files/delete", json!({"n": 1}))]), Text("over")])];
+    let cast = TestModels::new(lines);
     let runtime = fixture.process(1, &cast);
     let order = CreateTask::new(polity_testkit::runtime::pinned(), "x");
     let mut handle = runtime.create(order).await.unwrap();

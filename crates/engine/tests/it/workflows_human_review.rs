@@ -1,4 +1,4 @@
-//! Workflows that ask a person: by a node, before a node, with a deadline, and with changes.
+//! Reviews in workflows: human nodes, pauses before nodes, deadlines and state updates.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,19 +41,19 @@ const WITH_REJECT: &str = "- {from: ask, to: {approve: publish, reject: again}}"
 const BY_CONDITION: &str = "- {from: ask, to: publish, condition: 'routing_key == \"approve\"'}
   - {from: ask, to: again, condition: 'routing_key == \"reject\"'}";
 
-/// Runs until a person is asked.
+/// Runs until a review opens.
 async fn asked(harness: &WorkflowHarness) -> (Runtime, TaskId) {
     let runtime = harness.runtime(1);
     let mut handle = runtime.create(harness.order("x")).await.unwrap();
     let task = harness.wait(&mut handle).await;
     assert_eq!(task.status, TaskStatus::AwaitingHuman, "{task:?}");
-    let row = harness.fixture.store.task_row(task.id).await.unwrap().unwrap();
+    let row = harness.base.store.task_row(task.id).await.unwrap().unwrap();
     assert_eq!(row.owner, None, "a task that waits belongs to no process");
     (runtime, task.id)
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_answer_picks_the_way() {
+async fn answer_selects_the_edge() {
     for (edges, verdict, expected) in [
         (BY_KEY, ReviewVerdict::Approve, "bob(ann(x))"),
         (BY_KEY, modify(), "cid(modify ann(x) )"),
@@ -67,23 +67,23 @@ async fn the_answer_picks_the_way() {
         let (runtime, id) = asked(&harness).await;
         assert_eq!(harness.question(id).await, "Is \"ann(x)\" fine?");
         harness.say(&runtime, id, verdict.clone(), None, json!({})).await.unwrap();
-        if !harness.fixture.task(id).status.is_final() {
+        if !harness.base.task(id).status.is_final() {
             harness.go_on(&runtime, id).await;
         }
-        let task = harness.fixture.task(id);
+        let task = harness.base.task(id);
         assert!(end(&task).starts_with(expected), "{edges} {verdict:?}: {task:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_person_says_and_sets_is_in_the_state() {
+async fn review_message_and_updates_reach_the_state() {
     let harness = review(WITH_REJECT, "");
     let (runtime, id) = asked(&harness).await;
     let updates = json!({"metadata.tone": 2, "metadata.tone.deep": 1});
     let refused =
         harness.say(&runtime, id, ReviewVerdict::Reject, None, updates).await.unwrap_err();
     assert!(refused.to_string().contains("has no fields"), "{refused}");
-    assert_eq!(harness.fixture.task(id).status, TaskStatus::AwaitingHuman);
+    assert_eq!(harness.base.task(id).status, TaskStatus::AwaitingHuman);
     let updates = json!({"metadata.tone": "kind", "messages": ["one more", {"role": "system", "content": "s"}]});
     harness.say(&runtime, id, ReviewVerdict::Reject, Some("too dry"), updates).await.unwrap();
     let task = harness.go_on(&runtime, id).await;
@@ -93,10 +93,10 @@ async fn what_a_person_says_and_sets_is_in_the_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_answer_is_refused() {
+async fn second_answer_is_rejected() {
     let harness = review(BY_KEY, "");
     let (runtime, id) = asked(&harness).await;
-    let state = load_task(&*harness.fixture.store, id).await.unwrap().state;
+    let state = load_task(&*harness.base.store, id).await.unwrap().state;
     let checkpoint_id = state.review().unwrap().checkpoint_id;
     harness.say(&runtime, id, ReviewVerdict::Approve, None, json!({})).await.unwrap();
     let again = polity_engine::commands::AnswerReview {
@@ -115,7 +115,7 @@ async fn a_second_answer_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_questions_are_asked_one_after_the_other() {
+async fn questions_are_asked_one_at_a_time() {
     let harness = WorkflowHarness::new(&["name: two
 entry_point: start
 nodes:
@@ -129,7 +129,7 @@ edges: [{from: start, to: one}, {from: start, to: two}, {from: one, to: end},
     let (runtime, id) = asked(&harness).await;
     assert_eq!(harness.question(id).await, "One?");
     harness.say(&runtime, id, ReviewVerdict::Approve, Some("yes"), json!({})).await.unwrap();
-    if harness.fixture.task(id).status != TaskStatus::AwaitingHuman {
+    if harness.base.task(id).status != TaskStatus::AwaitingHuman {
         harness.go_on(&runtime, id).await;
     }
     assert_eq!(harness.question(id).await, "Two?");
@@ -154,7 +154,7 @@ edges: [{{from: start, to: act}}, {{from: act, to: end}}]
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_person_is_asked_before_a_node_that_is_listed() {
+async fn listed_node_opens_a_review_first() {
     let note = "{type: tool, tool: kit/note, arguments: {text: '{{ metadata.what | default }} {{ last }}'}}";
     for (verdict, updates, expected) in [
         (ReviewVerdict::Approve, json!({}), "bob( ann(x))"),
@@ -172,12 +172,12 @@ async fn a_person_is_asked_before_a_node_that_is_listed() {
             harness.go_on(&runtime, id).await;
             assert_eq!(harness.tools.noted().len(), 1);
         }
-        assert_eq!(end(&harness.fixture.task(id)), expected);
+        assert_eq!(end(&harness.base.task(id)), expected);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_kind_of_node_can_be_listed() {
+async fn every_node_kind_can_require_a_review() {
     for (node, expected) in [
         ("{type: agent, agent: cid}", "bob(cid(ann(x)))"),
         ("{type: condition, expression: '\"k\"'}", "bob(ann(x))"),
@@ -206,12 +206,12 @@ async fn overdue(default: &str, edges: &str) -> (WorkflowHarness, Task) {
         Err(EngineError::Rejected(CommandRejection::Finished { .. })) => {}
         Err(error) => panic!("{error}"),
     }
-    let task = harness.fixture.task(id);
+    let task = harness.base.task(id);
     (harness, task)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_that_passes_takes_the_default_or_ends_the_task() {
+async fn expired_review_takes_the_default_or_fails_the_task() {
     let (_, task) = overdue(", default_action: approve", BY_KEY).await;
     assert_eq!(end(&task), "bob(ann(x))");
     let (_, task) = overdue(", default_action: reject", WITH_REJECT).await;
@@ -224,25 +224,21 @@ async fn a_deadline_that_passes_takes_the_default_or_ends_the_task() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn before_its_deadline_a_question_is_no_orphan_and_after_it_is() {
+async fn open_review_becomes_an_orphan_after_its_deadline() {
     let harness = review(BY_KEY, ", deadline_seconds: 60");
     let (runtime, id) = asked(&harness).await;
-    let review = load_task(&*harness.fixture.store, id).await.unwrap().state;
+    let review = load_task(&*harness.base.store, id).await.unwrap().state;
     let deadline = review.review().unwrap().deadline.unwrap();
     let at = |time| {
-        polity_store::block_on(find_orphans(
-            &*harness.fixture.store,
-            &*harness.fixture.leases,
-            time,
-        ))
-        .unwrap()
-        .len()
+        polity_store::block_on(find_orphans(&*harness.base.store, &*harness.base.leases, time))
+            .unwrap()
+            .len()
     };
     assert_eq!((at(deadline - Duration::from_secs(1)), at(deadline)), (0, 1));
-    // Whoever looks whether there is something to do reads no journal as a whole.
-    let counting = CrashingStore::new(Arc::clone(&harness.fixture.store), None);
+    // Finding orphans reads no whole stream.
+    let counting = CrashingStore::new(Arc::clone(&harness.base.store), None);
     let early = deadline - Duration::from_secs(1);
-    assert_eq!(find_orphans(&counting, &*harness.fixture.leases, early).await.unwrap(), []);
+    assert_eq!(find_orphans(&counting, &*harness.base.leases, early).await.unwrap(), []);
     assert_eq!(counting.whole_reads(), 0);
     let early = runtime.adopt(id).await;
     assert!(
@@ -252,7 +248,7 @@ async fn before_its_deadline_a_question_is_no_orphan_and_after_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_workflow_waits_with_its_agent_for_a_person_and_goes_on_after_the_answer() {
+async fn workflow_pauses_with_its_agent_and_resumes_after_the_answer() {
     let harness = WorkflowHarness::new(&["name: below
 entry_point: one
 nodes:
@@ -261,17 +257,17 @@ nodes:
 edges: [{from: one, to: two}]
 "]);
     let (runtime, id) = asked(&harness).await;
-    let part = harness.fixture.sub_tasks(id)[0].id;
+    let part = harness.base.sub_tasks(id)[0].id;
     assert!(harness.question(part).await.contains("kit/delete"));
     harness.say(&runtime, part, ReviewVerdict::Approve, None, json!({})).await.unwrap();
     let task = harness.go_on(&runtime, id).await;
     assert_eq!(end(&task), "bob(asker(x))");
     assert_eq!(harness.tools.noted(), ["x"]);
-    assert_eq!(harness.fixture.sub_tasks(id).len(), 2);
+    assert_eq!(harness.base.sub_tasks(id).len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_of_the_whole_does_not_hold_up_its_parts() {
+async fn review_of_a_workflow_does_not_block_its_subtasks() {
     let harness = WorkflowHarness::new(&["name: both
 entry_point: all
 nodes:
@@ -281,16 +277,15 @@ nodes:
 "]);
     let (runtime, id) = asked(&harness).await;
     assert_eq!(harness.question(id).await, "Well?");
-    let part = harness.fixture.sub_tasks(id)[0].id;
+    let part = harness.base.sub_tasks(id)[0].id;
     harness.say(&runtime, part, ReviewVerdict::Approve, None, json!({})).await.unwrap();
-    let left =
-        find_orphans(&*harness.fixture.store, &*harness.fixture.leases, Timestamp::UNIX_EPOCH)
-            .await
-            .unwrap();
+    let left = find_orphans(&*harness.base.store, &*harness.base.leases, Timestamp::UNIX_EPOCH)
+        .await
+        .unwrap();
     assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [part]);
     assert_eq!(end(&harness.go_on(&runtime, part).await), "asker(x)");
     assert_eq!(harness.tools.noted(), ["x"]);
-    assert_eq!(harness.fixture.task(id).status, TaskStatus::AwaitingHuman);
+    assert_eq!(harness.base.task(id).status, TaskStatus::AwaitingHuman);
     harness.say(&runtime, id, ReviewVerdict::Approve, Some("yes"), json!({})).await.unwrap();
     let task = harness.go_on(&runtime, id).await;
     assert_eq!(end(&task), r#"{"ask":"yes","one":"asker(x)"}"#);
@@ -298,32 +293,31 @@ nodes:
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_paused_task_that_someone_took_up_and_left_is_found_again() {
+async fn paused_task_is_found_again_after_a_crash() {
     let harness = WorkflowHarness::new(&["name: below
 entry_point: one
 nodes: {one: {type: agent, agent: asker}}
 "]);
     let (runtime, id) = asked(&harness).await;
-    let part = harness.fixture.sub_tasks(id)[0].id;
+    let part = harness.base.sub_tasks(id)[0].id;
     harness.say(&runtime, part, ReviewVerdict::Reject, None, json!({})).await.unwrap();
-    // The process that takes it up dies with its claim.
-    let journal = Arc::clone(&harness.fixture.store);
+    // The process that adopts it crashes after its claim.
+    let journal = Arc::clone(&harness.base.store);
     let store = Arc::new(CrashingStore::new(journal, Some((0, CrashSide::After))));
     let mortal = harness.runtime_on(store, 2);
     assert!(mortal.adopt(id).await.is_err());
-    harness.fixture.kill(2, mortal);
-    // Someone lets the part come to its end, of which no one but its parent waits to hear.
+    harness.base.kill(2, mortal);
+    // The subtask ends, and only its parent waits for it.
     harness.go_on(&runtime, part).await;
-    let left =
-        find_orphans(&*harness.fixture.store, &*harness.fixture.leases, Timestamp::UNIX_EPOCH)
-            .await
-            .unwrap();
+    let left = find_orphans(&*harness.base.store, &*harness.base.leases, Timestamp::UNIX_EPOCH)
+        .await
+        .unwrap();
     assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [id]);
     assert_eq!(end(&harness.go_on(&runtime, id).await), "asker(x)");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_of_a_workflow_within_a_workflow_is_answered_there() {
+async fn nested_workflow_review_is_answered_in_its_own_task() {
     let harness = WorkflowHarness::new(&[
         "name: outer
 entry_point: one
@@ -341,11 +335,11 @@ edges: [{from: ask, to: say}]
 ",
     ]);
     let (runtime, id) = asked(&harness).await;
-    let part = harness.fixture.sub_tasks(id)[0].id;
+    let part = harness.base.sub_tasks(id)[0].id;
     assert_eq!(harness.question(part).await, "Inner?");
     harness.say(&runtime, part, ReviewVerdict::Approve, None, json!({})).await.unwrap();
     assert_eq!(end(&harness.go_on(&runtime, id).await), "bob(cid(x))");
-    // The deadline of a part is seen to with the whole.
+    // The root handles the deadline of its subtask.
     let mut handle = runtime.create(harness.order("y")).await.unwrap();
     let id = harness.wait(&mut handle).await.id;
     tokio::time::sleep(Duration::from_secs(61)).await;
@@ -354,20 +348,20 @@ edges: [{from: ask, to: say}]
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_that_a_person_takes_is_not_the_nodes() {
+async fn review_time_does_not_count_towards_the_node_timeout() {
     let harness = WorkflowHarness::new(&["name: patient
 entry_point: one
 nodes: {one: {type: agent, agent: asker, timeout_seconds: 2}}
 "]);
     let (runtime, id) = asked(&harness).await;
     tokio::time::sleep(Duration::from_hours(1)).await;
-    let part = harness.fixture.sub_tasks(id)[0].id;
+    let part = harness.base.sub_tasks(id)[0].id;
     harness.say(&runtime, part, ReviewVerdict::Approve, None, json!({})).await.unwrap();
     assert_eq!(end(&harness.go_on(&runtime, id).await), "asker(x)");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_human_node_waits_no_longer_than_it_may_take() {
+async fn human_node_respects_its_timeout() {
     let harness = WorkflowHarness::new(&["name: short
 entry_point: ask
 nodes:
@@ -382,6 +376,6 @@ nodes:
     tokio::time::sleep(Duration::from_secs(3)).await;
     let refused = runtime.adopt(id).await;
     assert!(refused.is_err(), "{refused:?}");
-    let task = harness.fixture.task(id);
+    let task = harness.base.task(id);
     assert!(end(&task).starts_with("timeout: ask: no one answered until"), "{task:?}");
 }

@@ -1,4 +1,4 @@
-//! Parallel nodes: when they are done, what comes out, and what becomes of the rest.
+//! Parallel nodes: joins, outputs, and stopped branches.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -25,7 +25,7 @@ edges: [{{from: all, to: end}}]
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_gives_what_every_branch_gave_in_the_same_order() {
+async fn join_all_returns_branch_outputs_in_order() {
     let mut seen = BTreeSet::new();
     for (ann, bob) in [(5, 200), (200, 5), (60, 60)] {
         let harness = parallel("all");
@@ -41,7 +41,7 @@ async fn all_gives_what_every_branch_gave_in_the_same_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_that_end_at_once_give_each_what_is_theirs() {
+async fn simultaneous_nodes_keep_their_own_outputs() {
     let conditions = "
   one: {type: condition, expression: '\"a\"'}
   two: {type: condition, expression: '\"b\"'}
@@ -64,7 +64,7 @@ async fn nodes_that_end_at_once_give_each_what_is_theirs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_fails_with_its_first_failure_and_ends_the_others() {
+async fn join_all_fails_with_the_first_failure_and_stops_the_others() {
     for bob in [5, 500] {
         let harness = parallel("all");
         harness.play("ann", AgentBehaviour::Hang);
@@ -72,7 +72,7 @@ async fn all_fails_with_its_first_failure_and_ends_the_others() {
         harness.takes("bob", bob);
         let task = harness.run("x").await;
         assert!(end(&task).starts_with("model_rejected: all: two: bob failed"), "{task:?}");
-        for part in harness.fixture.sub_tasks(task.id) {
+        for part in harness.base.sub_tasks(task.id) {
             assert!(part.status.is_final(), "{part:?}");
         }
         assert_eq!(harness.tools.dropped(), u32::from(bob == 5));
@@ -80,14 +80,14 @@ async fn all_fails_with_its_first_failure_and_ends_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_takes_the_first_that_succeeds_and_lets_the_others_end() {
+async fn join_any_takes_the_first_success_and_lets_the_others_finish() {
     let harness = parallel("any");
     harness.play("ann", AgentBehaviour::Fail);
     harness.takes("bob", 300);
     let task = harness.run("x").await;
     assert_eq!(end(&task), "cid(t x)");
     assert_eq!(harness.said(task.id).await, ["x", "bob(x)", "t x", "cid(t x)"]);
-    // One that fails later does no harm.
+    // A later failure has no effect.
     let harness = parallel("any");
     harness.play("bob", AgentBehaviour::Fail);
     harness.takes("bob", 3000);
@@ -95,7 +95,7 @@ async fn any_takes_the_first_that_succeeds_and_lets_the_others_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_fails_when_every_branch_has() {
+async fn join_any_fails_if_every_branch_fails() {
     let harness = WorkflowHarness::new(&["name: lost
 entry_point: all
 nodes:
@@ -112,18 +112,18 @@ nodes:
 }
 
 #[tokio::test(start_paused = true)]
-async fn first_takes_whoever_ends_first_and_ends_the_others() {
+async fn join_first_takes_the_first_outcome_and_stops_the_others() {
     let harness = parallel("first");
     harness.takes("ann", 10);
     harness.play("bob", AgentBehaviour::Hang);
     let task = harness.run("x").await;
     assert_eq!(end(&task), "cid(ann(x))");
     assert_eq!(harness.tools.dropped(), 1, "the tool call is abandoned");
-    let parts = harness.fixture.sub_tasks(task.id);
+    let parts = harness.base.sub_tasks(task.id);
     let with = |status| parts.iter().filter(|part| part.status == status).count();
     assert_eq!((with(TaskStatus::Completed), with(TaskStatus::Cancelled)), (2, 1));
     assert_eq!(harness.said(task.id).await, ["x", "ann(x)", "cid(ann(x))"]);
-    // A failure is an end too.
+    // A failure is an outcome too.
     let harness = parallel("first");
     harness.play("ann", AgentBehaviour::Hang);
     harness.play("bob", AgentBehaviour::Fail);
@@ -133,7 +133,7 @@ async fn first_takes_whoever_ends_first_and_ends_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn branches_that_end_in_the_same_moment_are_one_winner() {
+async fn simultaneous_branches_have_one_winner() {
     for join in ["first", "any"] {
         let harness = WorkflowHarness::new(&[&format!(
             "name: same
@@ -153,7 +153,7 @@ edges: [{{from: all, to: end}}]
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_condition_among_the_branches_is_first_and_nothing_else_is_begun() {
+async fn condition_branch_wins_before_others_start() {
     let harness = WorkflowHarness::new(&["name: quick
 entry_point: all
 nodes:
@@ -167,14 +167,14 @@ edges: [{from: all, to: end}]
     let task = harness.run("x").await;
     assert_eq!(end(&task), "bob(x!)");
     let state =
-        polity_engine::runtime::load_task(&*harness.fixture.store, task.id).await.unwrap().state;
+        polity_engine::runtime::load_task(&*harness.base.store, task.id).await.unwrap().state;
     assert_eq!(state.calls().open().count(), 0);
     assert_eq!(harness.tools.noted(), [""; 0]);
-    assert_eq!(harness.fixture.sub_tasks(task.id).len(), 1);
+    assert_eq!(harness.base.sub_tasks(task.id).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_branch_that_cannot_begin_ends_those_that_have() {
+async fn branch_start_failure_stops_started_branches() {
     let harness = WorkflowHarness::new(&["name: outer
 entry_point: any
 nodes:
@@ -190,7 +190,7 @@ nodes:
 }
 
 #[tokio::test(start_paused = true)]
-async fn parallel_nodes_stand_within_each_other() {
+async fn parallel_nodes_nest() {
     let harness = WorkflowHarness::new(&["name: nested
 entry_point: outer
 nodes:
@@ -205,7 +205,7 @@ nodes:
     assert_eq!(end(&task), "{\"inner\":\"bob(x)\",\"three\":\"cid(x)\"}");
     let nodes = harness.nodes(task.id);
     assert!(nodes.contains(&"one: drop".to_owned()), "{nodes:?}");
-    // What is given up is given up to the last.
+    // All running calls are dropped.
     let harness = WorkflowHarness::new(&["name: nested
 entry_point: outer
 nodes:
@@ -219,11 +219,11 @@ nodes:
     let task = harness.run("x").await;
     assert_eq!(end(&task), "cid(x)");
     assert_eq!(harness.tools.dropped(), 1);
-    assert!(harness.fixture.sub_tasks(task.id).iter().all(|part| part.status.is_final()));
+    assert!(harness.base.sub_tasks(task.id).iter().all(|part| part.status.is_final()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_person_may_be_one_of_the_branches() {
+async fn human_node_can_be_a_branch() {
     let harness = WorkflowHarness::new(&["name: asked
 entry_point: all
 nodes:
@@ -244,7 +244,7 @@ edges: [{from: all, to: end}]
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_branch_that_a_person_decides_against_fails_its_parallel_node() {
+async fn rejected_branch_fails_its_parallel_node() {
     for (join, expected) in
         [("all", "rejected: all: ask: a person decided against it"), ("any", "asker(x)")]
     {
@@ -262,7 +262,7 @@ nodes:
         // The agent waits for a person too: both questions are open, in two tasks.
         let task = harness.wait(&mut handle).await;
         assert_eq!(harness.question(task.id).await, "Well?");
-        let part = harness.fixture.sub_tasks(task.id)[0].id;
+        let part = harness.base.sub_tasks(task.id)[0].id;
         harness
             .say(&runtime, task.id, ReviewVerdict::Reject, None, serde_json::json!({}))
             .await
@@ -277,10 +277,10 @@ nodes:
             let task = harness.go_on(&runtime, task.id).await;
             assert_eq!(end(&task), "asker(x)");
         } else {
-            let task = harness.fixture.task(task.id);
+            let task = harness.base.task(task.id);
             assert!(end(&task).starts_with(expected), "{task:?}");
             assert_eq!(
-                harness.fixture.task(part).status,
+                harness.base.task(part).status,
                 TaskStatus::Cancelled,
                 "no one waits for it"
             );
@@ -289,7 +289,7 @@ nodes:
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_person_is_ended_when_another_branch_is_first() {
+async fn winning_branch_stops_a_branch_that_awaits_review() {
     let harness = WorkflowHarness::new(&["name: asked
 entry_point: all
 nodes:
@@ -303,15 +303,15 @@ edges: [{from: all, to: end}]
     let runtime = harness.runtime(1);
     let mut handle = runtime.create(harness.order("x")).await.unwrap();
     let id = harness.wait(&mut handle).await.id;
-    let part = harness.fixture.sub_tasks(id)[0].id;
+    let part = harness.base.sub_tasks(id)[0].id;
     harness.say(&runtime, id, ReviewVerdict::Approve, None, serde_json::json!({})).await.unwrap();
     let _handle = runtime.adopt(id).await.unwrap();
-    harness.fixture.until("it is ended", |fixture| fixture.task(part).status.is_final()).await;
-    assert_eq!(harness.fixture.task(id).status, TaskStatus::Running);
+    harness.base.until("it is ended", |fixture| fixture.task(part).status.is_final()).await;
+    assert_eq!(harness.base.task(id).status, TaskStatus::Running);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancel_ends_everything_that_is_at_work() {
+async fn cancel_stops_every_running_branch() {
     let harness = parallel("all");
     harness.play("ann", AgentBehaviour::Hang);
     harness.takes("bob", 100_000);
@@ -322,13 +322,13 @@ async fn a_cancel_ends_everything_that_is_at_work() {
     let task = harness.wait(&mut handle).await;
     assert_eq!(task.status, TaskStatus::Cancelled);
     assert_eq!(harness.tools.dropped(), 1);
-    let parts = harness.fixture.sub_tasks(task.id);
+    let parts = harness.base.sub_tasks(task.id);
     assert_eq!(parts.len(), 2);
     assert!(parts.iter().all(|part| part.status == TaskStatus::Cancelled), "{parts:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn edges_of_a_parallel_node_see_every_branch_whichever_was_last() {
+async fn edges_of_a_parallel_node_see_every_branch() {
     for (ann, bob) in [(5, 50), (50, 5)] {
         let harness = WorkflowHarness::new(&["name: seen
 entry_point: all
@@ -351,7 +351,7 @@ edges:
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_way_back_waits_for_a_person_within_a_parallel_node_that_has_begun() {
+async fn loop_edge_waits_for_a_review_in_a_parallel_node() {
     let harness = WorkflowHarness::new(&["name: held
 entry_point: start
 nodes:
@@ -378,7 +378,7 @@ edges:
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_still_asks_the_person_of_another_branch() {
+async fn join_any_still_opens_the_review_of_another_branch() {
     let harness = WorkflowHarness::new(&["name: anyone
 entry_point: either
 nodes:
@@ -397,14 +397,14 @@ edges: [{from: either, to: end}]
         "{:?}",
         harness.nodes(task.id)
     );
-    // Nothing is left to do after the answer.
+    // Nothing is left to run after the answer.
     harness.say(&runtime, task.id, ReviewVerdict::Approve, None, json!({})).await.unwrap();
-    assert_eq!(end(&harness.fixture.task(task.id)), "bob(ann(x))");
+    assert_eq!(end(&harness.base.task(task.id)), "bob(ann(x))");
     assert_eq!(harness.state(task.id).await.metadata["said"], "approve");
 }
 
 #[tokio::test(start_paused = true)]
-async fn branches_have_no_more_time_than_the_node_that_runs_them() {
+async fn parallel_node_timeout_limits_its_branches() {
     let harness = WorkflowHarness::new(&["name: short
 entry_point: all
 nodes:

@@ -1,4 +1,4 @@
-//! What nodes do: agents, tools and other workflows, and how each may fail.
+//! Agent, tool and workflow nodes, and their failures.
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn alone(node: &str) -> WorkflowHarness {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_fails_ends_the_workflow_with_its_code() {
+async fn failed_agent_fails_the_workflow_with_its_code() {
     let harness = alone("{type: agent, agent: ann}");
     harness.play("ann", AgentBehaviour::Fail);
     let task = harness.run("x").await;
@@ -27,33 +27,30 @@ async fn an_agent_that_fails_ends_the_workflow_with_its_code() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_takes_longer_than_its_node_allows_is_ended() {
+async fn agent_is_stopped_at_its_node_timeout() {
     let harness = alone("{type: agent, agent: ann, timeout_seconds: 2}");
     harness.play("ann", AgentBehaviour::Hang);
     let task = harness.run("x").await;
     let why = "timeout: one: it did not end within the timeout_seconds of node one";
     assert!(end(&task).starts_with(why), "{task:?}");
-    let part = &harness.fixture.sub_tasks(task.id)[0];
+    let part = &harness.base.sub_tasks(task.id)[0];
     assert_eq!(part.status, TaskStatus::Cancelled);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_part_that_someone_cancels_ends_the_workflow() {
+async fn cancelled_subtask_fails_the_workflow() {
     let harness = alone("{type: agent, agent: ann}");
     harness.play("ann", AgentBehaviour::Hang);
     let runtime = harness.runtime(1);
     let mut handle = runtime.create(harness.order("x")).await.unwrap();
-    harness
-        .fixture
-        .until("it is at work", |fixture| !fixture.sub_tasks(handle.id).is_empty())
-        .await;
-    runtime.cancel(harness.fixture.sub_tasks(handle.id)[0].id).await.unwrap();
+    harness.base.until("it is at work", |fixture| !fixture.sub_tasks(handle.id).is_empty()).await;
+    runtime.cancel(harness.base.sub_tasks(handle.id)[0].id).await.unwrap();
     let task = harness.wait(&mut handle).await;
     assert_eq!(end(&task), "part_cancelled: one: ann was cancelled");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_answers_or_says_why_not() {
+async fn tool_node_answers_or_fails() {
     for (tool, expected) in [
         ("echo, arguments: {text: '{{ input }}!'}", "x!"),
         ("note, arguments: {text: n}", "n"),
@@ -70,7 +67,7 @@ async fn a_tool_answers_or_says_why_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_passing_failure_is_tried_again_as_often_as_the_node_says() {
+async fn transient_failure_is_retried_up_to_the_node_limit() {
     for (max_retries, lost, is_done) in [(2, 2, true), (2, 3, false), (0, 1, false), (5, 4, true)] {
         let node = format!(
             "{{type: tool, tool: kit/note, arguments: {{text: n}}, max_retries: {max_retries}}}"
@@ -88,7 +85,7 @@ async fn a_passing_failure_is_tried_again_as_often_as_the_node_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tools_that_cannot_be_listed_end_the_workflow_where_they_are_needed() {
+async fn unlisted_tools_fail_the_node_that_needs_them() {
     let harness = WorkflowHarness::new(&["name: late
 entry_point: one
 nodes:
@@ -126,11 +123,11 @@ nodes: {one: {type: agent, agent: cid}}
 ";
 
 #[tokio::test(start_paused = true)]
-async fn workflows_run_workflows() {
+async fn workflow_runs_nested_workflows() {
     let harness = WorkflowHarness::new(&[OUTER, MIDDLE, INNER]);
     let task = harness.run("x").await;
     assert_eq!(end(&task), "ann(cid(bob(m x)))");
-    assert_eq!(harness.fixture.store.task_tree(task.id).await.unwrap().task_count, 6);
+    assert_eq!(harness.base.store.task_tree(task.id).await.unwrap().task_count, 6);
     let harness = WorkflowHarness::new(&[OUTER, MIDDLE, INNER]);
     harness.play("cid", AgentBehaviour::Fail);
     let task = harness.run("x").await;
@@ -139,7 +136,7 @@ async fn workflows_run_workflows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_chain_of_workflows_that_is_too_long_is_refused_at_once() {
+async fn too_deep_workflow_nesting_is_rejected() {
     let harness = WorkflowHarness::new(&[OUTER, MIDDLE, INNER])
         .limited(|limits| Limits { sub_agent_depth: NonZeroU32::new(2).unwrap(), ..limits });
     let refused = harness.runtime(1).create(harness.order("x")).await;
@@ -151,7 +148,7 @@ async fn a_chain_of_workflows_that_is_too_long_is_refused_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_budget_of_the_task_is_that_of_all_its_nodes() {
+async fn task_budget_covers_all_nodes() {
     let harness = WorkflowHarness::new(&["name: dear
 entry_point: one
 nodes:
@@ -170,7 +167,7 @@ edges: [{from: one, to: two}, {from: two, to: three}]
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_done_is_not_run_again_when_its_process_dies() {
+async fn finished_node_is_not_repeated_after_a_crash() {
     let harness = WorkflowHarness::new(&["name: sturdy
 entry_point: one
 nodes:
@@ -186,7 +183,7 @@ edges: [{from: one, to: all}, {from: all, to: four}]
     let mut handle = runtime.create(harness.order("x")).await.unwrap();
     for number in 2..5 {
         tokio::time::sleep(Duration::from_millis(200)).await;
-        harness.fixture.kill(number - 1, runtime);
+        harness.base.kill(number - 1, runtime);
         runtime = harness.runtime(number);
         handle = runtime.adopt(handle.id).await.unwrap();
     }
@@ -195,7 +192,7 @@ edges: [{from: one, to: all}, {from: all, to: four}]
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_doubt_is_asked_about_after_what_is_still_at_work() {
+async fn interrupted_call_is_reviewed_after_running_nodes_end() {
     let harness = WorkflowHarness::new(&["name: doubtful
 entry_point: all
 nodes:
@@ -209,7 +206,7 @@ edges: [{from: all, to: end}]
     let runtime = harness.runtime(1);
     let id = runtime.create(harness.order("x")).await.unwrap().id;
     tokio::time::sleep(Duration::from_millis(100)).await;
-    harness.fixture.kill(1, runtime);
+    harness.base.kill(1, runtime);
     let runtime = harness.runtime(2);
     let task = harness.go_on(&runtime, id).await;
     assert_eq!(task.status, TaskStatus::AwaitingHuman);
@@ -223,7 +220,7 @@ edges: [{from: all, to: end}]
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_is_not_there_is_told_before_the_first_node() {
+async fn missing_tool_fails_before_the_first_node() {
     let harness = WorkflowHarness::new(&["name: later
 entry_point: one
 nodes:

@@ -215,7 +215,7 @@ fn is_absent(path: &Path) -> Result<bool, StoreError> {
 const HEADER_BYTES: usize = 100;
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-/// How long another process may take to finish what made a file look torn for a moment.
+/// The delay before a file that looks torn is read again: another process may be writing it.
 const HEADER_RETRY_AFTER: Duration = Duration::from_millis(50);
 
 /// Returns the version of the tables from the file's header; 0 for a missing or empty file.

@@ -1,4 +1,4 @@
-//! Stores from the outside.
+//! Tests of the stores through their public API.
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod conformance;

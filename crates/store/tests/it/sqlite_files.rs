@@ -1,4 +1,4 @@
-//! What happens to the file: damaged, newer, foreign, missing, opened by several, copied.
+//! Database files: damaged, newer, foreign, missing, shared or copied.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     files
 }
 
-/// Opening fails in both ways, says why, and changes not a byte.
+/// Checks that both ways of opening fail with the reason and change no byte.
 fn refused_untouched(path: &Path, expected: &str) {
     let before = contents(path.parent().unwrap());
     for access in [READ_WRITE, StoreAccess::ReadOnly] {
@@ -51,7 +51,7 @@ fn refused_untouched(path: &Path, expected: &str) {
 }
 
 #[test]
-fn what_was_committed_is_there_after_reopening() {
+fn commits_survive_reopening() {
     let (_folder, path) = home();
     let store = open(&path);
     put(&store, 1);
@@ -67,7 +67,7 @@ fn what_was_committed_is_there_after_reopening() {
 }
 
 #[test]
-fn two_that_write_to_one_file_see_each_other() {
+fn two_writers_of_one_file_see_each_other() {
     let (_folder, path) = home();
     let (one, other) = (open(&path), open(&path));
     put(&one, 1);
@@ -90,7 +90,7 @@ fn two_that_write_to_one_file_see_each_other() {
 }
 
 #[test]
-fn one_removes_while_another_is_at_work() {
+fn removal_works_beside_another_writer() {
     let (_folder, path) = home();
     let (worker, cleaner) = (open(&path), open(&path));
     put(&worker, 1);
@@ -102,7 +102,7 @@ fn one_removes_while_another_is_at_work() {
     assert!(matches!(answers[0], RemovalOutcome::Removed { .. }), "{answers:?}");
     assert!(matches!(answers[1], RemovalOutcome::Refused { .. }), "{answers:?}");
     worker.commit(commit(task_id(2), 2, Some(1), vec![Event::TaskStarted])).wait().unwrap();
-    // What it remembers of the other task is gone with it.
+    // Its cache of the other task is cleared.
     let late = worker.commit(commit(task_id(1), 3, None, vec![Event::CancelRequested])).wait();
     let conflict = CommitError::Conflict { expected: StreamSequence(3), actual: StreamSequence(0) };
     assert_eq!(late, Err(conflict));
@@ -120,7 +120,7 @@ fn relaxed_durability_keeps_the_same_contract() {
 }
 
 #[test]
-fn reading_where_nothing_is_makes_nothing() {
+fn opening_a_missing_file_read_only_creates_nothing() {
     let (folder, path) = home();
     let store = SqliteStore::open(&path, StoreAccess::ReadOnly).unwrap();
     assert_eq!(store.last_position().wait().unwrap(), JournalPosition(0));
@@ -134,7 +134,7 @@ fn reading_where_nothing_is_makes_nothing() {
 }
 
 #[test]
-fn a_file_that_is_no_database_is_refused_untouched() {
+fn foreign_file_is_refused_unchanged() {
     let (_folder, path) = home();
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, "not a database").unwrap();
@@ -144,7 +144,7 @@ fn a_file_that_is_no_database_is_refused_untouched() {
 }
 
 #[test]
-fn a_database_that_lost_its_end_is_refused_untouched() {
+fn truncated_database_is_refused_unchanged() {
     let (_folder, path) = home();
     let store = open(&path);
     put(&store, 1);
@@ -155,7 +155,7 @@ fn a_database_that_lost_its_end_is_refused_untouched() {
 }
 
 #[test]
-fn a_database_with_torn_pages_says_so() {
+fn torn_pages_are_reported() {
     let (_folder, path) = home();
     let store = open(&path);
     for number in 0..200 {
@@ -180,7 +180,7 @@ fn a_database_with_torn_pages_says_so() {
 }
 
 #[test]
-fn a_newer_database_is_refused_untouched() {
+fn newer_database_is_refused_unchanged() {
     let (_folder, path) = home();
     drop(open(&path));
     let mut newer = fs::read(&path).unwrap();
@@ -190,7 +190,7 @@ fn a_newer_database_is_refused_untouched() {
 }
 
 #[test]
-fn a_newer_version_is_seen_while_it_is_only_in_the_log() {
+fn newer_version_in_the_write_ahead_log_is_detected() {
     let (_folder, path) = home();
     drop(open(&path));
     let newer = rusqlite::Connection::open(&path).unwrap();
@@ -204,7 +204,7 @@ fn a_newer_version_is_seen_while_it_is_only_in_the_log() {
 }
 
 #[test]
-fn nothing_is_restored_under_one_who_writes() {
+fn restore_is_refused_during_a_write() {
     let (folder, path) = home();
     let store = open(&path);
     put(&store, 1);
@@ -215,7 +215,7 @@ fn nothing_is_restored_under_one_who_writes() {
     assert!(restore(&backup, &path).is_ok());
 }
 
-/// Has the database to itself for a moment, as a restore does.
+/// Holds the exclusive lock for a moment, as a restore does.
 fn alone_for_a_moment(path: &Path) -> std::thread::JoinHandle<()> {
     let lock = fs::File::options().write(true).open(format!("{}.lock", path.display())).unwrap();
     lock.lock().unwrap();
@@ -226,13 +226,13 @@ fn alone_for_a_moment(path: &Path) -> std::thread::JoinHandle<()> {
 }
 
 #[test]
-fn who_opens_the_database_during_a_restore_waits_for_it() {
+fn open_waits_for_a_running_restore() {
     for access in [READ_WRITE, StoreAccess::ReadOnly] {
         let (_folder, path) = home();
         put(&open(&path), 1);
         let restored = fs::read(&path).unwrap();
         let restoring = alone_for_a_moment(&path);
-        // In the midst of it there may be nothing whole to look at.
+        // During a restore the file may be incomplete.
         fs::write(&path, "half a database").unwrap();
         let at_last = path.clone();
         let opened = std::thread::spawn(move || SqliteStore::open(&at_last, access));
@@ -244,7 +244,7 @@ fn who_opens_the_database_during_a_restore_waits_for_it() {
 }
 
 #[test]
-fn nothing_is_restored_under_one_who_reads() {
+fn restore_is_refused_during_a_read() {
     let (folder, path) = home();
     let store = open(&path);
     put(&store, 1);
@@ -259,7 +259,7 @@ fn nothing_is_restored_under_one_who_reads() {
 }
 
 #[test]
-fn a_restore_keeps_a_log_that_lost_its_database() {
+fn restore_keeps_a_log_without_database() {
     let (folder, path) = home();
     let store = open(&path);
     put(&store, 1);
@@ -276,7 +276,7 @@ fn a_restore_keeps_a_log_that_lost_its_database() {
 }
 
 #[test]
-fn a_restore_does_not_part_a_reader_from_the_log_it_needs() {
+fn restore_keeps_the_log_of_an_open_reader() {
     let (folder, path) = home();
     let store = open(&path);
     put(&store, 1);
@@ -295,7 +295,7 @@ fn a_restore_does_not_part_a_reader_from_the_log_it_needs() {
 }
 
 #[test]
-fn a_copy_whose_log_is_beside_it_is_not_restored_by_halves() {
+fn copy_with_a_separate_log_is_not_restored() {
     let (folder, path) = home();
     let store = open(&path);
     put(&store, 1);
@@ -311,7 +311,7 @@ fn a_copy_whose_log_is_beside_it_is_not_restored_by_halves() {
 }
 
 #[test]
-fn a_database_of_another_program_is_refused_untouched() {
+fn database_of_another_application_is_refused_unchanged() {
     let (_folder, path) = home();
     drop(open(&path));
     let mut foreign = fs::read(&path).unwrap();
@@ -321,7 +321,7 @@ fn a_database_of_another_program_is_refused_untouched() {
 }
 
 #[test]
-fn many_can_make_the_database_at_once() {
+fn concurrent_creation_of_the_database_succeeds() {
     let (_folder, path) = home();
     let threads: Vec<_> = (0..8)
         .map(|number| {
@@ -336,7 +336,7 @@ fn many_can_make_the_database_at_once() {
 }
 
 #[test]
-fn a_backup_is_whole_and_comes_back() {
+fn backup_is_complete_and_restorable() {
     let (folder, path) = home();
     let store = open(&path);
     put(&store, 1);
@@ -355,7 +355,7 @@ fn a_backup_is_whole_and_comes_back() {
 }
 
 #[test]
-fn a_bad_backup_is_not_restored() {
+fn invalid_backup_is_not_restored() {
     let (folder, path) = home();
     let store = open(&path);
     put(&store, 1);
@@ -371,11 +371,11 @@ fn a_bad_backup_is_not_restored() {
     assert_eq!(open(&path).last_position().wait().unwrap(), JournalPosition(2));
 }
 
-/// What takes a database of this version back to the fifth.
+/// Downgrades a database to version 5.
 const TO_THE_FIFTH: &str = "DROP INDEX tasks_by_request; ALTER TABLE tasks DROP COLUMN request; \
      ALTER TABLE tasks DROP COLUMN shared_with; PRAGMA user_version = 5";
 
-/// What takes a database of the fifth version back to the fourth.
+/// Downgrades a database from version 5 to 4.
 const TO_THE_FOURTH: &str = "\
      CREATE TABLE old_events (position INTEGER PRIMARY KEY AUTOINCREMENT, stream BLOB NOT NULL, \
        sequence INTEGER NOT NULL, at INTEGER NOT NULL, body TEXT NOT NULL) STRICT; \
@@ -407,12 +407,12 @@ const TO_THE_FOURTH: &str = "\
      DROP TABLE checkpoints; ALTER TABLE old_checkpoints RENAME TO checkpoints; \
      PRAGMA user_version = 4";
 
-/// What takes a database of the fourth version back to the third.
+/// Downgrades a database from version 4 to 3.
 const TO_THE_THIRD: &str = "DROP TABLE pins; DROP INDEX tasks_by_origin; \
      DROP INDEX tasks_by_deadline; ALTER TABLE tasks DROP COLUMN forked_from; \
      ALTER TABLE tasks DROP COLUMN review_deadline; PRAGMA user_version = 3";
 
-/// What takes a database of the third version back to the first.
+/// Downgrades a database from version 3 to 1.
 const TO_THE_FIRST: &str =
     "DROP TABLE spending; DROP INDEX tasks_by_parent; PRAGMA user_version = 1";
 
@@ -423,7 +423,7 @@ fn make_older(path: &Path, steps: &[&str]) {
 }
 
 #[test]
-fn an_older_database_is_brought_up_to_date_and_loses_nothing() {
+fn older_database_is_migrated_without_loss() {
     let (_folder, path) = home();
     let store = open(&path);
     for number in 1..=3 {
@@ -446,7 +446,7 @@ fn an_older_database_is_brought_up_to_date_and_loses_nothing() {
     let before = all(&store);
     drop(store);
     make_older(&path, &[TO_THE_FIFTH, TO_THE_FOURTH, TO_THE_THIRD, TO_THE_FIRST]);
-    // Someone who still uses the old tables keeps others from rebuilding them.
+    // A user of the old tables blocks their migration.
     let lock = fs::File::open(format!("{}.lock", path.display())).unwrap();
     lock.lock_shared().unwrap();
     let refused = SqliteStore::open(&path, READ_WRITE).unwrap_err();
@@ -459,7 +459,7 @@ fn an_older_database_is_brought_up_to_date_and_loses_nothing() {
 }
 
 #[test]
-fn a_database_of_the_third_version_learns_who_pins_what() {
+fn migration_from_version_3_adds_definition_pins() {
     let (_folder, path) = home();
     let store = open(&path);
     put(&store, 1);

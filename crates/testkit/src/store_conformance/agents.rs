@@ -7,8 +7,8 @@ use polity_store::{Commit, CommitError};
 use super::{SharedStore, begin};
 use crate::task_fixtures::{commit, task_id};
 
-/// What is said of an agent is no task's, and what happens in a task is no agent's.
-pub fn agents_are_switched_in_streams_of_their_own(store: &SharedStore) {
+/// Agent streams accept only agent events, and task streams only task events.
+pub fn agent_toggles_have_their_own_streams(store: &SharedStore) {
     begin(store, task_id(1));
     let said = |agent: &str, expected: u64, event: Event| {
         let stream = StreamId::Agent(agent.parse().unwrap());

@@ -1,4 +1,4 @@
-//! What every store must do about executions, and about what is private.
+//! Cases of executions and sealed inputs.
 
 use jiff::SignedDuration;
 use polity_model::digest::Digest;
@@ -9,7 +9,7 @@ use polity_store::{Commit, ExecutionFilter, TaskFilter};
 use super::SharedStore;
 use crate::task_fixtures::{changed, claimed, commit, created, execution_id, instance_id, task_id};
 
-/// Executions that wait for a place, or have one, are found by the pool, and no others.
+/// Pool queries return exactly the executions that wait for a slot or hold one.
 pub fn executions_are_found_by_pool_and_agent(store: &SharedStore) {
     for number in [3, 1, 2] {
         let events = vec![created("a"), claimed(instance_id(1), 1), queue(number)];
@@ -33,7 +33,7 @@ pub fn executions_are_found_by_pool_and_agent(store: &SharedStore) {
     let of_one = store.execution(execution_id(1)).wait().unwrap().unwrap();
     assert_eq!((of_one.process_id, of_one.is_active()), (Some(7), true));
     assert_eq!(rows(ExecutionFilter { limit: Some(1), ..ExecutionFilter::default() }).len(), 1);
-    // One that is over is in no pool, and neither is one that never began.
+    // Ended and unstarted executions are in no pool.
     let over = [ExecutionChange::Complete, ExecutionChange::CleanUp, ExecutionChange::Finish];
     let over = over.into_iter().map(|change| changed(execution_id(1), change)).collect();
     store.commit(commit(task_id(1), 6, Some(1), over)).wait().unwrap();
@@ -48,8 +48,8 @@ pub fn executions_are_found_by_pool_and_agent(store: &SharedStore) {
     assert_eq!(store.execution_ids_by_prefix("no id", 5).wait().unwrap(), []);
 }
 
-/// What must not be seen in the journal is there until its task ends.
-pub fn what_is_private_goes_with_the_end_of_its_task(store: &SharedStore) {
+/// A sealed input is readable until its task ends.
+pub fn sealed_input_is_removed_when_its_task_ends(store: &SharedStore) {
     let sealed_input = Some("s3cret".to_owned());
     let events = vec![created("a"), claimed(instance_id(1), 1)];
     let first = Commit { sealed_input, ..commit(task_id(1), 0, Some(1), events) };
@@ -60,8 +60,8 @@ pub fn what_is_private_goes_with_the_end_of_its_task(store: &SharedStore) {
     assert_eq!(store.sealed_input(task_id(1)).wait().unwrap(), None);
 }
 
-/// What still worked for a task on another server is ended there when the task has ended.
-pub fn what_is_ended_on_another_server_is_told_after_the_end_of_its_task(store: &SharedStore) {
+/// A remote task may be cancelled after its own task has ended.
+pub fn remote_cancel_is_recorded_after_the_task_ends(store: &SharedStore) {
     let task = RemoteTask { task_id: "t-1".to_owned(), context_id: None };
     let start = ExecutionChange::Start { agent: "painter".parse().unwrap(), max_retries: 3 };
     let run = ExecutionChange::Run { process_id: None, remote: Some(task.clone()) };
@@ -80,8 +80,8 @@ pub fn what_is_ended_on_another_server_is_told_after_the_end_of_its_task(store: 
     assert_eq!(store.execution(execution_id(1)).wait().unwrap().unwrap().remote, Some(task));
 }
 
-/// Tasks that were given the same are found by that, and whose run each of them shares.
-pub fn tasks_that_were_given_the_same_are_found(store: &SharedStore) {
+/// Duplicates are found by their key, and with the run that they share.
+pub fn duplicate_tasks_are_found(store: &SharedStore) {
     let request = Digest::of(b"the same");
     let begins = |asks: Option<Digest>| {
         let mut created = created("a");
@@ -110,12 +110,12 @@ pub fn tasks_that_were_given_the_same_are_found(store: &SharedStore) {
     assert_eq!(found()[0], (task_id(3), Some(task_id(1))));
     let row = store.task_row(task_id(3)).wait().unwrap().unwrap();
     assert_eq!(store.task(&row).wait().unwrap().shared_with, Some(task_id(1)));
-    // It has a run of its own after all.
+    // It runs on its own after all.
     store.commit(commit(task_id(3), 4, Some(1), vec![queue(3)])).wait().unwrap();
     assert_eq!(found()[0], (task_id(3), None));
 }
 
-/// An execution that gets in line.
+/// An execution that joins the queue.
 fn queue(number: u64) -> Event {
     let (agent, pool) = ("coder".parse().unwrap(), "folder /work".to_owned());
     let change = ExecutionChange::Queue { agent, max_retries: 3, pool, timeout_seconds: 300 };

@@ -1,4 +1,4 @@
-//! Cases about tasks that happened in another store.
+//! Cases of tasks imported from another store.
 
 use polity_model::event::{Event, ExecutionChange, JournalPosition, StreamId, StreamSequence};
 use polity_model::ids::TaskId;
@@ -11,7 +11,7 @@ use crate::task_fixtures::{
     execution_started, instance_id, task_id,
 };
 
-/// A task that ends well, a second after another.
+/// A successful task, a second after another.
 fn life(number: u64, first: Event) -> TaskImport {
     let execution = execution_id(number);
     let mut events = vec![
@@ -34,8 +34,8 @@ fn there(store: &SharedStore) -> Vec<TaskId> {
     store.task_rows(&TaskFilter::default()).wait().unwrap().iter().map(|row| row.id).collect()
 }
 
-/// Every event keeps its sequence and its time, and the rows say what they would have said there.
-pub fn imported_tasks_are_as_they_were(store: &SharedStore) {
+/// Events keep their sequence and time, and the rows equal those of the other store.
+pub fn imported_tasks_are_unchanged(store: &SharedStore) {
     store.commit(commit(task_id(9), 0, None, vec![created("own")])).wait().unwrap();
     let (top, part) = (life(1, created("Ada")), life(2, created_under(Some(task_id(1)), "a part")));
     store.import(vec![top.clone(), part]).wait().unwrap();
@@ -60,13 +60,13 @@ pub fn imported_tasks_are_as_they_were(store: &SharedStore) {
     );
     assert_eq!(store.task_tree(task_id(1)).wait().unwrap().task_count, 2);
     assert_eq!(there(store), [task_id(2), task_id(1), task_id(9)]);
-    // The money was spent elsewhere.
+    // Imported tasks add no spending.
     assert_eq!(store.spending().wait().unwrap(), []);
     assert_eq!(store.last_position().wait().unwrap(), JournalPosition(25));
 }
 
-/// One task that cannot be taken in keeps all of them out.
-pub fn an_import_goes_in_whole_or_not_at_all(store: &SharedStore) {
+/// One invalid task fails the whole import.
+pub fn import_is_atomic(store: &SharedStore) {
     let whole = || life(1, created("Ada"));
     let mut broken = life(2, created("Ben"));
     broken.events.remove(4);

@@ -1,4 +1,4 @@
-//! Cases about tasks that are removed.
+//! Cases of removed tasks.
 
 use polity_model::event::{Event, JournalPosition, StreamId, StreamSequence};
 use polity_model::ids::TaskId;
@@ -47,8 +47,8 @@ fn there(store: &SharedStore) -> Vec<TaskId> {
     store.task_rows(&TaskFilter::default()).wait().unwrap().iter().map(|row| row.id).collect()
 }
 
-/// A task goes with everything that is its own, and what it spent stays spent.
-pub fn removed_tasks_leave_nothing_behind(store: &SharedStore) {
+/// Removal deletes everything of a task except its spending.
+pub fn removal_deletes_all_rows_of_a_task(store: &SharedStore) {
     finished(store, 1);
     finished(store, 2);
     let (spent, row) =
@@ -68,13 +68,13 @@ pub fn removed_tasks_leave_nothing_behind(store: &SharedStore) {
         others
     );
     assert_eq!(remove(store, &[&[1]]), [removed(&[], &[])]);
-    // Its id is free again, and nothing of the former task comes back with it.
+    // Its id is free again, without any data of the former task.
     finished(store, 1);
     assert_eq!(store.messages(task_id(1)).wait().unwrap().len(), 2);
 }
 
-/// Who reads on from a position misses nothing, also when the newest events are removed.
-pub fn positions_are_never_used_again(store: &SharedStore) {
+/// A reader that continues from a position misses nothing after the newest events are removed.
+pub fn positions_are_never_reused(store: &SharedStore) {
     finished(store, 1);
     finished(store, 2);
     let last = store.last_position().wait().unwrap();
@@ -97,8 +97,8 @@ pub fn positions_are_never_used_again(store: &SharedStore) {
     assert_eq!(after, [last.plus(1), last.plus(2)]);
 }
 
-/// A pinned definition goes with the last task that pins it.
-pub fn definitions_stay_while_someone_pins_them(store: &SharedStore) {
+/// A definition is removed with the last task that pins it.
+pub fn pinned_definitions_are_kept(store: &SharedStore) {
     let digest = definition().digest;
     cancelled(store, 1, created("a"));
     cancelled(store, 2, created("b"));
@@ -110,8 +110,8 @@ pub fn definitions_stay_while_someone_pins_them(store: &SharedStore) {
     assert!(store.definition(&digest).wait().unwrap().is_some());
 }
 
-/// The living stay, and those whose parts, parents or forks stay.
-pub fn what_others_hold_on_to_is_not_removed(store: &SharedStore) {
+/// Active tasks stay, and so do tasks whose subtasks, parents or forks stay.
+pub fn referenced_tasks_are_not_removed(store: &SharedStore) {
     begin(store, task_id(1));
     assert_eq!(remove(store, &[&[1]]), [refused(1, RemovalBlocker::NotEnded(TaskStatus::Pending))]);
     cancelled(store, 2, created("top"));
@@ -127,14 +127,14 @@ pub fn what_others_hold_on_to_is_not_removed(store: &SharedStore) {
     ];
     assert_eq!(answers, expected);
     assert_eq!(there(store).len(), 5);
-    // A chain goes from its end, or at once.
+    // A chain is removed from its end, or as a whole.
     let answers = remove(store, &[&[5], &[2, 3, 4]]);
     assert_eq!(answers, [removed(&[5], &[]), removed(&[2, 3, 4], &[])]);
     assert_eq!(there(store), [task_id(1)]);
 }
 
-/// Who forks a task that is removed at that moment is told so: a history is never shared by halves.
-pub fn a_fork_needs_its_origin(store: &SharedStore) {
+/// A fork of a task that was removed meanwhile fails.
+pub fn fork_needs_its_origin(store: &SharedStore) {
     cancelled(store, 1, created("a"));
     remove(store, &[&[1]]);
     let late = commit(task_id(2), 0, None, vec![forked(task_id(1), 3)]);
@@ -155,8 +155,8 @@ pub fn a_fork_needs_its_origin(store: &SharedStore) {
     store.import(vec![import(3, forked(task_id(2), 1))]).wait().unwrap();
 }
 
-/// What is refused keeps all that it has, and others go without it.
-pub fn a_unit_that_is_refused_stays_whole(store: &SharedStore) {
+/// A refused unit keeps all its rows; other units are removed.
+pub fn refused_removal_unit_is_unchanged(store: &SharedStore) {
     finished(store, 1);
     begin(store, task_id(2));
     finished(store, 3);
@@ -165,7 +165,7 @@ pub fn a_unit_that_is_refused_stays_whole(store: &SharedStore) {
     assert_eq!(answers[1], removed(&[3], &[3]));
     assert_eq!(there(store), [task_id(2), task_id(1)]);
     assert_eq!(store.messages(task_id(1)).wait().unwrap().len(), 2);
-    // The one that lives goes on.
+    // The active task continues.
     run(store, task_id(2), 2);
     complete(store, task_id(2), 2);
     assert_eq!(remove(store, &[&[1, 2]]), [removed(&[1, 2], &[1, 2])]);

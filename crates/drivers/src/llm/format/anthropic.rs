@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use polity_engine::driver::TextProgress;
+use polity_engine::driver::TextSink;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -210,11 +210,7 @@ enum PartialBlock {
 }
 
 impl StreamDecoder for AnthropicDecoder {
-    fn push_event(
-        &mut self,
-        data: &[u8],
-        progress: &dyn TextProgress,
-    ) -> Result<(), ModelCallError> {
+    fn push_event(&mut self, data: &[u8], progress: &dyn TextSink) -> Result<(), ModelCallError> {
         let event: AnthropicEvent<'_> = parse_event(data)?;
         if let Some(error) = &event.error {
             return Err(ModelCallError::from_stream_event(error));
@@ -341,7 +337,7 @@ fn encode_thoughts(thoughts: &[AnthropicThought]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use polity_engine::driver::{AskedArguments, IgnoredProgress};
+    use polity_engine::driver::{AskedArguments, NullTextSink};
     use serde_json::json;
 
     use super::*;
@@ -349,7 +345,7 @@ mod tests {
     fn decode(events: &[Value]) -> Result<ModelAnswer, ModelCallError> {
         let mut decoder = Box::<AnthropicDecoder>::default();
         for event in events {
-            decoder.push_event(event.to_string().as_bytes(), &IgnoredProgress)?;
+            decoder.push_event(event.to_string().as_bytes(), &NullTextSink)?;
         }
         decoder.finish()
     }

@@ -1,6 +1,6 @@
 //! The format of Gemini's `streamGenerateContent`.
 
-use polity_engine::driver::{AskedArguments, TextProgress};
+use polity_engine::driver::{AskedArguments, TextSink};
 use polity_model::message::ToolCall;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -208,11 +208,7 @@ pub(crate) struct GeminiDecoder {
 }
 
 impl StreamDecoder for GeminiDecoder {
-    fn push_event(
-        &mut self,
-        data: &[u8],
-        progress: &dyn TextProgress,
-    ) -> Result<(), ModelCallError> {
+    fn push_event(&mut self, data: &[u8], progress: &dyn TextSink) -> Result<(), ModelCallError> {
         let chunk: GeminiChunk<'_> = parse_event(data)?;
         if let Some(error) = &chunk.error {
             return Err(ModelCallError::from_stream_event(error));
@@ -254,7 +250,7 @@ impl StreamDecoder for GeminiDecoder {
 }
 
 impl GeminiDecoder {
-    fn add_part(&mut self, part: GeminiCandidatePart<'_>, progress: &dyn TextProgress) {
+    fn add_part(&mut self, part: GeminiCandidatePart<'_>, progress: &dyn TextSink) {
         if let Some(function) = part.function_call {
             let arguments = match function.args {
                 None => AskedArguments::Object(Map::new()),
@@ -289,7 +285,7 @@ impl GeminiDecoder {
 
 #[cfg(test)]
 mod tests {
-    use polity_engine::driver::IgnoredProgress;
+    use polity_engine::driver::NullTextSink;
     use polity_model::failure::ErrorCategory;
     use serde_json::json;
 
@@ -297,7 +293,7 @@ mod tests {
 
     fn decode(event: &Value) -> Result<ModelAnswer, ModelCallError> {
         let mut decoder = Box::<GeminiDecoder>::default();
-        decoder.push_event(event.to_string().as_bytes(), &IgnoredProgress)?;
+        decoder.push_event(event.to_string().as_bytes(), &NullTextSink)?;
         decoder.finish()
     }
 

@@ -1,7 +1,7 @@
 //! The format of `OpenAI`'s chat completions, also used by Ollama and many others.
 
 use polity_definition::LlmProvider;
-use polity_engine::driver::TextProgress;
+use polity_engine::driver::TextSink;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -207,11 +207,7 @@ struct PartialToolCall {
 }
 
 impl StreamDecoder for OpenAiDecoder {
-    fn push_event(
-        &mut self,
-        data: &[u8],
-        progress: &dyn TextProgress,
-    ) -> Result<(), ModelCallError> {
+    fn push_event(&mut self, data: &[u8], progress: &dyn TextSink) -> Result<(), ModelCallError> {
         if data.trim_ascii() == DONE {
             self.done = true;
             return Ok(());
@@ -300,14 +296,14 @@ impl OpenAiDecoder {
 
 #[cfg(test)]
 mod tests {
-    use polity_engine::driver::IgnoredProgress;
+    use polity_engine::driver::NullTextSink;
 
     use super::*;
 
     fn calls(events: &[&str]) -> Vec<String> {
         let mut decoder = Box::<OpenAiDecoder>::default();
         for event in events {
-            decoder.push_event(event.as_bytes(), &IgnoredProgress).unwrap();
+            decoder.push_event(event.as_bytes(), &NullTextSink).unwrap();
         }
         let answer = decoder.finish().unwrap();
         answer.calls.into_iter().map(|call| format!("{} {:?}", call.name, call.arguments)).collect()
@@ -352,12 +348,12 @@ mod tests {
         let mut decoder = OpenAiDecoder::default();
         assert_eq!(decoder.state(), StreamState::Incomplete);
         let last = br#"{"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}]}"#;
-        decoder.push_event(last, &IgnoredProgress).unwrap();
+        decoder.push_event(last, &NullTextSink).unwrap();
         assert_eq!(decoder.state(), StreamState::Complete);
         decoder
-            .push_event(br#"{"choices":[],"usage":{"prompt_tokens":3}}"#, &IgnoredProgress)
+            .push_event(br#"{"choices":[],"usage":{"prompt_tokens":3}}"#, &NullTextSink)
             .unwrap();
-        decoder.push_event(b"[DONE]", &IgnoredProgress).unwrap();
+        decoder.push_event(b"[DONE]", &NullTextSink).unwrap();
         assert_eq!(decoder.state(), StreamState::Ended);
         assert_eq!(decoder.answer.input_tokens, 3);
     }

@@ -100,15 +100,8 @@ mod tests {
     fn toolbox(names: &[&str]) -> Toolbox {
         let tool = |name: &&str| {
             let (name, second) = (name.parse().unwrap(), Duration::from_secs(1));
-            Arc::new(ToolSpec::new(
-                name,
-                String::new(),
-                Map::new(),
-                None,
-                false,
-                second,
-                Vec::new(),
-            ))
+            let (text, schema) = (String::new(), Map::new());
+            Arc::new(ToolSpec::new(name, text, schema, None, false, second, Vec::new()))
         };
         Toolbox::new(names.iter().map(tool).collect(), Vec::new())
     }

@@ -8,8 +8,8 @@ use polity_definition::AgentDefinition;
 use polity_drivers::EnvSource;
 use polity_drivers::llm::LanguageModels;
 use polity_engine::driver::{
-    CallSite, ConversationHistory, ModelDriver, ModelFailure, ModelReply, ModelRequest,
-    TextProgress, ToolSpec, Toolbox,
+    CallSite, ConversationHistory, ModelDriver, ModelFailure, ModelReply, ModelRequest, TextSink,
+    ToolSpec, Toolbox,
 };
 use polity_engine::pinned::PinnedAgent;
 use polity_model::ids::ToolCallId;
@@ -57,7 +57,7 @@ pub(crate) fn toolbox(names: &[&str]) -> Toolbox {
 #[derive(Default)]
 pub(crate) struct ProgressPieces(pub(crate) Mutex<Vec<String>>);
 
-impl TextProgress for ProgressPieces {
+impl TextSink for ProgressPieces {
     fn text(&self, piece: &str) {
         self.0.lock().unwrap().push(piece.to_owned());
     }

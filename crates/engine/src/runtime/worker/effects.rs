@@ -20,7 +20,7 @@ use crate::commands::{
 };
 use crate::decide::Command;
 use crate::driver::{
-    CallSite, ModelFailure, ModelReply, ModelRequest, TextProgress, ToolFailure, ToolReply,
+    CallSite, ModelFailure, ModelReply, ModelRequest, TextSink, ToolFailure, ToolReply,
     ToolRequest, ToolsUnavailable,
 };
 use crate::pinned::Assignee;
@@ -247,7 +247,7 @@ pub(super) struct LiveText<'a> {
     pub(super) task: TaskId,
 }
 
-impl TextProgress for LiveText<'_> {
+impl TextSink for LiveText<'_> {
     fn text(&self, piece: &str) {
         self.inner.journal.publish_text(self.task, piece);
     }
