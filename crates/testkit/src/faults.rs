@@ -171,7 +171,7 @@ impl Store for CrashingStore {
             let mut state = self.state();
             if state.reads_to_fail > 0 {
                 state.reads_to_fail -= 1;
-                let (path, detail) = ("journal".into(), "as told".into());
+                let (path, detail) = ("journal".into(), "scripted failure".into());
                 return StoreFuture::ready(Err(StoreError::Failed { path, detail }));
             }
             if after == StreamSequence::default() {

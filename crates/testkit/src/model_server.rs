@@ -221,7 +221,7 @@ async fn stream(mut sender: Sender<Bytes, io::Error>, turn: ModelTurn, wire: Wir
         pause(turn.between_chunks).await;
     }
     match turn.fault {
-        Some(ModelFault::Cut) => sender.abort(io::Error::other("cut, as told")),
+        Some(ModelFault::Cut) => sender.abort(io::Error::other("scripted cut")),
         Some(ModelFault::Endless) => {
             let piece = Bytes::from(vec![b':'; ENDLESS_PIECE_BYTES]);
             while sender.send_data(piece.clone()).await.is_ok() {}

@@ -23,7 +23,7 @@ pub const SECRET: &str = "s3cret";
 #[derive(Default)]
 pub struct FakeCliAgents {
     takes: Duration,
-    told: Mutex<FakeCliState>,
+    state: Mutex<FakeCliState>,
 }
 
 #[derive(Default)]
@@ -44,48 +44,48 @@ struct FakeCliState {
 impl FakeCliAgents {
     /// A driver whose runs take this long and end like this.
     pub fn new(takes: Duration, ends: impl IntoIterator<Item = RunEnd>) -> Self {
-        let told = FakeCliState { ends: ends.into_iter().collect(), ..FakeCliState::default() };
-        Self { takes, told: Mutex::new(told) }
+        let state = FakeCliState { ends: ends.into_iter().collect(), ..FakeCliState::default() };
+        Self { takes, state: Mutex::new(state) }
     }
 
     /// Sets the usage that each run reports.
     pub fn using(&self, usage: Usage) {
-        self.told.lock().unwrap().usage = usage;
+        self.state.lock().unwrap().usage = usage;
     }
 
     /// Sets the outcome recovered for a run whose owner died.
     pub fn find(&self, end: RunEnd) {
-        self.told.lock().unwrap().found = Some(outcome(end));
+        self.state.lock().unwrap().found = Some(outcome(end));
     }
 
     /// The inputs of the runs, in order.
     pub fn inputs(&self) -> Vec<String> {
-        self.told.lock().unwrap().inputs.clone()
+        self.state.lock().unwrap().inputs.clone()
     }
 
     /// The executions whose files were released, with their attempts.
     pub fn forgotten(&self) -> Vec<(ExecutionId, u32)> {
-        self.told.lock().unwrap().forgotten.clone()
+        self.state.lock().unwrap().forgotten.clone()
     }
 
     /// Pretends that files of these executions are left.
     pub fn leave_behind(&self, executions: impl IntoIterator<Item = ExecutionId>) {
-        self.told.lock().unwrap().left_behind.extend(executions);
+        self.state.lock().unwrap().left_behind.extend(executions);
     }
 
     /// The executions whose files were removed, and true if their workspaces were kept.
     pub fn swept(&self) -> Vec<(ExecutionId, bool)> {
-        self.told.lock().unwrap().swept.clone()
+        self.state.lock().unwrap().swept.clone()
     }
 
     /// The executions whose earlier attempts were ended, with their number.
     pub fn ended(&self) -> Vec<(ExecutionId, u32)> {
-        self.told.lock().unwrap().ended.clone()
+        self.state.lock().unwrap().ended.clone()
     }
 
     /// The largest number of concurrent runs.
     pub fn at_once_most(&self) -> usize {
-        self.told.lock().unwrap().at_once_most
+        self.state.lock().unwrap().at_once_most
     }
 }
 
@@ -126,11 +126,11 @@ impl ProgramRunner for FakeCliAgents {
     fn run<'a>(&'a self, request: RunRequest<'a>) -> BoxFuture<'a, RunOutcome> {
         Box::pin(async move {
             let end = {
-                let mut told = self.told.lock().unwrap();
-                told.inputs.push(request.input.to_owned());
-                told.at_once += 1;
-                told.at_once_most = told.at_once_most.max(told.at_once);
-                told.ends.pop_front()
+                let mut state = self.state.lock().unwrap();
+                state.inputs.push(request.input.to_owned());
+                state.at_once += 1;
+                state.at_once_most = state.at_once_most.max(state.at_once);
+                state.ends.pop_front()
             };
             request.progress.started(7);
             let mut stop = request.stop.clone();
@@ -138,35 +138,35 @@ impl ProgramRunner for FakeCliAgents {
                 () = tokio::time::sleep(self.takes) => false,
                 _ = stop.wait_for(|stop| *stop) => true,
             };
-            self.told.lock().unwrap().at_once -= 1;
+            self.state.lock().unwrap().at_once -= 1;
             if was_stopped {
                 return outcome(RunEnd::Stopped);
             }
             let end = end.unwrap_or_else(|| RunEnd::Answered(request.input.to_owned()));
-            let usage = self.told.lock().unwrap().usage;
+            let usage = self.state.lock().unwrap().usage;
             RunOutcome { usage, ..outcome(end) }
         })
     }
 
     fn recover<'a>(&'a self, _: LostRun<'a>) -> BoxFuture<'a, Option<RunOutcome>> {
-        Box::pin(async { self.told.lock().unwrap().found.take() })
+        Box::pin(async { self.state.lock().unwrap().found.take() })
     }
 
     fn forget(&self, execution_id: ExecutionId, attempts: u32) {
-        self.told.lock().unwrap().forgotten.push((execution_id, attempts));
+        self.state.lock().unwrap().forgotten.push((execution_id, attempts));
     }
 }
 
 impl RunCleanup for FakeCliAgents {
     fn leftover_executions(&self) -> BTreeSet<ExecutionId> {
-        self.told.lock().unwrap().left_behind.clone()
+        self.state.lock().unwrap().left_behind.clone()
     }
 
     fn kill_leftovers(&self, execution_id: ExecutionId, attempts: u32) {
-        self.told.lock().unwrap().ended.push((execution_id, attempts));
+        self.state.lock().unwrap().ended.push((execution_id, attempts));
     }
 
     fn remove_leftovers(&self, execution_id: ExecutionId, keeps_workspace: bool) {
-        self.told.lock().unwrap().swept.push((execution_id, keeps_workspace));
+        self.state.lock().unwrap().swept.push((execution_id, keeps_workspace));
     }
 }

@@ -234,7 +234,7 @@ impl ModelDriver for FakeModels {
                 FakeModelTurn::TransientFailure => Err(failure(ErrorCategory::Transient)),
                 FakeModelTurn::PermanentFailure => Err(failure(ErrorCategory::Permanent)),
                 FakeModelTurn::Hang => std::future::pending().await,
-                FakeModelTurn::Panic => panic!("as told"),
+                FakeModelTurn::Panic => panic!("scripted failure"),
             }
         })
     }
@@ -264,7 +264,7 @@ fn reply(content: &str, tool_calls: Vec<AskedTool>) -> ModelReply {
 }
 
 fn failure(category: ErrorCategory) -> ModelFailure {
-    let failure = AttemptFailure { category, message: format!("as told: {category}") };
+    let failure = AttemptFailure { category, message: format!("scripted failure: {category}") };
     ModelFailure::new(failure)
 }
 

@@ -209,11 +209,11 @@ pub fn projections_follow_the_events(store: &SharedStore) {
     assert_eq!(store.executions(task).wait().unwrap()[0].state, ExecutionState::Running);
 
     complete(store, task, 1);
-    let told = store.task(&row()).wait().unwrap();
-    assert_eq!(told.status, TaskStatus::Completed);
-    assert_eq!(told.result.as_deref(), Some("Hello, Ada."));
-    assert_eq!((told.usage.input_tokens, told.usage.output_tokens), (7, 3));
-    assert!(told.completed_at.is_some());
+    let stored = store.task(&row()).wait().unwrap();
+    assert_eq!(stored.status, TaskStatus::Completed);
+    assert_eq!(stored.result.as_deref(), Some("Hello, Ada."));
+    assert_eq!((stored.usage.input_tokens, stored.usage.output_tokens), (7, 3));
+    assert!(stored.completed_at.is_some());
 
     let messages = store.messages(task).wait().unwrap();
     let texts: Vec<_> = messages.iter().map(|m| (m.role().label(), m.content())).collect();
@@ -271,9 +271,9 @@ pub fn tasks_are_listed_newest_first(store: &SharedStore) {
         ids(TaskFilter { limit: Some(2), ..TaskFilter::default() }),
         [task_id(4), task_id(3)]
     );
-    let living = vec![TaskStatus::Pending, TaskStatus::Running];
+    let active = vec![TaskStatus::Pending, TaskStatus::Running];
     assert_eq!(
-        ids(TaskFilter { statuses: living, ..TaskFilter::default() }),
+        ids(TaskFilter { statuses: active, ..TaskFilter::default() }),
         [task_id(4), task_id(2), task_id(1)]
     );
     let agent =

@@ -77,8 +77,8 @@ fn process(database: &Path) -> IdleFootprint {
     let program = std::env::current_exe().unwrap();
     let output =
         Command::new(program).arg(IDLE).arg(database).stderr(Stdio::inherit()).output().unwrap();
-    let told = String::from_utf8(output.stdout).unwrap();
-    let mut numbers = told.split_whitespace().map(|number| number.parse().unwrap());
+    let output_text = String::from_utf8(output.stdout).unwrap();
+    let mut numbers = output_text.split_whitespace().map(|number| number.parse().unwrap());
     IdleFootprint { resident: numbers.next().unwrap(), threads: numbers.next().unwrap() }
 }
 

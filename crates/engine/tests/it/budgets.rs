@@ -8,11 +8,8 @@ use polity_model::message::Message;
 use polity_testkit::runtime::boss;
 use serde_json::json;
 
-use crate::participants::{
-    RuntimeFixture,
-    ScriptedReply::{Ask, Hang, Text},
-    TestModels, part,
-};
+use crate::participants::ScriptedReply::{Ask, Hang, Text};
+use crate::participants::{RuntimeFixture, TestModels, part};
 
 fn tokens(max: u64) -> Option<Budget> {
     serde_json::from_value(json!({ "max_tokens": max })).unwrap()
@@ -24,17 +21,17 @@ async fn budget_covers_sub_agents_and_is_exceeded_by_at_most_one_call() {
     for (max, spent) in [(1, 10), (10, 10), (11, 20), (45, 50), (50, 50), (95, 100)] {
         let fixture = RuntimeFixture::new();
         let helpers = (0..8).map(|number| part("agent/helper", &number.to_string())).collect();
-        let cast = TestModels::new([("boss", vec![Ask(helpers)]), ("helper", vec![])]);
-        let runtime = fixture.process(1, &cast);
+        let models = TestModels::new([("boss", vec![Ask(helpers)]), ("helper", vec![])]);
+        let runtime = fixture.process(1, &models);
         let create = CreateTask { budget: tokens(max), ..CreateTask::new(boss(), "a") };
         let mut handle = runtime.create(create).await.unwrap();
         handle.wait().await.unwrap();
         let task = fixture.task(handle.id);
         let total = task.total_usage.input_tokens + task.total_usage.output_tokens;
         assert_eq!((total, task.error_code), (spent, Some(ErrorCode::Budget)), "{max}");
-        let told =
+        let expected =
             format!("the budget of boss is used up: {spent} of {max} tokens (budget.max_tokens)");
-        assert_eq!(task.error, Some(told));
+        assert_eq!(task.error, Some(expected));
     }
 }
 
@@ -42,10 +39,10 @@ async fn budget_covers_sub_agents_and_is_exceeded_by_at_most_one_call() {
 async fn expensive_sub_agents_stay_within_the_shared_budget() {
     let fixture = RuntimeFixture::new();
     let helpers = (0..8).map(|number| part("agent/helper", &number.to_string())).collect();
-    let lines = [("boss", vec![Ask(helpers)]), ("helper", vec![])];
+    let scripts = [("boss", vec![Ask(helpers)]), ("helper", vec![])];
     // Each call uses 200 tokens, and the limit allows six.
-    let cast = TestModels::weighing(20, lines);
-    let runtime = fixture.process(1, &cast);
+    let models = TestModels::weighing(20, scripts);
+    let runtime = fixture.process(1, &models);
     let create = CreateTask { budget: tokens(1150), ..CreateTask::new(boss(), "a") };
     let mut handle = runtime.create(create).await.unwrap();
     handle.wait().await.unwrap();
@@ -57,25 +54,25 @@ async fn expensive_sub_agents_stay_within_the_shared_budget() {
 async fn budget_serializes_model_calls() {
     let fixture = RuntimeFixture::new();
     let helpers = (0..8).map(|number| part("agent/helper", &number.to_string())).collect();
-    let cast = TestModels::new([("boss", vec![Ask(helpers)]), ("helper", vec![])]);
-    let runtime = fixture.process(1, &cast);
+    let models = TestModels::new([("boss", vec![Ask(helpers)]), ("helper", vec![])]);
+    let runtime = fixture.process(1, &models);
     let create = CreateTask { budget: tokens(1_000_000), ..CreateTask::new(boss(), "a") };
     let mut handle = runtime.create(create).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(cast.at_once_most(), 1);
+    assert_eq!(models.at_once_most(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn cost_budget_survives_a_crash() {
     let fixture = RuntimeFixture::new();
     let budget: Option<Budget> = serde_json::from_value(json!({"max_cost_usd": 0.0025})).unwrap();
-    let lines = |helper| {
+    let scripts = |helper| {
         TestModels::new([
             ("boss", vec![Ask(vec![part("agent/helper", "x")]), Text("over")]),
             ("helper", vec![Ask(vec![("time/now", json!({"n": 1}))]), helper]),
         ])
     };
-    let runtime = fixture.process(1, &lines(Hang));
+    let runtime = fixture.process(1, &scripts(Hang));
     let create = CreateTask { budget, ..CreateTask::new(boss(), "a") };
     let id = runtime.create(create).await.unwrap().id;
     let answers = |fixture: &RuntimeFixture| {
@@ -84,7 +81,7 @@ async fn cost_budget_survives_a_crash() {
     fixture.until("the helper has answered once", answers).await;
     fixture.kill(1, runtime);
     // Two calls have cost $0.0020, so one more may be made.
-    let runtime = fixture.process(2, &lines(Text("SUMMARY")));
+    let runtime = fixture.process(2, &scripts(Text("SUMMARY")));
     runtime.adopt(id).await.unwrap().wait().await.unwrap();
     let task = fixture.task(id);
     assert_eq!(task.error_code, Some(ErrorCode::Budget), "{task:?}");

@@ -26,12 +26,10 @@ use polity_store::{
     CommitDurability, MemoryStore, SqliteStore, Store, StoreAccess, TaskFilter, TaskRow,
 };
 use polity_testkit::faults::{AcknowledgedCommit, CrashSide, CrashingStore};
-use polity_testkit::runtime::{
-    FakeModelTurn::{
-        self, Answer, ContextFull, Hang, PermanentFailure, RequestTools, TransientFailure,
-    },
-    FakeModels, TestLeases, boss, create_task, runtime_deps,
+use polity_testkit::runtime::FakeModelTurn::{
+    self, Answer, ContextFull, Hang, PermanentFailure, RequestTools, TransientFailure,
 };
+use polity_testkit::runtime::{FakeModels, TestLeases, boss, create_task, runtime_deps};
 use polity_testkit::task_fixtures::instance_id;
 use polity_testkit::tools::{FakeToolAct, FakeTools, ToolEffects};
 use proptest::prelude::*;
@@ -51,8 +49,8 @@ enum ProcessOrder {
 #[derive(Debug, Clone)]
 struct CrashingProcess {
     orders: Vec<ProcessOrder>,
-    acts: Vec<FakeModelTurn>,
-    tool_acts: Vec<FakeToolAct>,
+    turns: Vec<FakeModelTurn>,
+    tool_turns: Vec<FakeToolAct>,
     dies: (u32, CrashSide),
 }
 
@@ -75,7 +73,7 @@ fn verdict() -> impl Strategy<Value = ReviewVerdict> {
     ]
 }
 
-fn act() -> impl Strategy<Value = FakeModelTurn> {
+fn turn() -> impl Strategy<Value = FakeModelTurn> {
     prop_oneof![
         4 => Just(Answer("yes")),
         2 => Just(TransientFailure),
@@ -105,13 +103,13 @@ fn tool_act() -> impl Strategy<Value = FakeToolAct> {
 fn process() -> impl Strategy<Value = CrashingProcess> {
     let side = prop_oneof![Just(CrashSide::Before), Just(CrashSide::After)];
     let orders = prop::collection::vec(order(), 1..6);
-    let (acts, tool_acts) =
-        (prop::collection::vec(act(), 0..10), prop::collection::vec(tool_act(), 0..10));
-    (orders, acts, tool_acts, 0u32..24, side).prop_map(
-        |(orders, acts, tool_acts, commits, side)| CrashingProcess {
+    let (turns, tool_turns) =
+        (prop::collection::vec(turn(), 0..10), prop::collection::vec(tool_act(), 0..10));
+    (orders, turns, tool_turns, 0u32..24, side).prop_map(
+        |(orders, turns, tool_turns, commits, side)| CrashingProcess {
             orders,
-            acts,
-            tool_acts,
+            turns,
+            tool_turns,
             dies: (commits, side),
         },
     )
@@ -179,8 +177,8 @@ async fn live(
     known: &mut Vec<TaskId>,
 ) {
     let pause = Duration::from_millis(20);
-    let models = Arc::new(FakeModels::new(process.acts.clone(), pause).on(world));
-    let tools = Arc::new(FakeTools::new(world, process.tool_acts.clone(), pause));
+    let models = Arc::new(FakeModels::new(process.turns.clone(), pause).on(world));
+    let tools = Arc::new(FakeTools::new(world, process.tool_turns.clone(), pause));
     let journal: Arc<dyn Store> = Arc::clone(store) as Arc<dyn Store>;
     let deps = runtime_deps(Arc::clone(&journal), models, leases, instance_id(number), number);
     let runtime = Runtime::start(RuntimeDeps { tools, ..deps }).await.unwrap();
@@ -272,7 +270,7 @@ async fn recover(journal: &Arc<dyn Store>, leases: &Arc<TestLeases>, world: &Arc
         for handle in &mut handles {
             let patience = Duration::from_hours(1);
             let Ok(outcome) = tokio::time::timeout(patience, handle.wait()).await else {
-                panic!("{} is never left: {}", handle.id, told(&**journal).await);
+                panic!("{} is never left: {}", handle.id, describe_tasks(&**journal).await);
             };
             outcome.unwrap();
         }
@@ -287,7 +285,7 @@ async fn recover(journal: &Arc<dyn Store>, leases: &Arc<TestLeases>, world: &Arc
 }
 
 /// Every task with its last events, for failed cases.
-async fn told(journal: &dyn Store) -> String {
+async fn describe_tasks(journal: &dyn Store) -> String {
     let mut text = String::new();
     for row in journal.task_rows(&TaskFilter::default()).await.unwrap() {
         let events = journal.events(&StreamId::Task(row.id), StreamSequence(0)).await.unwrap();

@@ -219,7 +219,7 @@ impl ProgramRunner for MachinePrograms {
 impl RunCleanup for MachinePrograms {}
 
 fn failed(category: ErrorCategory) -> AttemptFailure {
-    AttemptFailure { category, message: "as told".into() }
+    AttemptFailure { category, message: "scripted failure".into() }
 }
 
 /// Fewer cases, because each takes longer than other histories.

@@ -23,7 +23,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use crate::faults::{check, decide, waiting};
-use crate::workflow_harness::{WorkflowHarness, end, told};
+use crate::workflow_harness::{WorkflowHarness, comparable, end};
 
 /// Marks the effects of one task, to distinguish tasks.
 const MARK: &str = "RUN";
@@ -480,7 +480,7 @@ fn check_effects(harness: &WorkflowHarness) {
 /// The outcome of a task, without its mark.
 async fn outcome(harness: &WorkflowHarness, id: TaskId) -> (TaskStatus, String) {
     let task = harness.base.task(id);
-    let all = format!("{} {}", end(&task), told(&harness.state(id).await));
+    let all = format!("{} {}", end(&task), comparable(&harness.state(id).await));
     let mut parts = all.split(MARK);
     let mut text = parts.next().unwrap().to_owned();
     for part in parts {
@@ -496,9 +496,8 @@ async fn check_ends(
     processes: &[WorkflowProcess],
     known: &[TaskId],
 ) {
-    let is_told_the_truth =
-        processes.iter().flat_map(|process| &process.answers).all(Option::is_none);
-    if !flow.is_fixed() || !is_told_the_truth {
+    let is_truthful = processes.iter().flat_map(|process| &process.answers).all(Option::is_none);
+    if !flow.is_fixed() || !is_truthful {
         return;
     }
     let calm = self::harness(flow);

@@ -10,8 +10,8 @@ use polity_engine::runtime::{CancelOutcome, EngineError, Runtime, find_orphans};
 use polity_model::event::{Event, StreamId, StreamSequence};
 use polity_model::machine::task::TaskStatus;
 use polity_store::{MemoryStore, Store};
+use polity_testkit::runtime::FakeModelTurn::{self, Answer, Hang, Panic, TransientFailure};
 use polity_testkit::runtime::{
-    FakeModelTurn::{self, Answer, Hang, Panic, TransientFailure},
     FakeModels, TestLeases, TokioClock, cancel_from_outside, create_task, runtime_deps,
 };
 use polity_testkit::task_fixtures::instance_id;
@@ -26,8 +26,8 @@ impl ProcessFixture {
         Self { store: Arc::new(MemoryStore::new()), leases: Arc::default() }
     }
 
-    fn process(&self, number: u64, acts: Vec<FakeModelTurn>) -> Runtime {
-        let models = Arc::new(FakeModels::new(acts, Duration::from_millis(10)));
+    fn process(&self, number: u64, turns: Vec<FakeModelTurn>) -> Runtime {
+        let models = Arc::new(FakeModels::new(turns, Duration::from_millis(10)));
         let store = Arc::clone(&self.store);
         polity_store::block_on(Runtime::start(runtime_deps(
             store,

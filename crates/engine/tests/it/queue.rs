@@ -8,21 +8,19 @@ use polity_model::event::{StreamId, StreamSequence};
 use polity_model::machine::task::TaskStatus;
 use polity_store::{MemoryStore, Store, TaskFilter};
 use polity_testkit::faults::CrashingStore;
-use polity_testkit::runtime::{
-    FakeModelTurn::{self, Hang, Panic, TransientFailure},
-    FakeModels, TestLeases, create_task, runtime_deps,
-};
+use polity_testkit::runtime::FakeModelTurn::{self, Hang, Panic, TransientFailure};
+use polity_testkit::runtime::{FakeModels, TestLeases, create_task, runtime_deps};
 use polity_testkit::task_fixtures::instance_id;
 
-fn start(acts: Vec<FakeModelTurn>) -> (Runtime, Arc<dyn Store>, Arc<FakeModels>) {
-    start_on(Arc::new(MemoryStore::new()), acts)
+fn start(turns: Vec<FakeModelTurn>) -> (Runtime, Arc<dyn Store>, Arc<FakeModels>) {
+    start_on(Arc::new(MemoryStore::new()), turns)
 }
 
 fn start_on(
     store: Arc<dyn Store>,
-    acts: Vec<FakeModelTurn>,
+    turns: Vec<FakeModelTurn>,
 ) -> (Runtime, Arc<dyn Store>, Arc<FakeModels>) {
-    let models = Arc::new(FakeModels::new(acts, Duration::from_millis(50)));
+    let models = Arc::new(FakeModels::new(turns, Duration::from_millis(50)));
     let leases = Arc::new(TestLeases::default());
     let deps = runtime_deps(Arc::clone(&store), models.clone(), &leases, instance_id(1), 1);
     (polity_store::block_on(Runtime::start(deps)).unwrap(), store, models)
@@ -122,7 +120,7 @@ async fn unreadable_task_is_reported_to_its_handle() {
     // Two get a slot, and two are cached.
     let mut handle = create_all(&runtime, 5).await.pop().unwrap();
     let error = handle.wait().await.unwrap_err().to_string();
-    assert!(error.contains("as told"), "{error}");
+    assert!(error.contains("scripted failure"), "{error}");
     // The task has no owner, and its adopter finishes it.
     store.fail_reads(0);
     tokio::time::sleep(Duration::from_secs(1)).await;

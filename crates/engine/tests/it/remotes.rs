@@ -204,10 +204,10 @@ async fn crash_at_any_commit_sends_no_message_twice() {
             harness.attend(&second, row.id).await.unwrap();
             assert_eq!(harness.end(row.id).0, TaskStatus::Completed, "{number} {side:?}");
         }
-        let told = harness.remotes.messages();
+        let messages = harness.remotes.messages();
         for text in ["paint", "blue"] {
-            let times = told.iter().filter(|(said, _)| said == text).count();
-            assert!(times <= 1, "{number} {side:?}: {told:?}");
+            let times = messages.iter().filter(|(said, _)| said == text).count();
+            assert!(times <= 1, "{number} {side:?}: {messages:?}");
         }
     }
     assert!(deaths >= 12, "{deaths}");
@@ -235,8 +235,8 @@ async fn answer_goes_to_the_same_remote_task() {
     answer(&harness, &runtime, handle.id, ReviewVerdict::Approve).await;
     let mut again = runtime.adopt(handle.id).await.unwrap();
     assert_eq!(again.wait().await.unwrap(), TaskStatus::Completed);
-    let told = [("paint".to_owned(), None), ("blue".to_owned(), Some("t-1".to_owned()))];
-    assert_eq!(harness.remotes.messages(), told);
+    let messages = [("paint".to_owned(), None), ("blue".to_owned(), Some("t-1".to_owned()))];
+    assert_eq!(harness.remotes.messages(), messages);
     assert_eq!(harness.end(handle.id).1, "blue");
 }
 

@@ -17,26 +17,23 @@ use polity_testkit::runtime::boss;
 use polity_testkit::tools::{FakeToolAct, FakeTools};
 use serde_json::json;
 
-use crate::participants::{
-    RuntimeFixture,
-    ScriptedReply::{Ask, Fail, Hang, Text},
-    TestModels, give, part,
-};
+use crate::participants::ScriptedReply::{Ask, Fail, Hang, Text};
+use crate::participants::{RuntimeFixture, TestModels, give, part};
 
 #[tokio::test(start_paused = true)]
 async fn conversations_of_parent_and_sub_agent_stay_separate() {
     let fixture = RuntimeFixture::new();
-    let cast = TestModels::new([
+    let models = TestModels::new([
         ("boss", vec![Ask(vec![part("agent/deputy", "CANARY-DOWN")]), Text("over")]),
         ("deputy", vec![Ask(vec![part("agent/helper", "deeper")]), Text("SUMMARY")]),
         ("helper", vec![Text("CANARY-BELOW")]),
     ]);
-    let runtime = fixture.process(1, &cast);
+    let runtime = fixture.process(1, &models);
     let mut create = CreateTask::new(boss(), "CANARY-ABOVE");
     create.parameters.insert("secret".to_owned(), "CANARY-PARAMETER".into());
     let mut handle = runtime.create(create).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
-    let shown = cast.shown();
+    let shown = models.shown();
     let sessions: Vec<&str> = shown.keys().map(String::as_str).collect();
     assert_eq!(sessions, ["boss", "boss/1.1/deputy", "boss/1.1/deputy/1.1/helper"]);
     assert_eq!(shown["boss"], ["CANARY-ABOVE", "", "SUMMARY"]);
@@ -52,13 +49,13 @@ async fn conversations_of_parent_and_sub_agent_stay_separate() {
 async fn sub_agents_of_one_turn_run_in_parallel_without_own_slots() {
     let fixture = RuntimeFixture::new();
     let helpers = (0..8).map(|number| part("agent/helper", &number.to_string())).collect();
-    let cast = TestModels::new([("boss", vec![Ask(helpers)]), ("helper", vec![])]);
+    let models = TestModels::new([("boss", vec![Ask(helpers)]), ("helper", vec![])]);
     let one = |limits| Limits { concurrent_tasks: NonZeroU32::MIN, ..limits };
-    let runtime = fixture.limited(1, &cast, one);
+    let runtime = fixture.limited(1, &models, one);
     let mut first = give(&runtime, "a").await;
     let mut second = give(&runtime, "b").await;
     assert_eq!(first.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(cast.at_once_most(), 8);
+    assert_eq!(models.at_once_most(), 8);
     assert_eq!(second.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!((fixture.sub_tasks(first.id).len(), fixture.sub_tasks(second.id).len()), (8, 8));
 }
@@ -67,9 +64,9 @@ async fn sub_agents_of_one_turn_run_in_parallel_without_own_slots() {
 async fn calls_beyond_the_fan_out_limit_are_reported_to_the_model() {
     let fixture = RuntimeFixture::new();
     let helpers = (0..4).map(|number| part("agent/helper", &number.to_string())).collect();
-    let cast = TestModels::new([("boss", vec![Ask(helpers)]), ("helper", vec![])]);
+    let models = TestModels::new([("boss", vec![Ask(helpers)]), ("helper", vec![])]);
     let two = NonZeroU32::new(2).unwrap();
-    let runtime = fixture.limited(1, &cast, |limits| Limits {
+    let runtime = fixture.limited(1, &models, |limits| Limits {
         sub_agent_fan_out: NonZeroU32::new(2).unwrap(),
         ..limits
     });
@@ -85,28 +82,28 @@ async fn calls_beyond_the_fan_out_limit_are_reported_to_the_model() {
 async fn fan_out_limit_covers_every_depth() {
     let fixture = RuntimeFixture::new();
     let two = || Ask(vec![part("agent/deputy", "x")]);
-    let cast = TestModels::new([
+    let models = TestModels::new([
         ("boss", vec![two(), two(), Text("over")]),
         ("deputy", vec![Ask(vec![part("agent/helper", "y")])]),
         ("helper", vec![]),
     ]);
     let runtime = fixture
-        .limited(1, &cast, |limits| Limits { sub_agents: NonZeroU32::new(3).unwrap(), ..limits });
+        .limited(1, &models, |limits| Limits { sub_agents: NonZeroU32::new(3).unwrap(), ..limits });
     let mut handle = give(&runtime, "a").await;
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(fixture.store.task_tree(handle.id).await.unwrap().task_count, 4);
     let second = fixture.sub_tasks(handle.id)[1].id;
-    let told = "error: the sub-agent was not called: 3 have worked for this task, the most that \
+    let expected = "error: the sub-agent was not called: 3 have worked for this task, the most that \
                 limits.sub_agents allows";
-    assert_eq!(fixture.said(second)[2], told);
+    assert_eq!(fixture.said(second)[2], expected);
 }
 
 #[tokio::test(start_paused = true)]
 async fn too_deep_delegation_is_rejected_before_any_call() {
     let fixture = RuntimeFixture::new();
-    let cast = TestModels::new([]);
+    let models = TestModels::new([]);
     let runtime =
-        fixture.limited(1, &cast, |limits| Limits { sub_agent_depth: NonZeroU32::MIN, ..limits });
+        fixture.limited(1, &models, |limits| Limits { sub_agent_depth: NonZeroU32::MIN, ..limits });
     let refused = runtime.create(CreateTask::new(boss(), "a")).await.unwrap_err();
     assert_eq!(
         refused.to_string(),
@@ -119,26 +116,26 @@ async fn too_deep_delegation_is_rejected_before_any_call() {
 #[tokio::test(start_paused = true)]
 async fn sub_agent_failure_is_reported_to_its_parent() {
     let fixture = RuntimeFixture::new();
-    let cast = TestModels::new([
+    let models = TestModels::new([
         ("boss", vec![Ask(vec![part("agent/helper", "x")]), Text("by myself, then")]),
         ("helper", vec![Fail]),
     ]);
-    let runtime = fixture.process(1, &cast);
+    let runtime = fixture.process(1, &models);
     let mut handle = give(&runtime, "a").await;
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
-    let told = "error: helper failed (model_rejected): no such model";
-    assert_eq!(fixture.said(handle.id)[2..], [told, "by myself, then"]);
+    let expected = "error: helper failed (model_rejected): no such model";
+    assert_eq!(fixture.said(handle.id)[2..], [expected, "by myself, then"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn cancelling_a_parent_cancels_all_sub_agents() {
     let fixture = RuntimeFixture::new();
-    let cast = TestModels::new([
+    let models = TestModels::new([
         ("boss", vec![Ask(vec![part("agent/deputy", "x"), part("agent/helper", "y")])]),
         ("deputy", vec![Ask(vec![part("agent/helper", "z")])]),
         ("helper", vec![Hang]),
     ]);
-    let runtime = fixture.process(1, &cast);
+    let runtime = fixture.process(1, &models);
     let mut handle = give(&runtime, "a").await;
     let all =
         |fixture: &RuntimeFixture| fixture.store.task_rows(&TaskFilter::default()).wait().unwrap();
@@ -152,28 +149,28 @@ async fn cancelling_a_parent_cancels_all_sub_agents() {
 #[tokio::test(start_paused = true)]
 async fn cancelled_sub_agent_is_reported_to_its_parent() {
     let fixture = RuntimeFixture::new();
-    let cast = TestModels::new([
+    let models = TestModels::new([
         ("boss", vec![Ask(vec![part("agent/helper", "x")])]),
         ("helper", vec![Hang]),
     ]);
-    let runtime = fixture.process(1, &cast);
+    let runtime = fixture.process(1, &models);
     let mut handle = give(&runtime, "a").await;
-    fixture.until("it is at work", |fixture| cast_at_work(fixture, handle.id)).await;
+    fixture.until("it is at work", |fixture| has_running_sub_task(fixture, handle.id)).await;
     runtime.cancel(fixture.sub_tasks(handle.id)[0].id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(fixture.said(handle.id)[2], "error: helper was cancelled");
 }
 
-fn cast_at_work(fixture: &RuntimeFixture, id: TaskId) -> bool {
+fn has_running_sub_task(fixture: &RuntimeFixture, id: TaskId) -> bool {
     fixture.sub_tasks(id).iter().any(|row| row.status == TaskStatus::Running)
 }
 
 #[tokio::test(start_paused = true)]
 async fn parent_and_sub_agents_resume_after_a_crash() {
     let fixture = RuntimeFixture::new();
-    let lines = || [("boss", vec![Ask(vec![part("agent/deputy", "x")])])];
+    let scripts = || [("boss", vec![Ask(vec![part("agent/deputy", "x")])])];
     let stuck = [("deputy", vec![Ask(vec![part("agent/helper", "y")])]), ("helper", vec![Hang])];
-    let runtime = fixture.process(1, &TestModels::new(lines().into_iter().chain(stuck)));
+    let runtime = fixture.process(1, &TestModels::new(scripts().into_iter().chain(stuck)));
     let id = give(&runtime, "a").await.id;
     let all =
         |fixture: &RuntimeFixture| fixture.store.task_rows(&TaskFilter::default()).wait().unwrap();
@@ -183,8 +180,9 @@ async fn parent_and_sub_agents_resume_after_a_crash() {
     let left =
         find_orphans(&*fixture.store, &*fixture.leases, Timestamp::UNIX_EPOCH).await.unwrap();
     assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [id]);
-    let cast = TestModels::new(lines().into_iter().chain([("deputy", vec![]), ("helper", vec![])]));
-    let runtime = fixture.process(2, &cast);
+    let models =
+        TestModels::new(scripts().into_iter().chain([("deputy", vec![]), ("helper", vec![])]));
+    let runtime = fixture.process(2, &models);
     let mut handle = runtime.adopt(id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(all(&fixture).len(), 3, "no sub-agent was opened twice");
@@ -196,15 +194,15 @@ async fn parent_and_sub_agents_resume_after_a_crash() {
 #[tokio::test(start_paused = true)]
 async fn sub_agent_of_an_ended_parent_is_cancelled() {
     let fixture = RuntimeFixture::new();
-    let cast = TestModels::new([
+    let models = TestModels::new([
         ("boss", vec![Ask(vec![part("agent/helper", "x")])]),
         ("helper", vec![Hang]),
     ]);
-    let runtime = fixture.process(1, &cast);
+    let runtime = fixture.process(1, &models);
     let handle = give(&runtime, "a").await;
-    fixture.until("it is at work", |fixture| cast_at_work(fixture, handle.id)).await;
+    fixture.until("it is at work", |fixture| has_running_sub_task(fixture, handle.id)).await;
     fixture.kill(1, runtime);
-    let runtime = fixture.process(2, &cast);
+    let runtime = fixture.process(2, &models);
     // Cancelling the parent from outside cancels its subtasks.
     runtime.cancel(handle.id).await.unwrap();
     assert_eq!(fixture.task(fixture.sub_tasks(handle.id)[0].id).status, TaskStatus::Cancelled);
@@ -214,12 +212,12 @@ async fn sub_agent_of_an_ended_parent_is_cancelled() {
 async fn parent_pauses_with_its_sub_agent_and_frees_its_slot() {
     let fixture = RuntimeFixture::new();
     let delete = ("files/delete", json!({"n": 1}));
-    let cast = TestModels::new([
+    let models = TestModels::new([
         ("boss", vec![Ask(vec![part("agent/deputy", "x")]), Text("all done")]),
         ("deputy", vec![Ask(vec![part("agent/helper", "y")])]),
         ("helper", vec![Ask(vec![delete])]),
     ]);
-    let runtime = fixture.process(1, &cast);
+    let runtime = fixture.process(1, &models);
     let mut handle = give(&runtime, "a").await;
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
     let rows = fixture.store.task_rows(&TaskFilter::default()).await.unwrap();
@@ -231,7 +229,7 @@ async fn parent_pauses_with_its_sub_agent_and_frees_its_slot() {
         []
     );
     fixture.kill(1, runtime);
-    let runtime = fixture.process(2, &cast);
+    let runtime = fixture.process(2, &models);
     // Without an answer, it pauses again.
     let mut handle = runtime.adopt(handle.id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
@@ -252,12 +250,12 @@ async fn other_sub_agents_continue_during_a_review() {
     let fixture = RuntimeFixture::new();
     let delete = ("files/delete", json!({"n": 1}));
     let boss = Ask(vec![part("agent/helper", "x"), part("agent/deputy", "y")]);
-    let cast = TestModels::new([
+    let models = TestModels::new([
         ("boss", vec![boss, Text("both done")]),
         ("deputy", vec![Hang]),
         ("helper", vec![Ask(vec![delete])]),
     ]);
-    let runtime = fixture.process(1, &cast);
+    let runtime = fixture.process(1, &models);
     let mut handle = give(&runtime, "a").await;
     let id = handle.id;
     let named = |fixture: &RuntimeFixture, agent: &str| {
@@ -285,12 +283,12 @@ async fn nested_answer_reaches_a_busy_parent() {
     let fixture = RuntimeFixture::new();
     let delete = ("files/delete", json!({"n": 1}));
     let parts = Ask(vec![part("agent/deputy", "x"), part("agent/helper", "hang")]);
-    let cast = TestModels::new([
+    let models = TestModels::new([
         ("boss", vec![parts]),
         ("deputy", vec![Ask(vec![part("agent/helper", "delete")]), Text("deleted")]),
         ("helper", vec![Ask(vec![delete])]),
     ]);
-    let runtime = fixture.process(1, &cast);
+    let runtime = fixture.process(1, &models);
     let mut handle = give(&runtime, "a").await;
     let id = handle.id;
     let waiting = |fixture: &RuntimeFixture| -> Vec<TaskRow> {
@@ -329,12 +327,12 @@ async fn answer_two_levels_down_is_noticed_by_a_running_root() {
     let delete = ("files/delete", json!({"n": 1}));
     // The boss also waits for a tool, which times out.
     let hangs = ("files/write", json!({"n": 2}));
-    let cast = TestModels::new([
+    let models = TestModels::new([
         ("boss", vec![Ask(vec![part("agent/deputy", "x"), hangs])]),
         ("deputy", vec![Ask(vec![part("agent/helper", "delete")]), Text("deleted")]),
         ("helper", vec![Ask(vec![delete])]),
     ]);
-    let deps = fixture.deps_of_process(1, &cast);
+    let deps = fixture.deps_of_process(1, &models);
     let tools = FakeTools::new(&Arc::default(), [FakeToolAct::Hang], Duration::from_millis(5));
     let runtime = Runtime::start(RuntimeDeps { tools: Arc::new(tools), ..deps }).await.unwrap();
     let mut handle = give(&runtime, "a").await;
@@ -361,11 +359,11 @@ async fn answer_at_any_moment_around_the_pause_is_applied() {
     for ms in (4_800..5_300).step_by(20) {
         let fixture = RuntimeFixture::new();
         let (delete, hangs) = (("files/delete", json!({"n": 1})), ("files/write", json!({"n": 2})));
-        let cast = TestModels::new([
+        let models = TestModels::new([
             ("boss", vec![Ask(vec![part("agent/helper", "x"), hangs])]),
             ("helper", vec![Ask(vec![delete])]),
         ]);
-        let deps = fixture.deps_of_process(1, &cast);
+        let deps = fixture.deps_of_process(1, &models);
         let tools = FakeTools::new(&Arc::default(), [FakeToolAct::Hang], Duration::from_millis(5));
         let runtime = Runtime::start(RuntimeDeps { tools: Arc::new(tools), ..deps }).await.unwrap();
         let mut handle = give(&runtime, "a").await;
@@ -386,11 +384,11 @@ async fn answer_at_any_moment_around_the_pause_is_applied() {
 async fn paused_sub_agent_ends_with_its_parent_after_a_crash() {
     let fixture = RuntimeFixture::new();
     let delete = ("files/delete", json!({"n": 1}));
-    let cast = TestModels::new([
+    let models = TestModels::new([
         ("boss", vec![Ask(vec![part("agent/helper", "x")])]),
         ("helper", vec![Ask(vec![delete])]),
     ]);
-    let runtime = fixture.process(1, &cast);
+    let runtime = fixture.process(1, &models);
     let mut handle = give(&runtime, "a").await;
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
     // The process crashes after ending the parent and before ending the sub-agent.
@@ -410,7 +408,7 @@ async fn paused_sub_agent_ends_with_its_parent_after_a_crash() {
     let left =
         find_orphans(&*fixture.store, &*fixture.leases, Timestamp::UNIX_EPOCH).await.unwrap();
     assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [helper]);
-    let refused = fixture.process(2, &cast).adopt(helper).await.unwrap_err();
+    let refused = fixture.process(2, &models).adopt(helper).await.unwrap_err();
     assert!(refused.to_string().contains("is already cancelled"), "{refused}");
     assert_eq!(fixture.task(helper).status, TaskStatus::Cancelled);
 }

@@ -9,15 +9,15 @@ use polity_model::machine::task::TaskStatus;
 use polity_model::message::Message;
 use polity_model::task::Task;
 use polity_store::{MemoryStore, Store};
-use polity_testkit::runtime::{
-    FakeModelTurn::{self, Answer, Hang, PermanentFailure, RequestTools, TransientFailure},
-    FakeModels, TestLeases, create_task, runtime_deps,
+use polity_testkit::runtime::FakeModelTurn::{
+    self, Answer, Hang, PermanentFailure, RequestTools, TransientFailure,
 };
+use polity_testkit::runtime::{FakeModels, TestLeases, create_task, runtime_deps};
 use polity_testkit::task_fixtures::instance_id;
 
-async fn run(acts: impl IntoIterator<Item = FakeModelTurn>) -> (Task, Arc<dyn Store>, u64) {
+async fn run(turns: impl IntoIterator<Item = FakeModelTurn>) -> (Task, Arc<dyn Store>, u64) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let models = Arc::new(FakeModels::new(acts, Duration::from_millis(10)));
+    let models = Arc::new(FakeModels::new(turns, Duration::from_millis(10)));
     let leases = Arc::new(TestLeases::default());
     let deps = runtime_deps(Arc::clone(&store), models.clone(), &leases, instance_id(1), 1);
     let runtime = Runtime::start(deps).await.unwrap();
@@ -60,7 +60,7 @@ async fn fourth_transient_failure_fails_the_task() {
 async fn permanent_failure_is_not_retried() {
     let (task, _, calls) = run([PermanentFailure]).await;
     assert_eq!((task.status, calls), (TaskStatus::Failed, 1));
-    assert_eq!(task.error.as_deref(), Some("as told: permanent"));
+    assert_eq!(task.error.as_deref(), Some("scripted failure: permanent"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -18,8 +18,8 @@ use polity_model::review::ReviewVerdict;
 use polity_model::state::StateUpdates;
 use polity_model::trace::TraceLog;
 use polity_store::{MemoryStore, Store};
+use polity_testkit::runtime::FakeModelTurn::{self, Answer, ContextFull, RequestTools};
 use polity_testkit::runtime::{
-    FakeModelTurn::{self, Answer, ContextFull, RequestTools},
     FakeModels, TestLeases, cancel_from_outside, create_task, runtime_deps,
 };
 use polity_testkit::task_fixtures::instance_id;
@@ -40,12 +40,12 @@ impl ToolFixture {
     fn process(
         &self,
         number: u64,
-        acts: Vec<FakeModelTurn>,
-        tool_acts: Vec<FakeToolAct>,
+        turns: Vec<FakeModelTurn>,
+        tool_turns: Vec<FakeToolAct>,
     ) -> (Runtime, Arc<FakeTools>) {
         let pause = Duration::from_millis(10);
-        let models = Arc::new(FakeModels::new(acts, pause).on(&self.world));
-        let tools = Arc::new(FakeTools::new(&self.world, tool_acts, pause));
+        let models = Arc::new(FakeModels::new(turns, pause).on(&self.world));
+        let tools = Arc::new(FakeTools::new(&self.world, tool_turns, pause));
         let store = Arc::clone(&self.store);
         let deps = runtime_deps(store, models, &self.leases, instance_id(number), number);
         let tools_part = Arc::clone(&tools) as Arc<dyn polity_engine::driver::ToolDriver>;
@@ -101,8 +101,8 @@ impl ToolFixture {
 #[tokio::test(start_paused = true)]
 async fn calls_of_one_turn_run_in_parallel_with_ordered_answers() {
     let fixture = ToolFixture::new();
-    let acts = vec![RequestTools(&["files/write", "files/read", "time/now"]), Answer("done")];
-    let (runtime, tools) = fixture.process(1, acts, vec![]);
+    let turns = vec![RequestTools(&["files/write", "files/read", "time/now"]), Answer("done")];
+    let (runtime, tools) = fixture.process(1, turns, vec![]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(tools.at_once_most(), 3);
@@ -113,8 +113,8 @@ async fn calls_of_one_turn_run_in_parallel_with_ordered_answers() {
 #[tokio::test(start_paused = true)]
 async fn tool_timeout_is_reported_to_the_model() {
     let fixture = ToolFixture::new();
-    let acts = vec![RequestTools(&["files/write"]), Answer("done")];
-    let (runtime, _) = fixture.process(1, acts, vec![FakeToolAct::Hang]);
+    let turns = vec![RequestTools(&["files/write"]), Answer("done")];
+    let (runtime, _) = fixture.process(1, turns, vec![FakeToolAct::Hang]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(
@@ -127,9 +127,9 @@ async fn tool_timeout_is_reported_to_the_model() {
 #[tokio::test(start_paused = true)]
 async fn each_failed_attempt_is_recorded() {
     let fixture = ToolFixture::new();
-    let acts = vec![RequestTools(&["files/write"]), Answer("done")];
+    let turns = vec![RequestTools(&["files/write"]), Answer("done")];
     let (runtime, _) =
-        fixture.process(1, acts, vec![FakeToolAct::NotReached, FakeToolAct::NotReached]);
+        fixture.process(1, turns, vec![FakeToolAct::NotReached, FakeToolAct::NotReached]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     let trace = fixture.trace(handle.id);
@@ -158,8 +158,8 @@ async fn cancel_stops_running_tools_and_answers_every_call() {
 #[tokio::test(start_paused = true)]
 async fn approval_resumes_in_another_process() {
     let fixture = ToolFixture::new();
-    let acts = vec![RequestTools(&["files/delete"]), Answer("unheard")];
-    let (first, _) = fixture.process(1, acts, vec![]);
+    let turns = vec![RequestTools(&["files/delete"]), Answer("unheard")];
+    let (first, _) = fixture.process(1, turns, vec![]);
     let mut handle = first.create(create_task("a")).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
     let row = fixture.store.task_row(handle.id).await.unwrap().unwrap();
@@ -193,8 +193,8 @@ async fn approval_resumes_in_another_process() {
 #[tokio::test(start_paused = true)]
 async fn rejected_call_is_reported_to_the_model() {
     let fixture = ToolFixture::new();
-    let acts = vec![RequestTools(&["files/delete"]), Answer("then not")];
-    let (runtime, _) = fixture.process(1, acts, vec![]);
+    let turns = vec![RequestTools(&["files/delete"]), Answer("then not")];
+    let (runtime, _) = fixture.process(1, turns, vec![]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     handle.wait().await.unwrap();
     fixture.answer(&runtime, handle.id, ReviewVerdict::Reject).await.unwrap();
@@ -224,8 +224,8 @@ async fn cancels_a_task_that_awaits_review() {
 
 /// A process crashes during two tool calls, of which one is repeatable.
 async fn died_in_the_midst(fixture: &ToolFixture) -> TaskId {
-    let acts = vec![RequestTools(&["files/write", "files/read"])];
-    let (first, _) = fixture.process(1, acts, vec![FakeToolAct::Hang, FakeToolAct::Hang]);
+    let turns = vec![RequestTools(&["files/write", "files/read"])];
+    let (first, _) = fixture.process(1, turns, vec![FakeToolAct::Hang, FakeToolAct::Hang]);
     let handle = first.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     fixture.kill(1, first);
@@ -273,9 +273,9 @@ async fn interrupted_call_is_repeated_after_a_retry_verdict() {
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(fixture.world.effects()[&0], 2);
     let trace = fixture.trace(id);
-    let told: Vec<_> = trace.steps.iter().map(|step| step.step_name.as_str()).collect();
+    let steps: Vec<_> = trace.steps.iter().map(|step| step.step_name.as_str()).collect();
     assert_eq!(
-        told,
+        steps,
         [
             "created",
             "started",
@@ -308,14 +308,14 @@ async fn rejected_interrupted_call_fails_the_task() {
 #[tokio::test(start_paused = true)]
 async fn long_conversation_is_shortened_and_traced() {
     let fixture = ToolFixture::new();
-    let acts = vec![
+    let turns = vec![
         RequestTools(&["time/now", "files/read"]),
         RequestTools(&["time/now"]),
         RequestTools(&["files/read"]),
         ContextFull,
         Answer("short"),
     ];
-    let (runtime, _) = fixture.process(1, acts, vec![]);
+    let (runtime, _) = fixture.process(1, turns, vec![]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     let steps = fixture.trace(handle.id).steps;
@@ -331,8 +331,8 @@ async fn long_conversation_is_shortened_and_traced() {
 async fn remote_cancel_wins_over_a_simultaneous_tool_answer() {
     for pause_ms in (0..30).map(|step| step * 10) {
         let fixture = ToolFixture::new();
-        let acts = vec![RequestTools(&["files/read", "files/write"])];
-        let (runtime, _) = fixture.process(1, acts, vec![FakeToolAct::Answer, FakeToolAct::Hang]);
+        let turns = vec![RequestTools(&["files/read", "files/write"])];
+        let (runtime, _) = fixture.process(1, turns, vec![FakeToolAct::Answer, FakeToolAct::Hang]);
         let mut handle = runtime.create(create_task("a")).await.unwrap();
         tokio::time::sleep(Duration::from_millis(pause_ms)).await;
         let clock = polity_testkit::runtime::TokioClock::new();
@@ -347,8 +347,8 @@ async fn remote_cancel_wins_over_a_simultaneous_tool_answer() {
 #[tokio::test(start_paused = true)]
 async fn cancel_between_attempts_prevents_the_next() {
     let fixture = ToolFixture::new();
-    let acts = vec![RequestTools(&["files/write"])];
-    let (runtime, _) = fixture.process(1, acts, vec![FakeToolAct::NotReached]);
+    let turns = vec![RequestTools(&["files/write"])];
+    let (runtime, _) = fixture.process(1, turns, vec![FakeToolAct::NotReached]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     runtime.cancel(handle.id).await.unwrap();
@@ -360,8 +360,8 @@ async fn cancel_between_attempts_prevents_the_next() {
 #[tokio::test(start_paused = true)]
 async fn answer_at_the_moment_of_the_question_is_not_lost() {
     let fixture = ToolFixture::new();
-    let acts = vec![RequestTools(&["files/delete"]), Answer("deleted")];
-    let (runtime, _) = fixture.process(1, acts, vec![]);
+    let turns = vec![RequestTools(&["files/delete"]), Answer("deleted")];
+    let (runtime, _) = fixture.process(1, turns, vec![]);
     let mut live = runtime.subscribe();
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     loop {

@@ -380,7 +380,7 @@ impl WorkflowHarness {
     /// The changes of the nodes, in order, as `node: change`.
     pub(crate) fn nodes(&self, id: TaskId) -> Vec<String> {
         let events = self.events(id);
-        let told = events.iter().filter_map(|event| {
+        let changes = events.iter().filter_map(|event| {
             let Event::NodeChanged { node, change } = event else { return None };
             Some(match change {
                 NodeChange::Start { .. } => format!("{node}: start"),
@@ -389,7 +389,7 @@ impl WorkflowHarness {
                 NodeChange::Drop => format!("{node}: drop"),
             })
         });
-        told.collect()
+        changes.collect()
     }
 
     /// The checkpoints' numbers and nodes, in order.
@@ -413,7 +413,7 @@ pub(crate) fn end(task: &Task) -> String {
 }
 
 /// A state without its times and ids, to compare two runs.
-pub(crate) fn told(state: &State) -> Value {
+pub(crate) fn comparable(state: &State) -> Value {
     let said = state.messages.messages().iter().map(|message| match message {
         Message::User { content, .. } => json!(["user", content]),
         Message::Assistant { content, .. } => json!(["assistant", content]),

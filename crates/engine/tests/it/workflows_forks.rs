@@ -9,12 +9,9 @@ use polity_model::state::StateUpdates;
 use polity_model::task::Task;
 use serde_json::{Value, json};
 
-use crate::participants::{
-    RuntimeFixture,
-    ScriptedReply::{Ask, Text},
-    TestModels,
-};
-use crate::workflow_harness::{WorkflowHarness, end, told};
+use crate::participants::ScriptedReply::{Ask, Text};
+use crate::participants::{RuntimeFixture, TestModels};
+use crate::workflow_harness::{WorkflowHarness, comparable, end};
 
 fn updates(value: Value) -> StateUpdates {
     let Value::Object(updates) = value else { panic!("updates are an object") };
@@ -65,7 +62,7 @@ async fn fork_from_any_checkpoint_has_the_same_outcome() {
         let mut handle = runtime.create(harness.order("x")).await.unwrap();
         let first = harness.wait(&mut handle).await;
         assert_eq!(first.status, TaskStatus::Completed, "{first:?}");
-        let state = told(&harness.state(first.id).await);
+        let state = comparable(&harness.state(first.id).await);
         let checkpoints = harness.checkpoints(first.id);
         assert!(checkpoints.len() >= 5, "{checkpoints:?}");
         for (at, node) in checkpoints {
@@ -73,7 +70,7 @@ async fn fork_from_any_checkpoint_has_the_same_outcome() {
             assert_eq!(end(&forked), end(&first), "{join} at {at}, {node}");
             // A fork keeps the messages of stopped branches up to its checkpoint.
             if join != "any" {
-                let same = told(&harness.state(forked.id).await);
+                let same = comparable(&harness.state(forked.id).await);
                 assert_eq!(same, state, "{join} at {at}, {node}: {:?}", harness.nodes(forked.id));
             }
         }
@@ -159,20 +156,20 @@ nodes:
     let mut handle = runtime.create(harness.order("x")).await.unwrap();
     let id = harness.wait(&mut handle).await.id;
     let first = harness.answer(&runtime, id, ReviewVerdict::Approve).await;
-    let expected = told(&harness.state(id).await);
+    let expected = comparable(&harness.state(id).await);
     for (at, node) in harness.checkpoints(id).into_iter().skip(1) {
         let forked = fork(&harness, &runtime, id, at, json!({})).await;
         assert_eq!(end(&forked), end(&first), "at {at}, {node}");
-        assert_eq!(told(&harness.state(forked.id).await), expected, "at {at}, {node}");
+        assert_eq!(comparable(&harness.state(forked.id).await), expected, "at {at}, {node}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn agent_task_can_be_forked() {
     let fixture = RuntimeFixture::new();
-    let lines = [("greeter", vec![Ask(vec![("files/delete", json!({"n": 1}))]), Text("over")])];
-    let cast = TestModels::new(lines);
-    let runtime = fixture.process(1, &cast);
+    let scripts = [("greeter", vec![Ask(vec![("files/delete", json!({"n": 1}))]), Text("over")])];
+    let models = TestModels::new(scripts);
+    let runtime = fixture.process(1, &models);
     let order = CreateTask::new(polity_testkit::runtime::pinned(), "x");
     let mut handle = runtime.create(order).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);

@@ -7,7 +7,7 @@ use polity_model::machine::task::TaskStatus;
 use polity_model::review::ReviewVerdict;
 use serde_json::json;
 
-use crate::workflow_harness::{AgentBehaviour, WorkflowHarness, end, told};
+use crate::workflow_harness::{AgentBehaviour, WorkflowHarness, comparable, end};
 
 fn parallel(join: &str) -> WorkflowHarness {
     WorkflowHarness::new(&[&format!(
@@ -35,7 +35,7 @@ async fn join_all_returns_branch_outputs_in_order() {
         let all = "{\"one\":\"ann(x)\",\"three\":\"t x\",\"two\":\"bob(x)\"}";
         assert_eq!(end(&task), format!("cid({all})"));
         assert_eq!(harness.said(task.id).await[1..4], ["ann(x)", "bob(x)", "t x"]);
-        seen.insert(told(&harness.state(task.id).await).to_string());
+        seen.insert(comparable(&harness.state(task.id).await).to_string());
     }
     assert_eq!(seen.len(), 1, "{seen:#?}");
 }

@@ -44,8 +44,8 @@ fn refused_untouched(path: &Path, expected: &str) {
     let before = contents(path.parent().unwrap());
     for access in [READ_WRITE, StoreAccess::ReadOnly] {
         let error = SqliteStore::open(path, access).unwrap_err();
-        let told = format!("{error}; {}", error.hint());
-        assert!(told.contains(expected) && told.contains("nothing was changed"), "{told}");
+        let message = format!("{error}; {}", error.hint());
+        assert!(message.contains(expected) && message.contains("nothing was changed"), "{message}");
     }
     assert_eq!(contents(path.parent().unwrap()), before);
 }

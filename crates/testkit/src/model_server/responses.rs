@@ -7,17 +7,17 @@ use super::turn::{ModelCall, ModelTurn};
 
 /// The events of a complete reply.
 pub(super) fn events(turn: &ModelTurn) -> Vec<String> {
-    let mut told = ResponseEvents::default();
-    told.event("response.created", json!({"response": response(turn, "in_progress", &[])}));
+    let mut stream = ResponseEvents::default();
+    stream.event("response.created", json!({"response": response(turn, "in_progress", &[])}));
     let mut items = Vec::new();
     if !turn.text.is_empty() || turn.calls.is_empty() {
-        items.push(message(&mut told, &turn.text));
+        items.push(message(&mut stream, &turn.text));
     }
     for call in &turn.calls {
-        items.push(function_call(&mut told, items.len(), call));
+        items.push(function_call(&mut stream, items.len(), call));
     }
-    told.event("response.completed", json!({"response": response(turn, "completed", &items)}));
-    told.events
+    stream.event("response.completed", json!({"response": response(turn, "completed", &items)}));
+    stream.events
 }
 
 /// Numbered events.
@@ -44,7 +44,7 @@ fn response(turn: &ModelTurn, status: &str, items: &[Value]) -> Value {
         "error": null, "incomplete_details": null, "output": items, "usage": usage})
 }
 
-fn message(told: &mut ResponseEvents, text: &str) -> Value {
+fn message(stream: &mut ResponseEvents, text: &str) -> Value {
     let item = |status: &str, content: &[Value]| {
         json!({"id": "msg_0", "type": "message", "status": status, "role": "assistant",
             "content": content})
@@ -56,34 +56,34 @@ fn message(told: &mut ResponseEvents, text: &str) -> Value {
         value
     };
     let added = json!({"output_index": 0, "item": item("in_progress", &[])});
-    told.event("response.output_item.added", added);
-    told.event("response.content_part.added", at(("part", part(""))));
+    stream.event("response.output_item.added", added);
+    stream.event("response.content_part.added", at(("part", part(""))));
     for piece in halves(text) {
-        told.event("response.output_text.delta", at(("delta", json!(piece))));
+        stream.event("response.output_text.delta", at(("delta", json!(piece))));
     }
-    told.event("response.output_text.done", at(("text", json!(text))));
-    told.event("response.content_part.done", at(("part", part(text))));
+    stream.event("response.output_text.done", at(("text", json!(text))));
+    stream.event("response.content_part.done", at(("part", part(text))));
     let item = item("completed", &[part(text)]);
-    told.event("response.output_item.done", json!({"output_index": 0, "item": item}));
+    stream.event("response.output_item.done", json!({"output_index": 0, "item": item}));
     item
 }
 
-fn function_call(told: &mut ResponseEvents, index: usize, call: &ModelCall) -> Value {
+fn function_call(stream: &mut ResponseEvents, index: usize, call: &ModelCall) -> Value {
     let id = format!("fc_{index}");
     let item = |status: &str, arguments: &str| {
         json!({"id": id, "type": "function_call", "status": status, "name": call.name,
             "call_id": format!("call_{index}"), "arguments": arguments})
     };
     let added = json!({"output_index": index, "item": item("in_progress", "")});
-    told.event("response.output_item.added", added);
+    stream.event("response.output_item.added", added);
     for piece in halves(&call.arguments) {
         let delta = json!({"item_id": id, "output_index": index, "delta": piece});
-        told.event("response.function_call_arguments.delta", delta);
+        stream.event("response.function_call_arguments.delta", delta);
     }
     let done = json!({"item_id": id, "output_index": index, "arguments": call.arguments});
-    told.event("response.function_call_arguments.done", done);
+    stream.event("response.function_call_arguments.done", done);
     let item = item("completed", &call.arguments);
-    told.event("response.output_item.done", json!({"output_index": index, "item": item}));
+    stream.event("response.output_item.done", json!({"output_index": index, "item": item}));
     item
 }
 

@@ -73,8 +73,8 @@ pub fn remote_cancel_is_recorded_after_the_task_ends(store: &SharedStore) {
     store.commit(commit(task_id(1), 0, Some(1), events)).wait().unwrap();
     let ended = store.task_row(task_id(1)).wait().unwrap().unwrap();
     let end = ExecutionChange::EndRemote { task: task.clone(), refusal: None };
-    let told = vec![changed(execution_id(1), end)];
-    store.commit(commit(task_id(1), 9, None, told)).wait().unwrap();
+    let events = vec![changed(execution_id(1), end)];
+    store.commit(commit(task_id(1), 9, None, events)).wait().unwrap();
     let row = store.task_row(task_id(1)).wait().unwrap().unwrap();
     assert_eq!((row.status, row.completed_at), (ended.status, ended.completed_at));
     assert_eq!(store.execution(execution_id(1)).wait().unwrap().unwrap().remote, Some(task));
