@@ -32,7 +32,7 @@ async fn clean_up(
 ) -> Result<(), StoreError> {
     for id in runs.leftover_executions() {
         let Some(execution) = store.execution(id).await? else {
-            // An older store may not know it. Its workspace may hold somebody's work.
+            // An older store may lack it, and its workspace may hold work of the user.
             runs.remove_leftovers(id, true);
             continue;
         };

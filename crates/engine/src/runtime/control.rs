@@ -9,7 +9,7 @@ use polity_model::machine::task::TaskStatus;
 use polity_store::{Leases, Store};
 
 use super::EngineError;
-use super::decision_loop::{Proposal, TaskDecision, decide_and_commit};
+use super::decision_loop::{ProposedEvents, TaskDecision, decide_and_commit};
 use super::history::{LoadedTask, load_task};
 use super::journal::TaskJournal;
 use super::orphans::active_sub_tasks;
@@ -93,7 +93,7 @@ async fn cancel_one(
             } else {
                 CancelOutcome::Requested
             };
-            Ok(Proposal { at: context.now, events, output })
+            Ok(ProposedEvents { at: context.now, events, output })
         },
     })
     .await?;

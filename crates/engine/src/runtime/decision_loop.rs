@@ -15,7 +15,7 @@ use crate::state::TaskState;
 const CONFLICTS_MAX: u32 = 100;
 
 /// The events that a decision proposes, with its result.
-pub(super) struct Proposal<T> {
+pub(super) struct ProposedEvents<T> {
     /// The time of the events.
     pub(super) at: Timestamp,
     /// The events. Without any, nothing is committed.
@@ -32,7 +32,7 @@ pub(super) trait DecisionTarget: Send {
     /// Decides on the current state.
     fn propose(
         &mut self,
-    ) -> impl Future<Output = Result<Proposal<Self::Output>, EngineError>> + Send;
+    ) -> impl Future<Output = Result<ProposedEvents<Self::Output>, EngineError>> + Send;
 
     /// Commits the events and applies them.
     fn commit(
@@ -54,7 +54,7 @@ pub(super) async fn decide_and_commit<D: DecisionTarget>(
 ) -> Result<D::Output, EngineError> {
     let mut conflicts = 0;
     loop {
-        let Proposal { at, events, output } = target.propose().await?;
+        let ProposedEvents { at, events, output } = target.propose().await?;
         if events.is_empty() {
             return Ok(output);
         }
@@ -87,12 +87,12 @@ pub(super) struct TaskDecision<'a, F> {
 
 impl<F, T> DecisionTarget for TaskDecision<'_, F>
 where
-    F: FnMut(&TaskState, bool) -> Result<Proposal<T>, EngineError> + Send,
+    F: FnMut(&TaskState, bool) -> Result<ProposedEvents<T>, EngineError> + Send,
     T: Send,
 {
     type Output = T;
 
-    async fn propose(&mut self) -> Result<Proposal<T>, EngineError> {
+    async fn propose(&mut self) -> Result<ProposedEvents<T>, EngineError> {
         let is_alive = match self.leases {
             Some(leases) => is_owner_alive(leases, self.state.owner()).await,
             None => false,

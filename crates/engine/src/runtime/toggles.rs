@@ -8,7 +8,7 @@ use polity_model::name::Name;
 use polity_store::{Commit, CommitError, Store, StoreError};
 
 use super::EngineError;
-use super::decision_loop::{DecisionTarget, Proposal, decide_and_commit};
+use super::decision_loop::{DecisionTarget, ProposedEvents, decide_and_commit};
 use crate::agent_toggles::{AgentToggle, AgentToggles};
 use crate::clock::Clock;
 use crate::commands::ToggleAgent;
@@ -60,11 +60,11 @@ struct ToggleDecision<'a> {
 impl DecisionTarget for ToggleDecision<'_> {
     type Output = bool;
 
-    async fn propose(&mut self) -> Result<Proposal<bool>, EngineError> {
+    async fn propose(&mut self) -> Result<ProposedEvents<bool>, EngineError> {
         let current = self.newest.clone().and_then(AgentToggle::from_event);
         let events = self.toggle.decide(current.as_ref());
         let output = !events.is_empty();
-        Ok(Proposal { at: self.clock.now(), events, output })
+        Ok(ProposedEvents { at: self.clock.now(), events, output })
     }
 
     async fn commit(&mut self, at: Timestamp, events: Vec<Event>) -> Result<(), EngineError> {

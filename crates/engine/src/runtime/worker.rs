@@ -26,7 +26,7 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::decision_loop::{DecisionTarget, Proposal, decide_and_commit};
+use super::decision_loop::{DecisionTarget, ProposedEvents, decide_and_commit};
 use super::history::LoadedTask;
 use super::journal::CommitMode;
 use super::orphans::is_stalled;
@@ -85,7 +85,7 @@ struct WorkerStep<'a> {
 impl DecisionTarget for WorkerStep<'_> {
     type Output = Vec<Effect>;
 
-    async fn propose(&mut self) -> Result<Proposal<Vec<Effect>>, EngineError> {
+    async fn propose(&mut self) -> Result<ProposedEvents<Vec<Effect>>, EngineError> {
         let Worker { inner, state, toolbox, allowance, slot, .. } = &*self.worker;
         let mut context = inner.context(toolbox, allowance.budget_status());
         context.slot = SlotContext {
@@ -95,7 +95,7 @@ impl DecisionTarget for WorkerStep<'_> {
             duplicate_of: slot.duplicate_of,
         };
         let decision = decide(state, self.command, &mut context)?;
-        Ok(Proposal { at: context.now, events: decision.events, output: decision.effects })
+        Ok(ProposedEvents { at: context.now, events: decision.events, output: decision.effects })
     }
 
     async fn commit(&mut self, at: Timestamp, events: Vec<Event>) -> Result<(), EngineError> {

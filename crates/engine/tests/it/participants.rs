@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use polity_definition::{Limits, TokenPrice};
 use polity_engine::commands::{AnswerReview, CreateTask};
 use polity_engine::driver::{
@@ -11,7 +12,7 @@ use polity_engine::driver::{
     NotReady,
 };
 use polity_engine::pinned::PinnedAgent;
-use polity_engine::runtime::{Runtime, RuntimeDeps, TaskHandle, load_task};
+use polity_engine::runtime::{Runtime, RuntimeDeps, TaskHandle, find_orphans, load_task};
 use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::ids::TaskId;
 use polity_model::review::ReviewVerdict;
@@ -75,11 +76,11 @@ impl TestModels {
 }
 
 impl ModelDriver for TestModels {
-    fn ready(&self, _closure: &PinnedAgent) -> Result<(), NotReady> {
+    fn ready(&self, _pinned: &PinnedAgent) -> Result<(), NotReady> {
         Ok(())
     }
 
-    fn price(&self, _closure: &PinnedAgent) -> Option<TokenPrice> {
+    fn price(&self, _pinned: &PinnedAgent) -> Option<TokenPrice> {
         Some(TokenPrice::FREE)
     }
 
@@ -169,6 +170,15 @@ impl RuntimeFixture {
         self.store.task(&self.store.task_row(id).wait().unwrap().unwrap()).wait().unwrap()
     }
 
+    pub(crate) fn all_tasks(&self) -> Vec<TaskRow> {
+        self.store.task_rows(&TaskFilter::default()).wait().unwrap()
+    }
+
+    pub(crate) async fn orphan_ids(&self) -> Vec<TaskId> {
+        let orphans = find_orphans(&*self.store, &*self.leases, Timestamp::UNIX_EPOCH).await;
+        orphans.unwrap().into_iter().map(|row| row.id).collect()
+    }
+
     pub(crate) fn sub_tasks(&self, of: TaskId) -> Vec<TaskRow> {
         let filter = TaskFilter { parent: Some(of), ..TaskFilter::default() };
         let mut rows = self.store.task_rows(&filter).wait().unwrap();
@@ -188,7 +198,7 @@ impl RuntimeFixture {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("waited in vain until {what}");
+        panic!("timed out waiting until {what}");
     }
 
     pub(crate) async fn answer(&self, runtime: &Runtime, id: TaskId, verdict: ReviewVerdict) {

@@ -4,15 +4,14 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use polity_definition::Limits;
 use polity_engine::commands::CreateTask;
-use polity_engine::runtime::{Runtime, RuntimeDeps, find_orphans, load_task};
+use polity_engine::runtime::{Runtime, RuntimeDeps, load_task};
 use polity_model::event::Event;
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 use polity_model::review::ReviewVerdict;
-use polity_store::{Commit, TaskFilter, TaskRow};
+use polity_store::{Commit, TaskRow};
 use polity_testkit::runtime::boss;
 use polity_testkit::tools::{FakeToolAct, FakeTools};
 use serde_json::json;
@@ -137,13 +136,11 @@ async fn cancelling_a_parent_cancels_all_sub_agents() {
     ]);
     let runtime = fixture.process(1, &models);
     let mut handle = give(&runtime, "a").await;
-    let all =
-        |fixture: &RuntimeFixture| fixture.store.task_rows(&TaskFilter::default()).wait().unwrap();
-    fixture.until("all are at work", |fixture| all(fixture).len() == 4).await;
+    fixture.until("all are at work", |fixture| fixture.all_tasks().len() == 4).await;
     runtime.cancel(handle.id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Cancelled);
     // A cancelled parent has cancelled subtasks.
-    assert!(all(&fixture).iter().all(|row| row.status == TaskStatus::Cancelled));
+    assert!(fixture.all_tasks().iter().all(|row| row.status == TaskStatus::Cancelled));
 }
 
 #[tokio::test(start_paused = true)]
@@ -172,21 +169,17 @@ async fn parent_and_sub_agents_resume_after_a_crash() {
     let stuck = [("deputy", vec![Ask(vec![part("agent/helper", "y")])]), ("helper", vec![Hang])];
     let runtime = fixture.process(1, &TestModels::new(scripts().into_iter().chain(stuck)));
     let id = give(&runtime, "a").await.id;
-    let all =
-        |fixture: &RuntimeFixture| fixture.store.task_rows(&TaskFilter::default()).wait().unwrap();
-    fixture.until("all are at work", |fixture| all(fixture).len() == 3).await;
+    fixture.until("all are at work", |fixture| fixture.all_tasks().len() == 3).await;
     fixture.kill(1, runtime);
     // One of them is resumed, and the others with it.
-    let left =
-        find_orphans(&*fixture.store, &*fixture.leases, Timestamp::UNIX_EPOCH).await.unwrap();
-    assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [id]);
+    assert_eq!(fixture.orphan_ids().await, [id]);
     let models =
         TestModels::new(scripts().into_iter().chain([("deputy", vec![]), ("helper", vec![])]));
     let runtime = fixture.process(2, &models);
     let mut handle = runtime.adopt(id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(all(&fixture).len(), 3, "no sub-agent was opened twice");
-    assert!(all(&fixture).iter().all(|row| row.status == TaskStatus::Completed));
+    assert_eq!(fixture.all_tasks().len(), 3, "no sub-agent was opened twice");
+    assert!(fixture.all_tasks().iter().all(|row| row.status == TaskStatus::Completed));
     let said: Vec<String> = fixture.said(fixture.sub_tasks(id)[0].id);
     assert_eq!(said, ["x", "", "done", "done"]);
 }
@@ -220,14 +213,11 @@ async fn parent_pauses_with_its_sub_agent_and_frees_its_slot() {
     let runtime = fixture.process(1, &models);
     let mut handle = give(&runtime, "a").await;
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
-    let rows = fixture.store.task_rows(&TaskFilter::default()).await.unwrap();
+    let rows = fixture.all_tasks();
     for row in &rows {
         assert_eq!((row.status, row.owner), (TaskStatus::AwaitingHuman, None));
     }
-    assert_eq!(
-        find_orphans(&*fixture.store, &*fixture.leases, Timestamp::UNIX_EPOCH).await.unwrap(),
-        []
-    );
+    assert_eq!(fixture.orphan_ids().await, []);
     fixture.kill(1, runtime);
     let runtime = fixture.process(2, &models);
     // Without an answer, it pauses again.
@@ -236,13 +226,11 @@ async fn parent_pauses_with_its_sub_agent_and_frees_its_slot() {
     let deputy = fixture.sub_tasks(handle.id)[0].id;
     let helper = fixture.sub_tasks(deputy)[0].id;
     fixture.answer(&runtime, helper, ReviewVerdict::Approve).await;
-    let left =
-        find_orphans(&*fixture.store, &*fixture.leases, Timestamp::UNIX_EPOCH).await.unwrap();
-    assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [handle.id]);
+    assert_eq!(fixture.orphan_ids().await, [handle.id]);
     let mut handle = runtime.adopt(handle.id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(fixture.task(handle.id).result.as_deref(), Some("all done"));
-    assert_eq!(fixture.store.task_rows(&TaskFilter::default()).await.unwrap().len(), 3);
+    assert_eq!(fixture.all_tasks().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -292,7 +280,7 @@ async fn nested_answer_reaches_a_busy_parent() {
     let mut handle = give(&runtime, "a").await;
     let id = handle.id;
     let waiting = |fixture: &RuntimeFixture| -> Vec<TaskRow> {
-        let rows = fixture.store.task_rows(&TaskFilter::default()).wait().unwrap();
+        let rows = fixture.all_tasks();
         rows.into_iter().filter(|row| row.status == TaskStatus::AwaitingHuman).collect()
     };
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
@@ -309,9 +297,7 @@ async fn nested_answer_reaches_a_busy_parent() {
     let far_below = below(&fixture, "helper", deputy);
     // The answer to the innermost task makes its ancestors orphans.
     fixture.answer(&runtime, far_below, ReviewVerdict::Approve).await;
-    let left =
-        find_orphans(&*fixture.store, &*fixture.leases, Timestamp::UNIX_EPOCH).await.unwrap();
-    assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [id]);
+    assert_eq!(fixture.orphan_ids().await, [id]);
     let mut handle = runtime.adopt(id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
     assert_eq!(fixture.task(deputy).status, TaskStatus::Completed);
@@ -337,7 +323,7 @@ async fn answer_two_levels_down_is_noticed_by_a_running_root() {
     let runtime = Runtime::start(RuntimeDeps { tools: Arc::new(tools), ..deps }).await.unwrap();
     let mut handle = give(&runtime, "a").await;
     let named = |fixture: &RuntimeFixture, agent: &str| {
-        let rows = fixture.store.task_rows(&TaskFilter::default()).wait().unwrap();
+        let rows = fixture.all_tasks();
         rows.into_iter().find(|row| row.assigned_agent.as_str() == agent)
     };
     let status =
@@ -405,9 +391,7 @@ async fn paused_sub_agent_ends_with_its_parent_after_a_crash() {
     fixture.store.commit(commit).await.unwrap();
     fixture.kill(1, runtime);
     let helper = fixture.sub_tasks(handle.id)[0].id;
-    let left =
-        find_orphans(&*fixture.store, &*fixture.leases, Timestamp::UNIX_EPOCH).await.unwrap();
-    assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [helper]);
+    assert_eq!(fixture.orphan_ids().await, [helper]);
     let refused = fixture.process(2, &models).adopt(helper).await.unwrap_err();
     assert!(refused.to_string().contains("is already cancelled"), "{refused}");
     assert_eq!(fixture.task(helper).status, TaskStatus::Cancelled);

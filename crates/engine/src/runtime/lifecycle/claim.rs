@@ -12,7 +12,7 @@ use crate::commands::{AnswerReview, ClaimTask, ExpireReview};
 use crate::decide::{Command, CommandRejection, DecisionContext, decide};
 use crate::driver::{CallSite, RunOverrides, Toolbox};
 use crate::runtime::control::{CancelOutcome, cancel};
-use crate::runtime::decision_loop::{Proposal, TaskDecision, decide_and_commit};
+use crate::runtime::decision_loop::{ProposedEvents, TaskDecision, decide_and_commit};
 use crate::runtime::history::{LoadedTask, load_task};
 use crate::runtime::remote_cancel::cancel_remote_work;
 use crate::runtime::sub_agents::{end_sub_tasks, sub_agent_tools};
@@ -126,11 +126,11 @@ async fn expire_review(inner: &RuntimeInner, state: &mut TaskState) -> Result<()
             let mut context = inner.plain_context();
             let deadline = state.review().and_then(|review| review.deadline);
             if deadline.is_none_or(|deadline| context.now < deadline) {
-                return Ok(Proposal { at: context.now, events: Vec::new(), output: false });
+                return Ok(ProposedEvents { at: context.now, events: Vec::new(), output: false });
             }
             let command = Command::ExpireReview(ExpireReview);
             let events = decide(state, &command, &mut context)?.events;
-            Ok(Proposal { at: context.now, events, output: true })
+            Ok(ProposedEvents { at: context.now, events, output: true })
         },
     })
     .await?;
@@ -163,7 +163,7 @@ fn propose(
     state: &TaskState,
     command: &Command,
     mut context: DecisionContext,
-) -> Result<Proposal<()>, EngineError> {
+) -> Result<ProposedEvents<()>, EngineError> {
     let events = decide(state, command, &mut context)?.events;
-    Ok(Proposal { at: context.now, events, output: () })
+    Ok(ProposedEvents { at: context.now, events, output: () })
 }

@@ -8,7 +8,7 @@ use polity_store::CommitError;
 
 use crate::commands::ReleaseTask;
 use crate::decide::{Command, CommandRejection, decide};
-use crate::runtime::decision_loop::{Proposal, TaskDecision, decide_and_commit};
+use crate::runtime::decision_loop::{ProposedEvents, TaskDecision, decide_and_commit};
 use crate::runtime::history::load_task;
 use crate::runtime::{EngineError, RuntimeInner};
 
@@ -59,7 +59,7 @@ async fn try_release(inner: &RuntimeInner, id: TaskId) -> Result<(), EngineError
             let mut context = inner.plain_context();
             let command = ReleaseTask { instance: inner.deps.instance() };
             let decision = decide(state, &Command::ReleaseTask(command), &mut context)?;
-            Ok(Proposal { at: context.now, events: decision.events, output: () })
+            Ok(ProposedEvents { at: context.now, events: decision.events, output: () })
         },
     };
     match decide_and_commit(&mut release).await {
