@@ -33,7 +33,7 @@ struct FakeCliState {
     /// The input of each run.
     inputs: Vec<String>,
     at_once: usize,
-    at_once_most: usize,
+    max_concurrent: usize,
     forgotten: Vec<(ExecutionId, u32)>,
     left_behind: BTreeSet<ExecutionId>,
     swept: Vec<(ExecutionId, bool)>,
@@ -84,8 +84,8 @@ impl FakeCliAgents {
     }
 
     /// The largest number of concurrent runs.
-    pub fn at_once_most(&self) -> usize {
-        self.state.lock().unwrap().at_once_most
+    pub fn max_concurrent(&self) -> usize {
+        self.state.lock().unwrap().max_concurrent
     }
 }
 
@@ -129,7 +129,7 @@ impl ProgramRunner for FakeCliAgents {
                 let mut state = self.state.lock().unwrap();
                 state.inputs.push(request.input.to_owned());
                 state.at_once += 1;
-                state.at_once_most = state.at_once_most.max(state.at_once);
+                state.max_concurrent = state.max_concurrent.max(state.at_once);
                 state.ends.pop_front()
             };
             request.progress.started(7);

@@ -143,7 +143,7 @@ pub struct FakeModels {
     delay: Duration,
     calls: AtomicU64,
     at_once: AtomicU64,
-    at_once_most: AtomicU64,
+    max_concurrent: AtomicU64,
     world: Arc<ToolEffects>,
 }
 
@@ -155,7 +155,7 @@ impl FakeModels {
             delay,
             calls: AtomicU64::new(0),
             at_once: AtomicU64::new(0),
-            at_once_most: AtomicU64::new(0),
+            max_concurrent: AtomicU64::new(0),
             world: Arc::default(),
         }
     }
@@ -186,8 +186,8 @@ impl FakeModels {
     }
 
     /// The largest number of concurrent calls.
-    pub fn at_once_most(&self) -> u64 {
-        self.at_once_most.load(Ordering::SeqCst)
+    pub fn max_concurrent(&self) -> u64 {
+        self.max_concurrent.load(Ordering::SeqCst)
     }
 }
 
@@ -217,7 +217,7 @@ impl ModelDriver for FakeModels {
             check_history(request.history);
             self.calls.fetch_add(1, Ordering::SeqCst);
             let now = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
-            self.at_once_most.fetch_max(now, Ordering::SeqCst);
+            self.max_concurrent.fetch_max(now, Ordering::SeqCst);
             let _running = RunningCallGuard(&self.at_once);
             let turn =
                 self.turns.lock().unwrap().pop_front().unwrap_or(FakeModelTurn::Answer("done"));

@@ -55,7 +55,7 @@ pub struct FakeTools {
     acts: Mutex<VecDeque<FakeToolAct>>,
     delay: Duration,
     at_once: AtomicU64,
-    at_once_most: AtomicU64,
+    max_concurrent: AtomicU64,
 }
 
 impl FakeTools {
@@ -70,13 +70,13 @@ impl FakeTools {
             acts: Mutex::new(acts.into_iter().collect()),
             delay,
             at_once: AtomicU64::new(0),
-            at_once_most: AtomicU64::new(0),
+            max_concurrent: AtomicU64::new(0),
         }
     }
 
     /// The largest number of concurrent calls.
-    pub fn at_once_most(&self) -> u64 {
-        self.at_once_most.load(Ordering::SeqCst)
+    pub fn max_concurrent(&self) -> u64 {
+        self.max_concurrent.load(Ordering::SeqCst)
     }
 
     fn perform(&self, tool: &ToolName, arguments: &Map<String, Value>) {
@@ -136,7 +136,7 @@ impl ToolDriver for FakeTools {
         Box::pin(async move {
             let act = self.acts.lock().unwrap().pop_front().unwrap_or(FakeToolAct::Answer);
             let now = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
-            self.at_once_most.fetch_max(now, Ordering::SeqCst);
+            self.max_concurrent.fetch_max(now, Ordering::SeqCst);
             tokio::time::sleep(self.delay).await;
             if act != FakeToolAct::NotReached {
                 self.perform(tool, arguments);

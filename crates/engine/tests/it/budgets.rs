@@ -59,7 +59,7 @@ async fn budget_serializes_model_calls() {
     let create = CreateTask { budget: tokens(1_000_000), ..CreateTask::new(boss(), "a") };
     let mut handle = runtime.create(create).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(models.at_once_most(), 1);
+    assert_eq!(models.max_concurrent(), 1);
 }
 
 #[tokio::test(start_paused = true)]

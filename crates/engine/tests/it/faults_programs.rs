@@ -385,7 +385,7 @@ async fn recover(world: &CliAgentWorld) {
 fn check_runs(world: &CliAgentWorld) {
     let journal = &*world.journal;
     let open = ExecutionFilter { open_only: true, ..ExecutionFilter::default() };
-    assert_eq!(journal.execution_rows(&open).wait().unwrap().len(), 0, "no one is left in line");
+    assert_eq!(journal.execution_rows(&open).wait().unwrap().len(), 0, "the queue is empty");
     assert!(world.machine.state().at_once.values().all(|count| *count == 0));
     for row in journal.task_rows(&TaskFilter::default()).wait().unwrap() {
         let task = journal.task(&row).wait().unwrap();

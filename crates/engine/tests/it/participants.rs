@@ -70,7 +70,7 @@ impl TestModels {
         self.shown.lock().unwrap().clone()
     }
 
-    pub(crate) fn at_once_most(&self) -> u32 {
+    pub(crate) fn max_concurrent(&self) -> u32 {
         self.at_once.lock().unwrap().1
     }
 }

@@ -91,7 +91,7 @@ async fn writing_cli_agents_run_in_order_across_processes() {
     for handle in &mut handles {
         assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     }
-    assert_eq!(harness.programs.at_once_most(), 1);
+    assert_eq!(harness.programs.max_concurrent(), 1);
     assert_eq!(harness.programs.inputs(), ["a", "b", "c", "d"]);
     assert_eq!(harness.line(), (0, 0));
     let row = harness.store.task_row(handles[3].id).await.unwrap().unwrap();
@@ -107,7 +107,7 @@ async fn read_only_cli_agents_run_in_parallel_up_to_the_limit() {
     for handle in &mut handles {
         assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     }
-    assert_eq!(harness.programs.at_once_most(), 3);
+    assert_eq!(harness.programs.max_concurrent(), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -380,7 +380,7 @@ async fn start_removes_leftovers_of_crashed_processes() {
     ended.sort();
     let mut all: Vec<_> = ids.iter().map(|id| (*id, 1)).collect();
     all.sort();
-    assert_eq!(ended, all, "no one keeps what runs of it");
+    assert_eq!(ended, all, "all leftovers are killed");
 }
 
 #[tokio::test(start_paused = true)]

@@ -36,7 +36,7 @@ async fn tasks_run_in_order_within_the_concurrency_limit() {
     for handle in &mut handles {
         assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     }
-    assert_eq!((models.calls(), models.at_once_most()), (9, 2));
+    assert_eq!((models.calls(), models.max_concurrent()), (9, 2));
     let rows: Vec<_> =
         handles.iter().map(|handle| store.task_row(handle.id).wait().unwrap().unwrap()).collect();
     assert!(rows.windows(2).all(|pair| pair[0].started_at <= pair[1].started_at));

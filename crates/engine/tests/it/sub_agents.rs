@@ -54,7 +54,7 @@ async fn sub_agents_of_one_turn_run_in_parallel_without_own_slots() {
     let mut first = give(&runtime, "a").await;
     let mut second = give(&runtime, "b").await;
     assert_eq!(first.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(models.at_once_most(), 8);
+    assert_eq!(models.max_concurrent(), 8);
     assert_eq!(second.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!((fixture.sub_tasks(first.id).len(), fixture.sub_tasks(second.id).len()), (8, 8));
 }

@@ -105,7 +105,7 @@ async fn calls_of_one_turn_run_in_parallel_with_ordered_answers() {
     let (runtime, tools) = fixture.process(1, turns, vec![]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(tools.at_once_most(), 3);
+    assert_eq!(tools.max_concurrent(), 3);
     let said = fixture.said(handle.id);
     assert_eq!(said[2..], ["files/write 0", "files/read 1", "time/now 2", "done"]);
 }
@@ -168,7 +168,7 @@ async fn approval_resumes_in_another_process() {
     assert_eq!(
         find_orphans(&*fixture.store, &*fixture.leases, Timestamp::UNIX_EPOCH).await.unwrap(),
         [],
-        "it waits, and no one is missing"
+        "it waits, and is no orphan"
     );
     assert!(fixture.world.effects().is_empty());
 
