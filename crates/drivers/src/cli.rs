@@ -2,18 +2,18 @@
 //!
 //! One run passes through these modules in order:
 //!
-//! 1. [`invocation`] resolves the agent's preset and builds the command line, environment, stdin and
+//! 1. `invocation` resolves the agent's preset and builds the command line, environment, stdin and
 //!    files of the process.
 //! 2. The engine takes a slot, which limits concurrent runs across all processes of a home.
-//! 3. [`pipeline`] wraps the run: it makes the [`workspace`] first and collects the artifacts after.
-//! 4. [`run`] starts the process through the shim (see [`crate::process`]) and supervises it: stop
+//! 3. `pipeline` wraps the run: it makes the `workspace` first and collects the artifacts after.
+//! 4. `run` starts the process through the shim (see [`crate::process`]) and supervises it: stop
 //!    requests, deadlines, usage.
-//! 5. [`output`] reads both streams all the time: masks them, writes them to files, parses the
+//! 5. `output` reads both streams all the time: masks them, writes them to files, parses the
 //!    answer, and shows them live.
-//! 6. [`outcome`] combines exit, output and shim record into a verdict: an answer or a failure.
-//! 7. [`recovery`] does the same for a run whose owner died, and removes the files it left.
+//! 6. `outcome` combines exit, output and shim record into a verdict: an answer or a failure.
+//! 7. `recovery` does the same for a run whose owner died, and removes the files it left.
 //!
-//! [`driver`] is the entry point: it implements the engine's trait on top of these.
+//! `driver` is the entry point: it implements the engine's trait on top of these.
 
 mod driver;
 mod invocation;

@@ -25,11 +25,11 @@
 //!
 //! | path | charts | how it works |
 //! |---|---|---|
-//! | `tick::simd` | guards are conjunctions of comparisons between fields, draws and constants; no oracle, no history, at most 254 transitions and 62 tests | branch-free vector loops over 256 agents, by a [`SimdPlan`] |
+//! | `tick::simd` | guards are conjunctions of comparisons between fields, draws and constants; no oracle, no history, at most 254 transitions and 62 tests | branch-free vector loops over 256 agents, by a `SimdPlan` |
 //! | `tick::batched` | all others | sorts the agents of a block by event, then evaluates guards and actions for lists of agents |
 //! | `tick::scalar` | Rust guards; agents whose evaluation failed for different reasons | one agent at a time, within the other paths |
 //!
-//! All paths give the same result. [`TickBatching`] decides how many ticks run before world changes
+//! All paths give the same result. `TickBatching` decides how many ticks run before world changes
 //! apply: one, if agents read world values that actions change.
 //!
 //! # Modules
