@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: one table with a line for each promise.
+//! `cargo xtask bench`: one table with a line per promise.
 //!
 //! Benches live in the crates they measure and print a line of JSON for each figure; the program
 //! itself is measured here, from the outside.
@@ -27,7 +27,7 @@ const BENCHES: [(&str, &str); 9] = [
     ("polity-simulator", "runs"),
 ];
 
-/// Tells benches which Python has the programs of others that ours are held against.
+/// The environment variable that names the Python with LangGraph and Mesa.
 const PYTHON: &str = "POLITY_BENCH_PYTHON";
 
 /// One measured promise.
@@ -60,7 +60,7 @@ pub(crate) fn bench(quick: bool) -> Result<()> {
     Ok(())
 }
 
-/// The Python that has LangGraph and Mesa. Without it nothing is held against ours, and the rest goes on.
+/// The Python that has LangGraph and Mesa. Without it the benches skip the comparisons.
 fn python() -> Option<PathBuf> {
     let installed = peers::install_for_bench();
     installed

@@ -19,11 +19,11 @@ use polity_model::machine::tool_call::CallState;
 use crate::run::root;
 
 /// Files by their path in the repository.
-type Files = BTreeMap<String, String>;
+type GeneratedFiles = BTreeMap<String, String>;
 
 pub(crate) fn generate(check: bool) -> Result<()> {
     eprintln!("── generated files");
-    let mut files = Files::new();
+    let mut files = GeneratedFiles::new();
     files.insert("docs/reference/state-machines.md".into(), state_machines());
     files.insert("docs/reference/cli.md".into(), command_line());
     for (kind, schema) in polity::schemas() {

@@ -15,7 +15,7 @@ use clap::{Parser, Subcommand};
 /// The project's own chores.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask")]
-struct Args {
+struct XtaskArgs {
     #[command(subcommand)]
     chore: Chore,
 }
@@ -24,32 +24,32 @@ struct Args {
 enum Chore {
     /// Check formatting, lints, house rules, tests, documentation and generated files
     Test {
-        /// Also run what takes long: more random histories, more kills, more agents of others
+        /// Also run the slow tests: more random histories, more kills, more third-party agents
         #[arg(long)]
         long: bool,
     },
-    /// Install the programs of others that the tests talk to
+    /// Install the third-party programs that the tests run against
     Peers {
-        /// Also those that only the long run of the tests talks to
+        /// Also install those of the long run
         #[arg(long)]
         long: bool,
     },
-    /// Measure what the project promises and print one table
+    /// Measure every promise and print one table
     Bench {
-        /// Measure for a shorter time, to see that everything runs
+        /// Measure briefly, to see that every benchmark works
         #[arg(long)]
         quick: bool,
     },
     /// Write the files that are generated from the source
     Generate {
-        /// Only say whether they are up to date
+        /// Only check that they are up to date
         #[arg(long)]
         check: bool,
     },
 }
 
 fn main() -> ExitCode {
-    let done = match Args::parse().chore {
+    let done = match XtaskArgs::parse().chore {
         Chore::Test { long } => test::test(long),
         Chore::Peers { long } => peers::install(long),
         Chore::Bench { quick } => bench::bench(quick),

@@ -1,5 +1,5 @@
-//! `cargo xtask peers`: programs that others wrote and that the tests talk to, installed under the
-//! target folder. What is there already is left alone.
+//! `cargo xtask peers`: installs the third-party programs of the tests under the target folder.
+//! Installed ones stay as they are.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use anyhow::{Context, Result};
 
 use crate::run::{root, step};
 
-/// The manifests are written here once they are installed.
+/// The file that holds the manifests of a finished installation.
 const STAMP: &str = "installed";
 
-/// What every run of the tests talks to, from npm and from `PyPI`.
+/// Peers of every run of the tests, from npm and from `PyPI`.
 const NPM: &[&str] = &["npm", "npm-agents", "npm-a2a", "npm-charts"];
 const PYTHON: &[&str] = &["python", "python-a2a"];
 
-/// What only the long run talks to. It is large.
+/// Peers of the long run only: large downloads.
 const NPM_LONG: &[&str] = &["npm-agents-long"];
 const PYTHON_LONG: &[&str] = &["python-llm", "python-aider"];
 
@@ -33,7 +33,7 @@ pub(crate) fn install(long: bool) -> Result<()> {
     Ok(())
 }
 
-/// Installs what only the bench needs, and gives the Python that has it.
+/// Installs the peers of the benches and returns their Python.
 pub(crate) fn install_for_bench() -> Result<PathBuf> {
     let folder = target().join("peers/python-bench");
     python(&root().join("tests/peers/python-bench"), &folder)?;
@@ -57,7 +57,7 @@ fn npm(manifests: &Path, folder: &Path) -> Result<()> {
         }
         let mut command = Command::new("npm");
         command.current_dir(folder).args(["ci", "--no-audit", "--no-fund", "--loglevel=error"]);
-        // Whatever is needed is in the packages, so nothing of theirs runs or fetches more.
+        // The packages are complete: their install scripts need not run or download anything.
         command.arg("--ignore-scripts");
         step(&format!("peers from npm: {}", name_of(manifests)), command)
     })
@@ -76,7 +76,7 @@ fn python(manifests: &Path, folder: &Path) -> Result<()> {
     })
 }
 
-/// Installs into an empty folder, unless these very manifests have been installed there.
+/// Installs into an empty folder, unless it holds an installation of the same manifests.
 fn unless_installed(
     manifests: &[PathBuf],
     folder: &Path,

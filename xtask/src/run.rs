@@ -19,7 +19,7 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     command
 }
 
-/// Runs a step and says how long it took.
+/// Runs a step and prints its duration.
 pub(crate) fn step(name: &str, mut command: Command) -> Result<()> {
     eprintln!("── {name}");
     let began = Instant::now();
@@ -31,7 +31,7 @@ pub(crate) fn step(name: &str, mut command: Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a program and gives what it prints.
+/// Runs a program and returns its stdout.
 pub(crate) fn output(mut command: Command) -> Result<String> {
     let output = command
         .stderr(Stdio::inherit())

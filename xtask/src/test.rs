@@ -1,12 +1,12 @@
-//! `cargo xtask test`: everything that must hold.
+//! `cargo xtask test`: all checks.
 
 use anyhow::Result;
 
 use crate::run::{cargo, step};
 use crate::{generate, house, peers};
 
-/// How many random histories the fault tests try in the long run; in the short run each has its
-/// own, smaller number.
+/// The number of random histories per fault test in the long run. In the short run each test has
+/// its own, smaller number.
 const LONG_CASES: &str = "5000";
 
 pub(crate) fn test(long: bool) -> Result<()> {
@@ -26,6 +26,6 @@ pub(crate) fn test(long: bool) -> Result<()> {
     docs.env("RUSTDOCFLAGS", "--deny warnings");
     step("documentation", docs)?;
     generate::generate(true)?;
-    eprintln!("all is well");
+    eprintln!("all checks passed");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The program from the outside: how fast it starts, and how much memory it takes.
+//! The program from the outside: startup time and memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ const SLOW_SCRIPT: &str = "default: {reply: \"Hello, $input.\", delay_ms: 500}\n
 pub(super) fn measure(quick: bool) -> Result<Vec<Figure>> {
     let polity = root().join("target/release/polity");
     let rounds = if quick { 5 } else { 50 };
-    let home = Scratch::new()?;
+    let home = ScratchFolder::new()?;
     let mut init = Command::new(&polity);
     init.arg("init").arg(&home.0);
     timed(init)?;
@@ -69,7 +69,7 @@ fn median(rounds: usize, mut run: impl FnMut() -> Result<Duration>) -> Result<Du
     times.get(rounds / 2).copied().context("there must be a round")
 }
 
-/// Looks at the process while its model thinks.
+/// Reads the peak memory while the process waits for its model.
 fn peak_memory_kb(polity: &Path, home: &Path) -> Result<u64> {
     let mut child = Command::new(polity)
         .arg("--home")
@@ -84,13 +84,13 @@ fn peak_memory_kb(polity: &Path, home: &Path) -> Result<u64> {
     status
         .lines()
         .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok())
-        .context("the process does not say how much memory it takes")
+        .context("the process status has no VmHWM line")
 }
 
-/// A folder that is gone afterwards.
-struct Scratch(PathBuf);
+/// A folder that is removed when dropped.
+struct ScratchFolder(PathBuf);
 
-impl Scratch {
+impl ScratchFolder {
     fn new() -> Result<Self> {
         let path = root().join("target").join(format!("bench-{}", std::process::id()));
         if path.exists() {
@@ -100,9 +100,9 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchFolder {
     fn drop(&mut self) {
-        // A folder that stays is removed by the next build that cleans.
+        // `cargo clean` removes a folder that stays.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

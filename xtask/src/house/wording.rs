@@ -8,7 +8,7 @@ use std::fmt::Write;
 use super::SourceFile;
 
 /// The largest number of doc-comment lines that open with a question word, in a thousand.
-const QUESTION_LINES_PER_MILLE_MAX: usize = 50;
+const QUESTION_LINES_PER_MILLE_MAX: usize = 5;
 
 /// The largest number of type names with more than one definition.
 const DUPLICATE_TYPES_MAX: usize = 0;

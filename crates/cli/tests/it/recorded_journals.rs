@@ -152,7 +152,7 @@ fn fork(sandbox: &HomeSandbox) {
     });
 }
 
-/// Where `POLITY_RECORD_AS` gives it a name, the journal is kept in the repository.
+/// Saves the journal in the repository if `POLITY_RECORD_AS` names it.
 #[test]
 fn record_journal() {
     let elsewhere = tempfile::tempdir().unwrap();
