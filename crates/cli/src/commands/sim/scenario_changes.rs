@@ -356,7 +356,7 @@ mod tests {
         assert_eq!(document, expected);
         let mut document = json!({"rates": [{"trigger": "a"}, {"trigger": "b"}, {"trigger": "a"}]});
         let error = write_at_path(&mut document, "rates.a.rate", json!(1)).unwrap_err();
-        assert_eq!(error.message(), "\"rates.a.rate\": 2 items are called a");
+        assert_eq!(error.message(), "\"rates.a.rate\": 2 items are named a");
         write_at_path(&mut document, "rates.2.rate", json!(1)).unwrap();
         assert_eq!(document["rates"][2]["rate"], 1);
     }
