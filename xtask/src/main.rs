@@ -1,7 +1,8 @@
-//! The project's own chores: `cargo xtask test`, `peers`, `bench`, `generate`.
+//! The project's own chores: `cargo xtask test`, `peers`, `bench`, `fuzz`, `generate`.
 #![allow(clippy::disallowed_methods, reason = "chores start programs and read the environment")]
 
 mod bench;
+mod fuzz;
 mod generate;
 mod house;
 mod peers;
@@ -9,6 +10,7 @@ mod run;
 mod test;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
@@ -40,6 +42,14 @@ enum Chore {
         #[arg(long)]
         quick: bool,
     },
+    /// Mutate stored inputs in search of one that breaks a parser
+    Fuzz {
+        /// The target; all of them without it
+        target: Option<String>,
+        /// The duration per target
+        #[arg(long, default_value_t = 1)]
+        minutes: u64,
+    },
     /// Write the files that are generated from the source
     Generate {
         /// Only check that they are up to date
@@ -49,10 +59,16 @@ enum Chore {
 }
 
 fn main() -> ExitCode {
+    if let Some(outcome) = fuzz::compile_if_wrapper() {
+        return outcome;
+    }
     let done = match XtaskArgs::parse().chore {
         Chore::Test { long } => test::test(long),
         Chore::Peers { long } => peers::install(long),
         Chore::Bench { quick } => bench::bench(quick),
+        Chore::Fuzz { target, minutes } => {
+            fuzz::fuzz(target.as_deref(), Duration::from_secs(minutes * 60))
+        }
         Chore::Generate { check } => generate::generate(check),
     };
     match done {

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::run::{root, step};
+use crate::run::{root, step, target_folder};
 
 /// The file that holds the manifests of a finished installation.
 const STAMP: &str = "installed";
@@ -22,7 +22,7 @@ const PYTHON_LONG: &[&str] = &["python-llm", "python-aider"];
 
 pub(crate) fn install(long: bool) -> Result<()> {
     let manifests = root().join("tests/peers");
-    let peers = target().join("peers");
+    let peers = target_folder().join("peers");
     let (npm_long, python_long) = if long { (NPM_LONG, PYTHON_LONG) } else { (&[][..], &[][..]) };
     for name in NPM.iter().chain(npm_long) {
         npm(&manifests.join(name), &peers.join(name))?;
@@ -35,13 +35,9 @@ pub(crate) fn install(long: bool) -> Result<()> {
 
 /// Installs the peers of the benches and returns their Python.
 pub(crate) fn install_for_bench() -> Result<PathBuf> {
-    let folder = target().join("peers/python-bench");
+    let folder = target_folder().join("peers/python-bench");
     python(&root().join("tests/peers/python-bench"), &folder)?;
     Ok(folder.join("bin/python"))
-}
-
-fn target() -> PathBuf {
-    root().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
 fn name_of(folder: &Path) -> String {

@@ -35,6 +35,8 @@ use polity_engine::driver::{NotReady, RunOverrides, RunRequest};
 use polity_model::failure::{AttemptFailure, ErrorCategory};
 use serde_json::{Map, Value};
 
+#[cfg(feature = "fuzz")]
+pub(crate) use self::output::json_rpc::RpcResponseScanner;
 pub use self::workspace::artifacts::ArtifactLimits;
 
 use self::invocation::request_digest::RequestDigester;

@@ -4,6 +4,9 @@
 pub mod cassette;
 pub mod cli;
 mod environment;
+#[cfg(feature = "fuzz")]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod http;
 mod keys;
 pub mod llm;

@@ -31,6 +31,8 @@ use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::tool::ToolPattern;
 
 use server::McpServer;
+#[cfg(feature = "fuzz")]
+pub(crate) use transport::parse_message;
 
 use crate::environment::EnvSource;
 use crate::process::ProcessLauncher;

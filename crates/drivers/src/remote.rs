@@ -26,7 +26,7 @@ use polity_model::remote::{RemoteReport, RemoteTask};
 use polity_model::usage::Usage;
 use reqwest::Url;
 
-use self::card::AgentCard;
+pub(crate) use self::card::AgentCard;
 use self::client::{A2aClient, POLL_FIRST, back_off, redact_error, with_timeout};
 use self::credentials::RemoteCredentials;
 pub(crate) use self::credentials::secret_values;

@@ -7,6 +7,8 @@
 
 mod export;
 mod folder;
+#[cfg(feature = "fuzz")]
+pub(crate) mod fuzz;
 mod import;
 mod journal;
 mod staging;

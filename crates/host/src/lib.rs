@@ -10,6 +10,9 @@ mod control;
 mod definitions;
 mod drivers;
 mod error;
+#[cfg(feature = "fuzz")]
+#[doc(hidden)]
+pub mod fuzz;
 mod home_folder;
 mod host;
 mod queries;

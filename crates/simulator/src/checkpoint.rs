@@ -265,6 +265,20 @@ pub(crate) fn read(
     }
 }
 
+/// Reads the bytes of a checkpoint and returns its turn.
+#[cfg(feature = "fuzz")]
+pub(crate) fn parse(
+    form: CheckpointFormat,
+    bytes: &[u8],
+    scenarios: [&Scenario; 2],
+    restore: &mut impl CheckpointTarget,
+) -> Result<u64, String> {
+    match form {
+        CheckpointFormat::Json => json::read(&String::from_utf8_lossy(bytes), scenarios, restore),
+        CheckpointFormat::Compact => compact::read(bytes, scenarios, restore),
+    }
+}
+
 /// Returns the message for a checkpoint that cannot be used.
 pub(crate) fn unusable_checkpoint(reason: &str) -> String {
     format!("the checkpoint cannot be used: {reason}")

@@ -59,6 +59,9 @@
 
 pub mod error;
 pub mod folder;
+#[cfg(feature = "fuzz")]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod kernel;
 pub mod lifecycle;
 pub mod run;

@@ -12,7 +12,7 @@ use crate::http::redact_url;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[derive(Default)]
-pub(super) struct AgentCard {
+pub(crate) struct AgentCard {
     supported_interfaces: Vec<CardInterfaceV1>,
     protocol_version: Option<String>,
     url: Option<String>,
@@ -64,7 +64,7 @@ impl fmt::Display for CardInterface {
 
 /// A card without a usable interface. The message names the fix.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum CardError {
+pub(crate) enum CardError {
     /// No offered binding is supported.
     #[error(
         "the card at {card} offers {offered}, and Polity supports {supported}: have the server \
@@ -100,7 +100,7 @@ impl AgentCard {
 
     /// Selects the best supported interface; of equals, the one at the card's own origin. With a
     /// token in this variable, only the card's own origin is allowed.
-    pub(super) fn select_interface(
+    pub(crate) fn select_interface(
         &self,
         card: &Url,
         token: Option<&str>,

@@ -39,8 +39,8 @@ impl fmt::Display for A2aBinding {
 
 /// A selected interface of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct A2aInterface {
-    pub(super) url: Url,
+pub(crate) struct A2aInterface {
+    pub(crate) url: Url,
     pub(super) binding: A2aBinding,
     /// The tenant, if one URL serves several.
     pub(super) tenant: Option<String>,

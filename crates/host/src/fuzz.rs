@@ -1,0 +1,3 @@
+//! Entry points for fuzzing: archives of tasks.
+
+pub use crate::archive::fuzz::archive_journal;

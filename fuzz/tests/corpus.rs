@@ -1,0 +1,33 @@
+//! Every stored input runs without breaking a promise.
+
+use std::fs;
+use std::path::Path;
+
+use polity_fuzz::TARGETS;
+
+#[test]
+fn stored_inputs_break_no_promise() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    for target in TARGETS {
+        let folder = corpus.join(target.name);
+        let mut files: Vec<_> = fs::read_dir(&folder)
+            .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        files.sort();
+        assert!(!files.is_empty(), "{} has no input", folder.display());
+        for file in files {
+            eprintln!("{}", file.display());
+            (target.run)(&fs::read(&file).unwrap());
+        }
+    }
+}
+
+#[test]
+fn every_corpus_belongs_to_a_target() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    for entry in fs::read_dir(corpus).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(TARGETS.iter().any(|target| target.name == name), "no target is called {name}");
+    }
+}
