@@ -6,7 +6,6 @@ mod llm;
 mod output_schema;
 mod remote;
 
-use polity_model::digest::Digest;
 use polity_model::name::Name;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
@@ -31,7 +30,7 @@ pub(crate) use self::cli::file::CliAgentFile;
 pub(crate) use self::llm::LlmAgentFile;
 pub(crate) use self::remote::RemoteAgentFile;
 
-use crate::file::canonical;
+use crate::file::canonical::{self, canonical_form};
 use crate::file::checker::FileChecker;
 use crate::file::path::FieldPath;
 use crate::file::problem::DefinitionProblem;
@@ -140,6 +139,8 @@ impl AgentFile {
     }
 }
 
+canonical_form!(AgentDefinition);
+
 impl AgentDefinition {
     /// The command-line program that the agent is, if it is one.
     pub fn program(&self) -> Option<&CliAgent> {
@@ -164,16 +165,6 @@ impl AgentDefinition {
             AgentKind::Cli(agent) => agent.role.as_ref().map(Text::as_str),
             AgentKind::Remote(agent) => agent.role.as_ref().map(Text::as_str),
         }
-    }
-
-    /// The definition as canonical JSON: with its defaults, in one spelling.
-    pub fn canonical_json(&self) -> String {
-        canonical::to_json(&self.to_file())
-    }
-
-    /// The digest of the canonical JSON.
-    pub fn digest(&self) -> Digest {
-        Digest::of(self.canonical_json().as_bytes())
     }
 
     /// Reads a definition back from its canonical JSON.

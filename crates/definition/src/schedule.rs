@@ -1,20 +1,19 @@
 //! `schedules/NAME.yaml`: work that starts at set times.
 
-use std::borrow::Cow;
 use std::num::NonZeroU32;
 
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
 use jiff::civil;
 use jiff::tz::TimeZone;
-use polity_model::digest::Digest;
+use polity_model::inline_schema;
 use polity_model::name::Name;
 use polity_model::value::InvalidValue;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::file::canonical;
+use crate::file::canonical::canonical_form;
 use crate::file::checker::{FileChecker, NameReference};
 use crate::file::path::FieldPath;
 use crate::file::problem::{DefinitionProblem, FindingText};
@@ -147,19 +146,7 @@ impl From<CronExpression> for String {
     }
 }
 
-impl JsonSchema for CronExpression {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "CronExpression".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "^\\s*(@[A-Za-z]+|\\S+(\\s+\\S+){4,5})\\s*$" })
-    }
-}
+inline_schema!(CronExpression, { "type": "string", "pattern": "^\\s*(@[A-Za-z]+|\\S+(\\s+\\S+){4,5})\\s*$" });
 
 /// The target of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -283,17 +270,9 @@ fn check_time_zone(text: &str, path: &FieldPath, checker: &mut FileChecker) -> O
     None
 }
 
+canonical_form!(ScheduleDefinition);
+
 impl ScheduleDefinition {
-    /// The definition as canonical JSON: with its defaults, in one spelling.
-    pub fn canonical_json(&self) -> String {
-        canonical::to_json(&self.to_file())
-    }
-
-    /// The digest of the canonical JSON.
-    pub fn digest(&self) -> Digest {
-        Digest::of(self.canonical_json().as_bytes())
-    }
-
     /// Reads a definition back from its canonical JSON.
     pub fn from_canonical(json: &str) -> Result<Self, Vec<DefinitionProblem>> {
         crate::file::from_text(json, ScheduleFile::check)

@@ -2,7 +2,6 @@
 
 use std::num::NonZeroU32;
 
-use polity_model::digest::Digest;
 use polity_model::name::Name;
 use polity_model::tool::ToolName;
 use regex::Regex;
@@ -10,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::file::canonical;
+use crate::file::canonical::canonical_form;
 use crate::file::checker::FileChecker;
 use crate::file::path::FieldPath;
 use crate::file::problem::{DefinitionProblem, FindingText};
@@ -294,17 +293,9 @@ impl AnswerFile {
     }
 }
 
+canonical_form!(ScriptDefinition);
+
 impl ScriptDefinition {
-    /// The definition as canonical JSON: with its defaults, in one spelling.
-    pub fn canonical_json(&self) -> String {
-        canonical::to_json(&self.to_file())
-    }
-
-    /// The digest of the canonical JSON.
-    pub fn digest(&self) -> Digest {
-        Digest::of(self.canonical_json().as_bytes())
-    }
-
     /// Reads a script back from its canonical JSON. A script's name is not part of it.
     pub fn from_canonical(name: &Name, json: &str) -> Result<Self, Vec<DefinitionProblem>> {
         crate::file::from_text(json, |file: ScriptFile, checker| file.check(name, checker))

@@ -27,25 +27,28 @@ fn shown(home: &Home) -> Vec<String> {
     home.problems.iter().map(ToString::to_string).collect()
 }
 
-/// Checks the problems of one file, shown without its path.
-#[track_caller]
-fn check(path: &str, text: &str, expected: &[&str]) {
-    check_in(path, text, [], expected);
-}
-
-/// Checks one file of a home that has others too.
-#[track_caller]
-fn check_in<'a>(
+/// The problems of one file, shown without its path, in a home that has others too.
+fn problems<'a>(
     path: &'a str,
     text: &'a str,
     others: impl IntoIterator<Item = (&'a str, &'a str)>,
-    expected: &[&str],
-) {
+) -> Vec<String> {
     let home = home(others.into_iter().chain([(path, text)]));
-    let found: Vec<String> = home
-        .problems
-        .iter()
-        .map(|problem| problem.to_string().replacen(&format!("{path}:"), "", 1))
-        .collect();
-    assert_eq!(found, expected, "\n{text}\n{}", found.join("\n"));
+    let prefix = format!("{path}:");
+    shown(&home).iter().map(|problem| problem.replacen(&prefix, "", 1)).collect()
+}
+
+/// Lists each case with its problems, for a snapshot.
+fn report<'a>(
+    cases: impl IntoIterator<Item = &'a str>,
+    problems: impl Fn(&str) -> Vec<String>,
+) -> String {
+    let mut report = String::new();
+    for case in cases {
+        let found = problems(case);
+        report += case.trim_end();
+        report += if found.is_empty() { "\n=> valid\n" } else { "\n" };
+        found.iter().for_each(|problem| report += &format!("=> {problem}\n"));
+    }
+    report
 }

@@ -14,8 +14,7 @@ use crate::ids::{CheckpointId, ExecutionId, InstanceId, SessionId, TaskId, ToolC
 use crate::message::{Message, ToolCall};
 use crate::name::Name;
 use crate::remote::RemoteTask;
-use crate::review::ReviewAction;
-use crate::review::{ReviewSubject, ReviewVerdict};
+use crate::review::{ReviewAction, ReviewSubject, ReviewVerdict};
 use crate::run::RunReport;
 use crate::state::StateUpdates;
 use crate::tool::ToolName;
@@ -522,33 +521,7 @@ pub enum ResultRef {
 impl Event {
     /// The epoch that begins with this event, if one does.
     pub fn opens_epoch(&self) -> Option<OwnerEpoch> {
-        match self {
-            Self::TaskClaimed { epoch, .. } => Some(*epoch),
-            Self::TaskCreated(_)
-            | Self::TaskReleased
-            | Self::TaskStarted
-            | Self::TaskPaused
-            | Self::TaskResumed
-            | Self::RunShared { .. }
-            | Self::CancelRequested
-            | Self::TaskCompleted { .. }
-            | Self::TaskFailed { .. }
-            | Self::TaskCancelled
-            | Self::ExecutionChanged { .. }
-            | Self::ModelCalled { .. }
-            | Self::ModelAnswered { .. }
-            | Self::ModelFailed { .. }
-            | Self::HistoryShortened { .. }
-            | Self::ToolChanged { .. }
-            | Self::NodeChanged { .. }
-            | Self::StateSet { .. }
-            | Self::ReviewOpened { .. }
-            | Self::ReviewAnswered { .. }
-            | Self::MessageAdded { .. }
-            | Self::CheckpointTaken { .. }
-            | Self::AgentEnabled
-            | Self::AgentDisabled { .. } => None,
-        }
+        if let Self::TaskClaimed { epoch, .. } = self { Some(*epoch) } else { None }
     }
 
     /// The event's name, as the journal has it.
@@ -584,5 +557,4 @@ impl Event {
 }
 
 #[cfg(test)]
-#[path = "event_tests.rs"]
 mod tests;

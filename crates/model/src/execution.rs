@@ -1,5 +1,7 @@
 //! Executions: one attempt to run one agent for a task, with its retries.
 
+pub mod remote;
+pub mod run;
 pub mod view;
 
 use jiff::Timestamp;
@@ -121,8 +123,8 @@ impl AgentExecution {
         }
     }
 
-    /// Makes one transition. A retry has its own door, [`retry`](Self::retry), because it has a
-    /// condition.
+    /// Makes one transition. A retry has its own method, [`retry`](Self::retry), because it has
+    /// a condition.
     pub fn advance(
         &mut self,
         on: ExecutionTransition,
@@ -232,15 +234,7 @@ impl AgentExecution {
 
     /// True if the execution has started and its work has not ended.
     pub fn is_active(&self) -> bool {
-        match self.state {
-            ExecutionState::Starting | ExecutionState::Running => true,
-            ExecutionState::Idle
-            | ExecutionState::Completed
-            | ExecutionState::Failed
-            | ExecutionState::Timeout
-            | ExecutionState::Cancelled
-            | ExecutionState::Cleanup => false,
-        }
+        matches!(self.state, ExecutionState::Starting | ExecutionState::Running)
     }
 }
 
@@ -302,9 +296,6 @@ mod tests {
         let mut execution = failed(ErrorCategory::Transient, 3);
         execution.retry(at(4)).unwrap();
         let refused = execution.retry(at(5)).unwrap_err();
-        assert_eq!(
-            refused.to_string(),
-            "an execution that is starting cannot retry; legal here: run, fail"
-        );
+        insta::assert_snapshot!(refused, @"an execution that is starting cannot retry; legal here: run, fail");
     }
 }

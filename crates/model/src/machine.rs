@@ -75,14 +75,81 @@ impl<M: Machine> fmt::Debug for IllegalTransition<M> {
 
 impl<M: Machine> std::error::Error for IllegalTransition<M> {}
 
+/// Declares the states and events of a machine, each with its label, and implements [`Machine`] with
+/// the state's own `next`. The first state is the initial one.
+macro_rules! machine {
+    (
+        $subject:literal;
+
+        $(#[$state_attribute:meta])*
+        pub enum $State:ident {
+            $($(#[$state_doc:meta])* $state:ident = $state_label:literal,)+
+        }
+
+        $(#[$event_attribute:meta])*
+        pub enum $Event:ident {
+            $($(#[$event_doc:meta])* $event:ident = $event_label:literal,)+
+        }
+    ) => {
+        $(#[$state_attribute])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $State {
+            $($(#[$state_doc])* $state,)+
+        }
+
+        $(#[$event_attribute])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $Event {
+            $($(#[$event_doc])* $event,)+
+        }
+
+        impl $crate::machine::Machine for $State {
+            type Event = $Event;
+            const SUBJECT: &'static str = $subject;
+            const INITIAL: Self = Self::STATES[0];
+            const STATES: &'static [Self] = &[$(Self::$state),+];
+            const EVENTS: &'static [$Event] = &[$($Event::$event),+];
+
+            #[inline]
+            fn after(self, event: $Event) -> Option<Self> {
+                self.next(event)
+            }
+
+            fn label(self) -> &'static str {
+                match self {
+                    $(Self::$state => $state_label,)+
+                }
+            }
+
+            fn event_label(event: $Event) -> &'static str {
+                match event {
+                    $($Event::$event => $event_label,)+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $State {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad($crate::machine::Machine::label(*self))
+            }
+        }
+    };
+}
+use machine;
+
 #[cfg(test)]
-pub(crate) mod testing {
-    //! The checks every machine must pass.
+mod tests {
+    use super::*;
+    use agent_loop::LoopState;
+    use execution::{ExecutionState, ExecutionTransition};
+    use node::NodeState;
+    use task::{TaskStatus, TaskTransition};
+    use tool_call::CallState;
 
-    use super::Machine;
-
-    /// Compares `after` with a table that lists every legal transition, for all pairs.
-    pub(crate) fn check_table<M: Machine>(legal: &[(M, M::Event, M)]) {
+    /// Compares `after` with the table in the docs of the machine's file for all pairs of state and
+    /// event, and expects every state to be reachable.
+    fn check<M: Machine>(file: &str) {
+        let legal = documented::<M>(file);
         for &state in M::STATES {
             for &event in M::EVENTS {
                 let expected =
@@ -90,18 +157,13 @@ pub(crate) mod testing {
                 assert_eq!(state.after(event), expected, "{state:?} on {event:?}");
             }
         }
-    }
-
-    /// Walks from the initial state and expects to see every state.
-    pub(crate) fn check_reachable<M: Machine>() {
         let mut seen = vec![M::INITIAL];
         let mut next = 0;
         while let Some(&state) = seen.get(next) {
             next += 1;
-            for &event in M::EVENTS {
-                if let Some(after) = state.after(event)
-                    && !seen.contains(&after)
-                {
+            let reached = M::EVENTS.iter().filter_map(|&event| state.after(event));
+            for after in reached {
+                if !seen.contains(&after) {
                     seen.push(after);
                 }
             }
@@ -109,5 +171,50 @@ pub(crate) mod testing {
         for state in M::STATES {
             assert!(seen.contains(state), "{state:?} cannot be reached");
         }
+    }
+
+    /// Reads rows such as `idle start running`, or `any but over and idle end over`, from the
+    /// table. Words after the target state are a remark.
+    fn documented<M: Machine>(file: &str) -> Vec<(M, M::Event, M)> {
+        let table = file.split("//! ```").nth(1).unwrap().strip_prefix("text\n").unwrap();
+        let mut rows = Vec::new();
+        for line in table.lines() {
+            let words: Vec<&str> = line.trim_start_matches("//!").split_whitespace().collect();
+            let event_of =
+                |word: &str| M::EVENTS.iter().find(|event| M::event_label(**event) == word);
+            let on = words.iter().position(|word| event_of(word).is_some()).expect(line);
+            let (from, &event) = (&words[..on], event_of(words[on]).unwrap());
+            let to = *M::STATES.iter().find(|state| state.label() == words[on + 1]).expect(line);
+            let is_any = from[0] == "any";
+            let from = M::STATES.iter().filter(|state| from.contains(&state.label()) != is_any);
+            rows.extend(from.map(|&state| (state, event, to)));
+        }
+        rows
+    }
+
+    #[test]
+    fn machines_follow_their_tables() {
+        check::<LoopState>(include_str!("machine/agent_loop.rs"));
+        check::<ExecutionState>(include_str!("machine/execution.rs"));
+        check::<NodeState>(include_str!("machine/node.rs"));
+        check::<TaskStatus>(include_str!("machine/task.rs"));
+        check::<CallState>(include_str!("machine/tool_call.rs"));
+    }
+
+    #[test]
+    fn only_final_states_accept_no_event() {
+        for &status in TaskStatus::STATES {
+            assert_eq!(status.is_final(), status.legal_events().next().is_none(), "{status}");
+        }
+    }
+
+    #[test]
+    fn illegal_transitions_list_the_legal_events() {
+        let refused = TaskStatus::Pending.transition(TaskTransition::Complete).unwrap_err();
+        insta::assert_snapshot!(refused, @"a task that is pending cannot complete; legal here: start, fail, cancel");
+        let refused = TaskStatus::Completed.transition(TaskTransition::Cancel).unwrap_err();
+        insta::assert_snapshot!(refused, @"a task that is completed cannot cancel; completed is final");
+        let refused = ExecutionState::Running.transition(ExecutionTransition::Retry).unwrap_err();
+        insta::assert_snapshot!(refused, @"an execution that is running cannot retry; legal here: complete, fail, time_out, cancel");
     }
 }

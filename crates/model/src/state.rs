@@ -1,5 +1,10 @@
 //! The State that the agents and nodes of one task share, and updates of it from outside.
 
+pub mod checkpoint;
+pub mod message;
+pub mod review;
+pub mod session;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -176,23 +181,21 @@ fn check(path: &str, value: &Value) -> Result<(), InvalidUpdate> {
 }
 
 fn messages(value: &Value, at: Timestamp) -> Result<Vec<Message>, InvalidUpdate> {
-    let one = |value: &Value| match value {
-        Value::String(text) => Ok(Message::User { content: text.clone(), timestamp: at }),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            let given = StateMessage::deserialize(value);
-            let given = given.map_err(|error| InvalidUpdate::Message(error.to_string()))?;
-            let (content, timestamp) = (given.content, at);
-            Ok(match given.role {
-                StateMessageRole::User => Message::User { content, timestamp },
-                StateMessageRole::System => Message::System { content, timestamp },
-            })
+    let one = |value: &Value| {
+        if let Value::String(text) = value {
+            return Ok(Message::User { content: text.clone(), timestamp: at });
         }
+        let given = StateMessage::deserialize(value)
+            .map_err(|error| InvalidUpdate::Message(error.to_string()))?;
+        let (content, timestamp) = (given.content, at);
+        Ok(match given.role {
+            StateMessageRole::User => Message::User { content, timestamp },
+            StateMessageRole::System => Message::System { content, timestamp },
+        })
     };
-    match value {
-        Value::Array(all) => all.iter().map(one).collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
-            Ok(vec![one(value)?])
-        }
+    match value.as_array() {
+        Some(all) => all.iter().map(one).collect(),
+        None => Ok(vec![one(value)?]),
     }
 }
 
@@ -263,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_state_does_not_allow_is_said() {
+    fn rejects_updates_that_a_state_does_not_allow() {
         for (given, expected) in [
             (json!({"route": 1}), "no field \"route\""),
             (json!({"current_agent": "x"}), "no field \"current_agent\""),
@@ -278,9 +281,6 @@ mod tests {
             assert!(error.contains(expected), "{given}: {error}");
         }
         let error = updates(json!({"metadata.topic.x": 1})).unwrap().check_metadata(&metadata());
-        assert_eq!(
-            error.unwrap_err().to_string(),
-            "metadata.topic.x: metadata.topic is a text, and has no fields"
-        );
+        insta::assert_snapshot!(error.unwrap_err(), @"metadata.topic.x: metadata.topic is a text, and has no fields");
     }
 }

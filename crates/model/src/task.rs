@@ -359,11 +359,7 @@ mod tests {
         let mut run = task();
         run.finish(TaskEnd::Cancelled, at(1)).unwrap();
         let refused = run.add_usage(Usage { input_tokens: 1, ..Usage::default() }).unwrap_err();
-        assert_eq!(
-            refused.to_string(),
-            "task 01010101-0101-4101-8101-010101010101 is cancelled: \
-             no cost can be added to a finished run"
-        );
+        insta::assert_snapshot!(refused, @"task 01010101-0101-4101-8101-010101010101 is cancelled: no cost can be added to a finished run");
         assert_eq!(run.usage(), &Usage::default());
     }
 

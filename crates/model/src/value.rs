@@ -1,4 +1,13 @@
-//! Values of fields that are texts: their error, and the macros that declare their types.
+//! Small validated values, their error, and the macros that declare their types.
+
+pub mod budget;
+pub mod digest;
+pub mod failure;
+pub mod ids;
+pub mod name;
+pub mod number;
+pub mod tool;
+pub mod usage;
 
 /// The longest piece of a value that a message repeats, in characters.
 const EXCERPT_CHARACTERS_MAX: usize = 60;
@@ -30,7 +39,7 @@ pub fn excerpt(text: &str) -> String {
 macro_rules! text_form {
     ($name:ident, $schema:tt) => {
         impl TryFrom<String> for $name {
-            type Error = $crate::value::InvalidValue;
+            type Error = <Self as std::str::FromStr>::Err;
 
             fn try_from(text: String) -> Result<Self, Self::Error> {
                 text.parse()
@@ -61,6 +70,15 @@ macro_rules! text_form {
             }
         }
 
+        $crate::inline_schema!($name, $schema);
+    };
+}
+
+/// Implements [`JsonSchema`](schemars::JsonSchema) with a schema that is repeated at each use.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! inline_schema {
+    ($name:ident, $schema:tt) => {
         impl schemars::JsonSchema for $name {
             fn inline_schema() -> bool {
                 true
@@ -76,6 +94,38 @@ macro_rules! text_form {
         }
     };
 }
+
+/// Declares an enum whose variants have a label: their name in files, JSON and messages.
+macro_rules! labelled_enum {
+    (
+        $(#[$attribute:meta])*
+        pub enum $name:ident {
+            $($(#[$doc:meta])* $variant:ident = $label:literal,)+
+        }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$doc])* $variant,)+
+        }
+
+        impl $name {
+            /// The name as files and JSON have it.
+            pub fn label(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $label,)+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.label())
+            }
+        }
+    };
+}
+pub(crate) use labelled_enum;
 
 /// Declares a checked text: a newtype over `Arc<str>`, its check and the form of its JSON Schema.
 #[doc(hidden)]

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
-use polity_model::digest::Digest;
 use polity_model::name::Name;
 use polity_model::tool::{SUB_AGENT_SERVER, ToolName, is_tool_part};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::file::canonical;
+use crate::file::canonical::canonical_form;
 use crate::file::checker::{FileChecker, NameReference};
 use crate::file::ordered::OrderedMap;
 use crate::file::path::FieldPath;
@@ -246,17 +245,9 @@ impl ToolSettingsFile {
     }
 }
 
+canonical_form!(McpServerDefinition);
+
 impl McpServerDefinition {
-    /// The definition as canonical JSON: one entry of the file, with its defaults, in one spelling.
-    pub fn canonical_json(&self) -> String {
-        canonical::to_json(&self.to_file())
-    }
-
-    /// The digest of the canonical JSON.
-    pub fn digest(&self) -> Digest {
-        Digest::of(self.canonical_json().as_bytes())
-    }
-
     /// Reads a definition back from its canonical JSON.
     pub fn from_canonical(json: &str) -> Result<Self, Vec<DefinitionProblem>> {
         crate::file::from_text(json, |file: McpServerFile, checker| {

@@ -1,13 +1,13 @@
 //! `polity.yaml`: the settings of a home. All are optional, and so is the file.
 
-use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroU64};
 
+use polity_model::inline_schema;
 use polity_model::name::Name;
 use polity_model::value::InvalidValue;
 use regex::Regex;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::file::checker::{FileChecker, NameReference};
@@ -103,19 +103,7 @@ impl TryFrom<String> for ListenAddress {
     }
 }
 
-impl JsonSchema for ListenAddress {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "ListenAddress".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": ":[0-9]{1,5}$" })
-    }
-}
+inline_schema!(ListenAddress, { "type": "string", "pattern": ":[0-9]{1,5}$" });
 
 /// The authentication of callers.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]

@@ -9,6 +9,24 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::Value;
 
+/// Implements the canonical JSON of a definition and its digest, given `to_file`.
+macro_rules! canonical_form {
+    ($name:ident) => {
+        impl $name {
+            /// The definition as canonical JSON: with its defaults, in one spelling.
+            pub fn canonical_json(&self) -> String {
+                $crate::file::canonical::to_json(&self.to_file())
+            }
+
+            /// The digest of the canonical JSON.
+            pub fn digest(&self) -> polity_model::digest::Digest {
+                polity_model::digest::Digest::of(self.canonical_json().as_bytes())
+            }
+        }
+    };
+}
+pub(crate) use canonical_form;
+
 /// The canonical JSON of a definition in file form.
 pub(crate) fn to_json<T: Serialize>(file: &T) -> String {
     let mut out = String::new();

@@ -124,27 +124,21 @@ impl FileChecker {
         }
     }
 
-    /// True if the file has a value at `path`, valid or not.
+    /// True if the file has a value at `path`, valid or not. Values inside a pruned value count as
+    /// present.
     pub(crate) fn is_there(&self, path: &FieldPath) -> bool {
-        let mut node = &self.tree;
-        for segment in &path.0 {
-            match step(node, segment) {
-                Some(next) => node = next.node,
-                // Values inside a pruned value count as present.
-                None => return node.kind == SourceNodeKind::Pruned,
-            }
+        match self.node(path) {
+            Some(node) => node.kind != SourceNodeKind::Null,
+            None => self.is_pruned(path),
         }
-        node.kind != SourceNodeKind::Null
     }
 
     /// True if the value at `path`, or one that contains it, was already reported.
     pub(crate) fn is_pruned(&self, path: &FieldPath) -> bool {
         let mut node = &self.tree;
         for segment in &path.0 {
-            match step(node, segment) {
-                Some(next) => node = next.node,
-                None => break,
-            }
+            let Some(next) = step(node, segment) else { break };
+            node = next.node;
         }
         node.kind == SourceNodeKind::Pruned
     }

@@ -257,83 +257,37 @@ fn in_words(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::REFERENCES_MAX;
     use crate::json_schema::SchemaValidator;
 
-    #[track_caller]
-    fn check(schema: &serde_json::Value, expected: &str) {
-        let error = SchemaValidator::compile(schema.as_object().unwrap()).unwrap_err();
-        assert_eq!(error.to_string(), expected, "{schema}");
+    fn refused(schema: &Value) -> String {
+        SchemaValidator::compile(schema.as_object().unwrap()).unwrap_err().to_string()
     }
 
     #[test]
-    fn lists_each_schema_error_once() {
-        check(
-            &json!({"properties": {"a": {"type": "int"}, "b": 5, "c/d": {"minLength": -1}},
+    fn invalid_schemas_have_reasons() {
+        let mut report = String::new();
+        for schema in [
+            json!({"properties": {"a": {"type": "int"}, "b": 5, "c/d": {"minLength": -1}},
                 "required": "a"}),
-            "/properties/a/type: unknown value \"int\"; \
-             /properties/b: must be a mapping, true or false, found the number 5; \
-             /properties/c/d/minLength: -1 is less than the minimum of 0; \
-             /required: must be a list, found the text \"a\"",
-        );
-        check(
-            &json!({"$schema": "http://json-schema.org/draft-07/schema#", "items": 5}),
-            "/items: 5 fits none of the allowed forms: /items: 5 is a number, expected boolean or \
-             object, or /items: 5 is a number, expected array",
-        );
-    }
-
-    #[test]
-    fn rejects_broken_and_external_references() {
-        for (target, expected) in [
-            ("#/$defs/b", "\"#/$defs/b\" leads nowhere"),
-            ("#b", "\"#b\" leads nowhere"),
-            (
-                "https://example.com/b.json#/x",
-                "\"https://example.com/b.json#/x\" is another document, and no other is read: put \
-                 what it says under $defs",
-            ),
-            (
-                "b.json",
-                "\"b.json\" is another document, and no other is read: put what it says under $defs",
-            ),
+            json!({"$schema": "http://json-schema.org/draft-07/schema#", "items": 5}),
+            json!({"anyOf": [{"$ref": "#/$defs/b"}, {"$ref": "#"}]}),
+            json!({"anyOf": [{"$ref": "#b"}, {"$ref": "#"}]}),
+            json!({"anyOf": [{"$ref": "https://example.com/b.json#/x"}, {"$ref": "#"}]}),
+            json!({"anyOf": [{"$ref": "b.json"}, {"$ref": "#"}]}),
+            json!({"$ref": "a b"}),
+            json!({"$schema": "https://example.com/my"}),
+            json!({"type": ["string", "nil"]}),
+            json!({"type": 7}),
+            json!({"type": ["null", "null"]}),
+            json!({"pattern": "("}),
+            json!({"patternProperties": {"(": {}}}),
         ] {
-            let schema = json!({"anyOf": [{"$ref": target}, {"$ref": "#"}]});
-            check(&schema, &format!("/anyOf/0/$ref: {expected}"));
+            report += &format!("{schema}\n=> {}\n", refused(&schema));
         }
-        check(
-            &json!({"$ref": "a b"}),
-            "/: a reference cannot be followed: Invalid URI reference 'a b': unexpected character \
-             at index 1",
-        );
-        check(
-            &json!({"$schema": "https://example.com/my"}),
-            "/$schema: \"https://example.com/my\" is no known version of JSON Schema",
-        );
-    }
-
-    #[test]
-    fn types_and_patterns_have_their_own_messages() {
-        for (schema, expected) in [
-            (json!({"type": ["string", "nil"]}), "/type/1: unknown value \"nil\""),
-            (
-                json!({"type": 7}),
-                "/type: must be a type or a list of different types, found the number 7",
-            ),
-            (
-                json!({"type": ["null", "null"]}),
-                "/type: must be a type or a list of different types, found a list",
-            ),
-            (json!({"pattern": "("}), "/pattern: \"(\" is not a regular expression"),
-            (
-                json!({"patternProperties": {"(": {}}}),
-                "/patternProperties/(: \"(\" is not a regular expression",
-            ),
-        ] {
-            check(&schema, expected);
-        }
+        insta::assert_snapshot!(report);
     }
 
     #[test]
@@ -362,6 +316,7 @@ mod tests {
         };
         let longest = SchemaValidator::compile(chain(REFERENCES_MAX).as_object().unwrap()).unwrap();
         assert!(longest.check(&json!(7)).is_err());
-        check(&chain(REFERENCES_MAX + 1), "/: there are more than 1000 references");
+        let refused = refused(&chain(REFERENCES_MAX + 1));
+        assert_eq!(refused, "/: there are more than 1000 references");
     }
 }

@@ -1,6 +1,6 @@
 //! Settings, MCP servers and retention.
 
-use super::{check, home};
+use super::{home, problems, report};
 use crate::{
     DurabilitySetting, HomeSettings, McpServerDefinition, McpTransport, RetentionPolicy,
     RetentionStatus,
@@ -24,98 +24,41 @@ fn settings_may_be_missing_or_empty() {
 
 #[test]
 fn settings_list_their_allowed_values() {
-    for (text, expected) in [
-        ("sever: {}\n", "1:1: unknown field \"sever\", did you mean \"server\"?"),
-        (
-            "store: {durability: ful}\n",
-            "1:21: store.durability: unknown value \"ful\", did you mean \"full\"?",
-        ),
-        (
-            "server: {listen: localhost}\n",
-            "1:18: server.listen: \"localhost\" is not an IP address and a port such as \
-             127.0.0.1:7070",
-        ),
-        (
-            "server: {default_agent: writer}\n",
-            "1:25: server.default_agent: there is no agent or workflow \"writer\"",
-        ),
-        (
-            "limits: {concurrent_tasks: 0}\n",
-            "1:28: limits.concurrent_tasks must be a whole number from 1 to 4294967295, found the \
-             number 0",
-        ),
-        (
-            "redaction: {patterns: [\"a\", \"[\"]}\n",
-            "1:29: redaction.patterns[1]: not a regular expression: unclosed character class",
-        ),
-        (
-            "notify: {on_review: {webhok: x}}\n",
-            "1:22: unknown field \"webhok\" in notify.on_review, did you mean \"webhook\"?",
-        ),
-        (
-            "notify: {on_review: {webhook: example.com}}\n",
-            "1:31: notify.on_review.webhook must be an address that starts with http:// or \
-             https://, or with ${NAME} for what an environment variable holds",
-        ),
-        (
-            "notify: {on_review: {command: []}}\n",
-            "1:31: notify.on_review.command must begin with the name of a program",
-        ),
-        (
-            "notify: {on_review: {command: \"tell 'me\"}}\n",
-            "1:31: notify.on_review.command: has a quote that is not closed: '",
-        ),
-        (
-            "notify: {on_review: {command: 3}}\n",
-            "1:31: notify.on_review.command must be a text, or a list of texts: a program and its \
-             arguments, found the number 3",
-        ),
-    ] {
-        check("polity.yaml", text, &[expected]);
-    }
+    insta::assert_snapshot!(report(
+        [
+            "sever: {}",
+            "store: {durability: ful}",
+            "server: {listen: localhost}",
+            "server: {default_agent: writer}",
+            "limits: {concurrent_tasks: 0}",
+            "redaction: {patterns: [\"a\", \"[\"]}",
+            "notify: {on_review: {webhok: x}}",
+            "notify: {on_review: {webhook: example.com}}",
+            "notify: {on_review: {command: []}}",
+            "notify: {on_review: {command: \"tell 'me\"}}",
+            "notify: {on_review: {command: 3}}",
+        ],
+        |text| problems("polity.yaml", text, [])
+    ));
 }
 
 #[test]
 fn servers_list_their_allowed_values() {
-    for (server, expected) in [
-        ("{transport: stdio, config: {command: x}}", "1:11: missing field \"servers[0].name\""),
-        ("{name: a, config: {command: x}}", "1:11: missing field \"servers[0].transport\""),
-        ("{name: a, transport: stdio}", "1:11: missing field \"servers[0].config\""),
-        (
+    insta::assert_snapshot!(report(
+        [
+            "{transport: stdio, config: {command: x}}",
+            "{name: a, config: {command: x}}",
+            "{name: a, transport: stdio}",
             "{name: a, transport: stdo, config: {command: x}}",
-            "1:32: servers[0].transport: unknown value \"stdo\", did you mean \"stdio\"?",
-        ),
-        (
             "{name: a, transport: stdio, config: {url: \"http://x\"}}",
-            "1:47: missing field \"servers[0].config.command\", which is needed with the transport \
-             stdio|1:53: \"servers[0].config.url\" has a meaning only with the transports sse and \
-             streamable_http",
-        ),
-        (
             "{name: a, transport: sse, config: {command: x}}",
-            "1:45: missing field \"servers[0].config.url\", which is needed with the transport \
-             sse|1:55: \"servers[0].config.command\" has a meaning only with the transport stdio",
-        ),
-        (
             "{name: a, transport: stdio, config: {command: x}, tools: {\"b/c\": {}}}",
-            "1:76: \"b/c\" is not the name of a tool within its server",
-        ),
-        (
             "{name: a, transport: stdio, config: {command: x}, tools: {t: {timeout_seconds: 0}}}",
-            "1:90: servers[0].tools.t.timeout_seconds must be a whole number above 0, found the \
-             number 0",
-        ),
-        (
             "{name: a, transport: stdio, config: {command: x}, tools: {t: {fallback_tools: [b/c]}}}",
-            "1:90: servers[0].tools.t.fallback_tools[0]: there is no MCP server \"b\"; allowed: a",
-        ),
-    ] {
-        let text = format!("servers: [{server}]\n");
-        let expected: Vec<&str> = expected.split('|').collect();
-        check("config/mcp_servers.yaml", &text, &expected);
-    }
-    let twice = "servers:\n- {name: a, transport: sse, config: {url: \"http://x\"}}\n- {name: a, transport: sse, config: {url: \"http://x\"}}\n";
-    check("config/mcp_servers.yaml", twice, &["3:10: two servers have the name \"a\""]);
+            "{name: a, transport: sse, config: {url: \"http://x\"}}, {name: a, transport: sse, config: {url: \"http://x\"}}",
+        ],
+        |servers| { problems("config/mcp_servers.yaml", &format!("servers: [{servers}]\n"), []) }
+    ));
 }
 
 #[test]
@@ -158,17 +101,8 @@ fn retention_goes_by_class_then_status() {
         assert_eq!(policy.rule(class, status).days(), days, "{class:?} {status:?}");
     }
     assert_eq!(RetentionPolicy::default().rule(None, RetentionStatus::Cancelled).days(), 7);
-    for (text, expected) in [
-        (
-            "by_status: {complete: 3}\n",
-            "1:13: by_status.complete: unknown value \"complete\", did you mean \"completed\"?",
-        ),
-        (
-            "by_task: {a: -3}\n",
-            "1:14: by_task.a must be a whole number from 0 to 4294967295, found the number -3",
-        ),
-        ("default_day: 3\n", "1:1: unknown field \"default_day\", did you mean \"default_days\"?"),
-    ] {
-        check("config/retention_policy.yaml", text, &[expected]);
-    }
+    insta::assert_snapshot!(report(
+        ["by_status: {complete: 3}", "by_task: {a: -3}", "default_day: 3"],
+        |text| problems("config/retention_policy.yaml", text, [])
+    ));
 }

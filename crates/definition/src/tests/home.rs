@@ -1,6 +1,6 @@
 //! The rules between files, and how names are found.
 
-use super::{check_in, home, shown};
+use super::{home, problems, report, shown};
 use crate::NameLookup;
 
 const CLI: &str = "kind: cli\nname: a\nexecutable_path: x\n";
@@ -33,13 +33,8 @@ fn only_definitions_are_read() {
 
 #[test]
 fn a_file_has_the_name_it_defines() {
-    for path in ["agents/b.yaml", "agents/b.yml", "agents/b.json"] {
-        let expected = format!(
-            "2:7: the name is \"a\", but the file is {path}: name and file must be the same; \
-             allowed: b"
-        );
-        check_in(path, CLI, [], &[&expected]);
-    }
+    let paths = ["agents/b.yaml", "agents/b.yml", "agents/b.json"];
+    insta::assert_snapshot!(report(paths, |path| problems(path, CLI, [])));
 }
 
 #[test]
@@ -70,12 +65,11 @@ fn a_name_belongs_to_one_file() {
     // The same name elsewhere is no conflict.
     let script = ("scripts/a.yaml", "default: {reply: x}\n");
     let schedule = ("schedules/a.yaml", "name: a\nagent: a\ncron_expression: \"@daily\"\n");
-    check_in("agents/a.yaml", CLI, [script, schedule], &[]);
-    check_in(
-        "config/mcp_servers.yml",
-        "servers: []\n",
-        [("config/mcp_servers.json", "{}")],
-        &["1:1: the name \"mcp_servers\" is already taken by config/mcp_servers.json"],
+    assert_eq!(problems("agents/a.yaml", CLI, [script, schedule]), [""; 0]);
+    let json = ("config/mcp_servers.json", "{}");
+    assert_eq!(
+        problems("config/mcp_servers.yml", "servers: []\n", [json]),
+        ["1:1: the name \"mcp_servers\" is already taken by config/mcp_servers.json"]
     );
 }
 

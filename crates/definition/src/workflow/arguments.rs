@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use polity_model::value::InvalidValue;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::evaluation::scope::{EvaluationError, EvaluationScope, ScopeReads};
 use crate::evaluation::template::{Template, ValueTemplate};
+use crate::file::ordered::OrderedMap;
 use crate::file::path::FieldPath;
 
 /// The arguments of a tool node. A text of exactly one `{{ expression }}` keeps the type of its
@@ -148,7 +150,7 @@ impl Serialize for ArgumentTemplates {
 
 impl<'de> Deserialize<'de> for ArgumentTemplates {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(ArgumentEntries).map(|entries| Self(Arc::new(entries)))
+        OrderedMap::deserialize(deserializer).map(|entries| Self(Arc::new(entries.0)))
     }
 }
 
@@ -163,24 +165,6 @@ impl JsonSchema for ArgumentTemplates {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         generator.subschema_for::<Map<String, Value>>()
-    }
-}
-
-struct ArgumentEntries;
-
-impl<'de> Visitor<'de> for ArgumentEntries {
-    type Value = Vec<(String, ArgumentTemplate)>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a map")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut entries = Vec::new();
-        while let Some(entry) = map.next_entry()? {
-            entries.push(entry);
-        }
-        Ok(entries)
     }
 }
 
@@ -234,16 +218,13 @@ impl<'de> Visitor<'de> for ArgumentVisitor {
         ArgumentTemplate::text(text.to_owned()).map_err(E::custom)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<ArgumentTemplate, A::Error> {
-        let mut list = Vec::new();
-        while let Some(item) = items.next_element()? {
-            list.push(item);
-        }
-        Ok(ArgumentTemplate::List(list))
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<ArgumentTemplate, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(items)).map(ArgumentTemplate::List)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ArgumentTemplate, A::Error> {
-        ArgumentEntries.visit_map(map).map(ArgumentTemplate::Map)
+        let entries = OrderedMap::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(ArgumentTemplate::Map(entries.0))
     }
 }
 

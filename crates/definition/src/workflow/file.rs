@@ -9,6 +9,7 @@ use polity_model::name::Name;
 use polity_model::review::ReviewAction;
 use polity_model::tool::ToolName;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize, Serializer};
 
@@ -266,11 +267,8 @@ impl<'de> Visitor<'de> for EdgeTargetVisitor {
         text.parse().map(EdgeTargetFile::Node).map_err(E::custom)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<EdgeTargetFile, A::Error> {
-        let mut nodes = BTreeMap::new();
-        while let Some((key, node)) = map.next_entry()? {
-            nodes.insert(key, node);
-        }
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<EdgeTargetFile, A::Error> {
+        let nodes = BTreeMap::deserialize(MapAccessDeserializer::new(map))?;
         Ok(EdgeTargetFile::ByRoutingKey(nodes))
     }
 }

@@ -156,7 +156,7 @@ impl AgentExecution {
     }
 
     fn result(&self, task: &Task) -> Option<ExecutionResult> {
-        let status = self.status().or_else(|| self.status_in_line(task))?;
+        let status = self.status().or_else(|| self.status_while_queued(task))?;
         let (last, earlier) = match self.runs.split_last() {
             Some((last, earlier)) => (Some(last), earlier),
             None => (None, [].as_slice()),
@@ -224,20 +224,17 @@ impl AgentExecution {
     }
 
     /// The outcome if the task ended while the execution was still queued.
-    fn status_in_line(&self, task: &Task) -> Option<ExecutionStatus> {
+    fn status_while_queued(&self, task: &Task) -> Option<ExecutionStatus> {
+        if !self.state_transitions.is_empty() {
+            return None;
+        }
         match task.status {
-            TaskStatus::Cancelled if self.state_transitions.is_empty() => {
-                Some(ExecutionStatus::Cancelled)
-            }
-            TaskStatus::Failed if self.state_transitions.is_empty() => {
-                Some(ExecutionStatus::Failure)
-            }
+            TaskStatus::Cancelled => Some(ExecutionStatus::Cancelled),
+            TaskStatus::Failed => Some(ExecutionStatus::Failure),
             TaskStatus::Pending
             | TaskStatus::Running
             | TaskStatus::AwaitingHuman
-            | TaskStatus::Completed
-            | TaskStatus::Failed
-            | TaskStatus::Cancelled => None,
+            | TaskStatus::Completed => None,
         }
     }
 

@@ -20,76 +20,53 @@
 //! any but over end      over
 //! ```
 
-use std::fmt;
+use super::machine;
 
-use super::Machine;
+machine! {
+    "loop";
 
-/// A state of the loop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum LoopState {
-    /// Nothing: the model has not been called, or a call has just failed.
-    Idle,
-    /// The model is thinking.
-    Reasoning,
-    /// A call of the model failed, or a program, and the next try has its time.
-    BackingOff,
-    /// Tools are at work, or nodes, or a program.
-    Acting,
-    /// A person decides about a tool call, or about one of a sub-agent, or about a program in doubt.
-    Asking,
-    /// The model has answered without asking for tools.
-    Answered,
-    /// The loop has ended.
-    Over,
+    /// A state of the loop.
+    pub enum LoopState {
+        /// Nothing: the model has not been called, or a call has just failed.
+        Idle = "idle",
+        /// The model is thinking.
+        Reasoning = "reasoning",
+        /// A call of the model failed, or a program, and the next try has its time.
+        BackingOff = "backing_off",
+        /// Tools are at work, or nodes, or a program.
+        Acting = "acting",
+        /// A person decides about a tool call, or about one of a sub-agent, or about a program in doubt.
+        Asking = "asking",
+        /// The model has answered without asking for tools.
+        Answered = "answered",
+        /// The loop has ended.
+        Over = "over",
+    }
+
+    /// An event of the loop.
+    pub enum LoopEvent {
+        /// The conversation went to the model.
+        Call = "call",
+        /// The model asks for tools, or a workflow or a program begins.
+        Act = "act",
+        /// The model has answered, and asks for no tools.
+        Answer = "answer",
+        /// The call of the model failed, or the program.
+        Fail = "fail",
+        /// The next attempt was scheduled.
+        BackOff = "back_off",
+        /// A person is asked.
+        Ask = "ask",
+        /// The person has decided.
+        Reply = "reply",
+        /// The task has ended.
+        End = "end",
+    }
 }
 
-/// An event of the loop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum LoopEvent {
-    /// The conversation went to the model.
-    Call,
-    /// The model asks for tools, or a workflow or a program begins.
-    Act,
-    /// The model has answered, and asks for no tools.
-    Answer,
-    /// The call of the model failed, or the program.
-    Fail,
-    /// The next attempt was scheduled.
-    BackOff,
-    /// A person is asked.
-    Ask,
-    /// The person has decided.
-    Reply,
-    /// The task has ended.
-    End,
-}
-
-impl Machine for LoopState {
-    type Event = LoopEvent;
-    const SUBJECT: &'static str = "loop";
-    const INITIAL: Self = Self::Idle;
-    const STATES: &'static [Self] = &[
-        Self::Idle,
-        Self::Reasoning,
-        Self::BackingOff,
-        Self::Acting,
-        Self::Asking,
-        Self::Answered,
-        Self::Over,
-    ];
-    const EVENTS: &'static [LoopEvent] = &[
-        LoopEvent::Call,
-        LoopEvent::Act,
-        LoopEvent::Answer,
-        LoopEvent::Fail,
-        LoopEvent::BackOff,
-        LoopEvent::Ask,
-        LoopEvent::Reply,
-        LoopEvent::End,
-    ];
-
+impl LoopState {
     #[inline]
-    fn after(self, event: LoopEvent) -> Option<Self> {
+    fn next(self, event: LoopEvent) -> Option<Self> {
         use LoopEvent as On;
         match (self, event) {
             (
@@ -132,75 +109,5 @@ impl Machine for LoopState {
                 | On::End,
             ) => None,
         }
-    }
-
-    fn label(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Reasoning => "reasoning",
-            Self::BackingOff => "backing_off",
-            Self::Acting => "acting",
-            Self::Asking => "asking",
-            Self::Answered => "answered",
-            Self::Over => "over",
-        }
-    }
-
-    fn event_label(event: LoopEvent) -> &'static str {
-        match event {
-            LoopEvent::Call => "call",
-            LoopEvent::Act => "act",
-            LoopEvent::Answer => "answer",
-            LoopEvent::Fail => "fail",
-            LoopEvent::BackOff => "back_off",
-            LoopEvent::Ask => "ask",
-            LoopEvent::Reply => "reply",
-            LoopEvent::End => "end",
-        }
-    }
-}
-
-impl fmt::Display for LoopState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.label())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::LoopEvent::{Act, Answer, Ask, BackOff, Call, End, Fail, Reply};
-    use super::LoopState::{Acting, Answered, Asking, BackingOff, Idle, Over, Reasoning};
-    use super::*;
-    use crate::machine::testing::{check_reachable, check_table};
-
-    #[test]
-    fn the_full_table() {
-        check_table(&[
-            (Idle, Call, Reasoning),
-            (Idle, BackOff, BackingOff),
-            (Idle, Act, Acting),
-            (Idle, End, Over),
-            (Reasoning, Call, Reasoning),
-            (Reasoning, Act, Acting),
-            (Reasoning, Answer, Answered),
-            (Reasoning, Fail, Idle),
-            (Reasoning, End, Over),
-            (BackingOff, Call, Reasoning),
-            (BackingOff, Act, Acting),
-            (BackingOff, End, Over),
-            (Acting, Call, Reasoning),
-            (Acting, Ask, Asking),
-            (Acting, Fail, Idle),
-            (Acting, End, Over),
-            (Asking, Reply, Acting),
-            (Asking, End, Over),
-            (Answered, Call, Reasoning),
-            (Answered, End, Over),
-        ]);
-    }
-
-    #[test]
-    fn every_state_is_reachable() {
-        check_reachable::<LoopState>();
     }
 }

@@ -13,79 +13,56 @@
 //! running  finish  done
 //! running  fail    failed
 //! running  drop    dropped     another branch was first
-//! any but running and asking  repeat  waiting    an edge leads back
+//! any but running and asking  repeat  waiting  an edge leads back
 //! ```
 
-use std::fmt;
+use super::machine;
 
-use super::Machine;
+machine! {
+    "node";
 
-/// A state of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum NodeState {
-    /// It has not begun.
-    Waiting,
-    /// It is at work.
-    Running,
-    /// It waits for a person.
-    Asking,
-    /// It is done.
-    Done,
-    /// It failed.
-    Failed,
-    /// It was dropped because its result is no longer needed.
-    Dropped,
-    /// It can no longer be reached.
-    Skipped,
+    /// A state of a node.
+    pub enum NodeState {
+        /// It has not begun.
+        Waiting = "waiting",
+        /// It is at work.
+        Running = "running",
+        /// It waits for a person.
+        Asking = "asking",
+        /// It is done.
+        Done = "done",
+        /// It failed.
+        Failed = "failed",
+        /// It was dropped because its result is no longer needed.
+        Dropped = "dropped",
+        /// It can no longer be reached.
+        Skipped = "skipped",
+    }
+
+    /// An event of a node.
+    pub enum NodeEvent {
+        /// It begins.
+        Start = "start",
+        /// A person is asked.
+        Ask = "ask",
+        /// A person approved it.
+        Reply = "reply",
+        /// It is done.
+        Finish = "finish",
+        /// It failed.
+        Fail = "fail",
+        /// It is not needed any more.
+        Drop = "drop",
+        /// It can no longer be reached.
+        Skip = "skip",
+        /// An edge leads back to it, or to a node before it.
+        Repeat = "repeat",
+    }
 }
 
-/// An event of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum NodeEvent {
-    /// It begins.
-    Start,
-    /// A person is asked.
-    Ask,
-    /// A person approved it.
-    Reply,
-    /// It is done.
-    Finish,
-    /// It failed.
-    Fail,
-    /// It is not needed any more.
-    Drop,
-    /// It can no longer be reached.
-    Skip,
-    /// An edge leads back to it, or to a node before it.
-    Repeat,
-}
-
-impl Machine for NodeState {
-    type Event = NodeEvent;
-    const SUBJECT: &'static str = "node";
-    const INITIAL: Self = Self::Waiting;
-    const STATES: &'static [Self] = &[
-        Self::Waiting,
-        Self::Running,
-        Self::Asking,
-        Self::Done,
-        Self::Failed,
-        Self::Dropped,
-        Self::Skipped,
-    ];
-    const EVENTS: &'static [NodeEvent] = &[
-        NodeEvent::Start,
-        NodeEvent::Ask,
-        NodeEvent::Reply,
-        NodeEvent::Finish,
-        NodeEvent::Fail,
-        NodeEvent::Drop,
-        NodeEvent::Skip,
-        NodeEvent::Repeat,
-    ];
-
+impl NodeState {
     #[inline]
-    fn after(self, event: NodeEvent) -> Option<Self> {
+    fn next(self, event: NodeEvent) -> Option<Self> {
         use NodeEvent as On;
         match (self, event) {
             (Self::Waiting, On::Start) => Some(Self::Running),
@@ -107,72 +84,5 @@ impl Machine for NodeState {
                 On::Start | On::Ask | On::Reply | On::Finish | On::Fail | On::Drop | On::Skip,
             ) => None,
         }
-    }
-
-    fn label(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Running => "running",
-            Self::Asking => "asking",
-            Self::Done => "done",
-            Self::Failed => "failed",
-            Self::Dropped => "dropped",
-            Self::Skipped => "skipped",
-        }
-    }
-
-    fn event_label(event: NodeEvent) -> &'static str {
-        match event {
-            NodeEvent::Start => "start",
-            NodeEvent::Ask => "ask",
-            NodeEvent::Reply => "reply",
-            NodeEvent::Finish => "finish",
-            NodeEvent::Fail => "fail",
-            NodeEvent::Drop => "drop",
-            NodeEvent::Skip => "skip",
-            NodeEvent::Repeat => "repeat",
-        }
-    }
-}
-
-impl fmt::Display for NodeState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.label())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::NodeEvent::{Ask, Drop, Fail, Finish, Repeat, Reply, Skip, Start};
-    use super::NodeState::{Asking, Done, Dropped, Failed, Running, Skipped, Waiting};
-    use super::*;
-    use crate::machine::testing::{check_reachable, check_table};
-
-    #[test]
-    fn the_full_table() {
-        check_table(&[
-            (Waiting, Start, Running),
-            (Waiting, Ask, Asking),
-            (Waiting, Finish, Done),
-            (Waiting, Fail, Failed),
-            (Waiting, Drop, Dropped),
-            (Waiting, Skip, Skipped),
-            (Waiting, Repeat, Waiting),
-            (Running, Finish, Done),
-            (Running, Fail, Failed),
-            (Running, Drop, Dropped),
-            (Asking, Reply, Waiting),
-            (Asking, Finish, Done),
-            (Asking, Fail, Failed),
-            (Done, Repeat, Waiting),
-            (Failed, Repeat, Waiting),
-            (Dropped, Repeat, Waiting),
-            (Skipped, Repeat, Waiting),
-        ]);
-    }
-
-    #[test]
-    fn every_state_is_reachable() {
-        check_reachable::<NodeState>();
     }
 }

@@ -1,9 +1,8 @@
 //! The arguments of a command-line agent: a list, or a mapping in file order.
 
-use std::borrow::Cow;
 use std::fmt;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use polity_model::inline_schema;
 use serde::Serialize;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -90,26 +89,14 @@ impl Visitor<'_> for OptionValueVisitor {
     }
 }
 
-impl JsonSchema for CliArgs {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "CliArgs".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "anyOf": [
-                { "type": "array", "items": { "type": "string" } },
-                {
-                    "type": "object",
-                    "additionalProperties": {
-                        "anyOf": [{ "type": ["string", "integer", "null"] }, { "const": true }]
-                    }
-                }
-            ]
-        })
-    }
-}
+inline_schema!(CliArgs, {
+    "anyOf": [
+        { "type": "array", "items": { "type": "string" } },
+        {
+            "type": "object",
+            "additionalProperties": {
+                "anyOf": [{ "type": ["string", "integer", "null"] }, { "const": true }]
+            }
+        }
+    ]
+});

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use polity_model::inline_schema;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
@@ -197,16 +198,4 @@ impl Visitor<'_> for JsonScalarVisitor {
     }
 }
 
-impl JsonSchema for JsonScalar {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "JsonScalar".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": ["string", "integer", "boolean"] })
-    }
-}
+inline_schema!(JsonScalar, { "type": ["string", "integer", "boolean"] });

@@ -19,8 +19,8 @@ pub struct InvalidId {
     found: String,
 }
 
-macro_rules! typed_id {
-    ($(#[$doc:meta])* $name:ident, $kind:literal) => {
+macro_rules! typed_ids {
+    ($($(#[$doc:meta])* $name:ident = $kind:literal;)+) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(transparent)]
@@ -64,44 +64,25 @@ macro_rules! typed_id {
                     .map_err(|_| InvalidId { kind: $kind, found: text.to_owned() })
             }
         }
-    };
+    )+};
 }
 
-typed_id!(
+typed_ids! {
     /// Identifies a run of a simulation.
-    RunId,
-    "run"
-);
-typed_id!(
+    RunId = "run";
     /// One unit of work.
-    TaskId,
-    "task"
-);
-typed_id!(
+    TaskId = "task";
     /// One attempt to run one agent for a task.
-    ExecutionId,
-    "execution"
-);
-typed_id!(
+    ExecutionId = "execution";
     /// A continued conversation: a kept-alive agent, or a sub-agent's own history.
-    SessionId,
-    "session"
-);
-typed_id!(
+    SessionId = "session";
     /// A position in the journal with the State at that position.
-    CheckpointId,
-    "checkpoint"
-);
-typed_id!(
+    CheckpointId = "checkpoint";
     /// One tool call of a model.
-    ToolCallId,
-    "tool call"
-);
-typed_id!(
+    ToolCallId = "tool call";
     /// One running Polity process that performs work.
-    InstanceId,
-    "instance"
-);
+    InstanceId = "instance";
+}
 
 #[cfg(test)]
 mod tests {

@@ -9,27 +9,19 @@ use serde_json::{Map, Value};
 
 use crate::ids::{CheckpointId, ExecutionId, TaskId, ToolCallId};
 use crate::name::Name;
+use crate::value::labelled_enum;
 
-/// A person's answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ReviewAction {
-    /// Go on.
-    Approve,
-    /// Do not go on.
-    Reject,
-    /// Go on with changes.
-    Modify,
-}
-
-impl ReviewAction {
-    /// The action as files and JSON have it.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Approve => "approve",
-            Self::Reject => "reject",
-            Self::Modify => "modify",
-        }
+labelled_enum! {
+    /// A person's answer.
+    #[derive(Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ReviewAction {
+        /// Go on.
+        Approve = "approve",
+        /// Do not go on.
+        Reject = "reject",
+        /// Go on with changes.
+        Modify = "modify",
     }
 }
 

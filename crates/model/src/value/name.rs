@@ -1,12 +1,12 @@
 //! Names of definitions. Agents and workflows share one namespace, so they share one type.
 
-use std::borrow::{Borrow, Cow};
-use std::fmt;
+use std::borrow::Borrow;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+
+use crate::text_form;
 
 /// The form every name has, as it is shown to people and written in schemas.
 pub const NAME_PATTERN: &str = "^[a-z][a-z0-9_]*$";
@@ -36,19 +36,7 @@ impl Name {
     }
 }
 
-impl JsonSchema for Name {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "Name".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": NAME_PATTERN, "maxLength": NAME_CHARACTERS_MAX })
-    }
-}
+text_form!(Name, { "type": "string", "pattern": NAME_PATTERN, "maxLength": NAME_CHARACTERS_MAX });
 
 impl FromStr for Name {
     type Err = InvalidName;
@@ -65,41 +53,9 @@ impl FromStr for Name {
     }
 }
 
-impl TryFrom<String> for Name {
-    type Error = InvalidName;
-
-    fn try_from(text: String) -> Result<Self, InvalidName> {
-        text.parse()
-    }
-}
-
-impl From<Name> for String {
-    fn from(name: Name) -> Self {
-        name.0.as_ref().to_owned()
-    }
-}
-
 impl Borrow<str> for Name {
     fn borrow(&self) -> &str {
         &self.0
-    }
-}
-
-impl AsRef<str> for Name {
-    fn as_ref(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
-
-impl fmt::Debug for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
     }
 }
 

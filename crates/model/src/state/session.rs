@@ -7,6 +7,7 @@ use crate::ids::{SessionId, TaskId, ToolCallId};
 use crate::machine::task::TaskStatus;
 use crate::message::Message;
 use crate::name::Name;
+use crate::value::labelled_enum;
 
 /// A sub-agent's conversation, isolated from that of its parent.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -29,26 +30,17 @@ pub struct SubAgentSession {
     pub created_at: Timestamp,
 }
 
-/// The status of a session, coarser than that of its task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SessionStatus {
-    /// The sub-agent is at work, or waits for its turn or for a person.
-    Running,
-    /// Its parent has a summary.
-    Completed,
-    /// There will be no summary.
-    Failed,
-}
-
-impl SessionStatus {
-    /// The status as JSON has it.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-        }
+labelled_enum! {
+    /// The status of a session, coarser than that of its task.
+    #[derive(Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum SessionStatus {
+        /// The sub-agent is at work, or waits for its turn or for a person.
+        Running = "running",
+        /// Its parent has a summary.
+        Completed = "completed",
+        /// There will be no summary.
+        Failed = "failed",
     }
 }
 

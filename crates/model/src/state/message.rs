@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::ids::ToolCallId;
+use crate::value::labelled_enum;
 
 /// One message. Only an assistant asks for tools, and only a tool's message answers a call: other
 /// combinations cannot be written down.
@@ -49,29 +50,19 @@ pub enum Message {
     },
 }
 
-/// The author of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MessageRole {
-    /// A person, or another agent.
-    User,
-    /// The model.
-    Assistant,
-    /// A tool.
-    Tool,
-    /// Polity or the agent's author.
-    System,
-}
-
-impl MessageRole {
-    /// The role's name as JSON has it.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::User => "user",
-            Self::Assistant => "assistant",
-            Self::Tool => "tool",
-            Self::System => "system",
-        }
+labelled_enum! {
+    /// The author of a message.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum MessageRole {
+        /// A person, or another agent.
+        User = "user",
+        /// The model.
+        Assistant = "assistant",
+        /// A tool.
+        Tool = "tool",
+        /// Polity or the agent's author.
+        System = "system",
     }
 }
 

@@ -1,8 +1,5 @@
 //! Numbers with a range, as types: sampling temperatures and amounts of money.
 
-use std::borrow::Cow;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use crate::value::InvalidValue;
@@ -40,19 +37,7 @@ macro_rules! number_type {
             }
         }
 
-        impl JsonSchema for $name {
-            fn inline_schema() -> bool {
-                true
-            }
-
-            fn schema_name() -> Cow<'static, str> {
-                stringify!($name).into()
-            }
-
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!($schema)
-            }
-        }
+        $crate::inline_schema!($name, $schema);
     };
 }
 
