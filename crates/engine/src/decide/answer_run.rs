@@ -5,10 +5,10 @@
 
 use polity_model::event::{Event, ResultRef};
 use polity_model::failure::ErrorCode;
-use polity_model::message::Message;
 use polity_model::review::ReviewVerdict;
 
 use crate::commands::AnswerReview;
+use crate::decide::outcomes::add_answer;
 use crate::decide::{CommandRejection, Decision, DecisionContext, DecisionResult};
 use crate::state::TaskState;
 
@@ -20,29 +20,21 @@ pub(crate) fn answer_run(
     ctx: &DecisionContext,
 ) -> DecisionResult {
     let task = state.id();
-    let AnswerReview { verdict, message, by, state_updates, .. } = answer;
-    if !state_updates.is_empty() {
+    if !answer.state_updates.is_empty() {
         return Err(CommandRejection::NoStateThere { task, asks: ASKS_ABOUT_RUN });
     }
-    let mut events = vec![Event::ReviewAnswered {
-        verdict: verdict.clone(),
-        message: message.clone(),
-        by: by.clone(),
-        state_updates: state_updates.clone(),
-    }];
-    match verdict {
+    let mut events = vec![answer.event()];
+    match &answer.verdict {
         // The owner that resumes the task queues the run again.
         ReviewVerdict::Retry => {}
         ReviewVerdict::SkipWith { result } => {
-            let (content, timestamp) = (result.clone(), ctx.now);
-            let message = Message::Assistant { content, tool_calls: Vec::new(), timestamp };
-            events.push(Event::MessageAdded { message });
+            events.push(add_answer(result, ctx.now));
             events.push(Event::TaskCompleted { result: ResultRef::LastAnswer });
         }
         ReviewVerdict::Reject => {
-            let said = message.as_ref().map(|said| format!(": {said}")).unwrap_or_default();
             let agent = &state.task().order().assigned_agent;
-            let error = format!("{agent} is in doubt, and {by} ended the task{said}");
+            let error = format!("{agent} is in doubt, and {} ended the task", answer.by);
+            let error = answer.explain(error);
             let (code, partial_result) = (ErrorCode::Rejected, None);
             events.push(Event::TaskFailed { code, error, partial_result });
         }

@@ -3,8 +3,7 @@
 //! owner that resumes the task performs the effects. `ExpireReview` answers in a person's place
 //! after the deadline.
 
-use polity_model::event::ExecutionChange;
-use polity_model::event::{Event, ResultRef};
+use polity_model::event::{Event, ExecutionChange, ResultRef};
 use polity_model::failure::{AttemptFailure, ErrorCategory, ErrorCode};
 use polity_model::ids::CheckpointId;
 use polity_model::review::{ReviewSubject, ReviewVerdict};
@@ -37,6 +36,24 @@ pub struct AnswerReview {
 }
 
 impl AnswerReview {
+    /// The event that records the answer.
+    pub(crate) fn event(&self) -> Event {
+        Event::ReviewAnswered {
+            verdict: self.verdict.clone(),
+            message: self.message.clone(),
+            by: self.by.clone(),
+            state_updates: self.state_updates.clone(),
+        }
+    }
+
+    /// Appends the person's message, if there is one, to a sentence about the verdict.
+    pub(crate) fn explain(&self, sentence: String) -> String {
+        match &self.message {
+            Some(message) => format!("{sentence}: {message}"),
+            None => sentence,
+        }
+    }
+
     pub(crate) fn decide(&self, state: &TaskState, ctx: &mut DecisionContext) -> DecisionResult {
         let task = state.id();
         let Some(review) = state.review() else {
@@ -89,14 +106,8 @@ impl AnswerReview {
             .and_then(|tool| ctx.toolbox.find(tool.server(), tool.tool()))
             .cloned();
         let mut batch = CallBatch::of_state(state, ctx)?;
-        let Self { verdict, message, by, state_updates, .. } = self;
-        batch.push(Event::ReviewAnswered {
-            verdict: verdict.clone(),
-            message: message.clone(),
-            by: by.clone(),
-            state_updates: state_updates.clone(),
-        });
-        match (&review.subject, verdict) {
+        batch.push(self.event());
+        match (&review.subject, &self.verdict) {
             (ReviewSubject::Approval { .. }, ReviewVerdict::Approve)
             | (ReviewSubject::Doubt { .. }, ReviewVerdict::Retry) => {}
             (ReviewSubject::Approval { .. }, ReviewVerdict::Modify { arguments }) => {
@@ -105,16 +116,16 @@ impl AnswerReview {
                 }
             }
             (ReviewSubject::Approval { .. }, ReviewVerdict::Reject) => {
-                let said = message.as_ref().map(|said| format!(": {said}")).unwrap_or_default();
-                let content = format!("a person decided against calling {}{said}", call.name());
+                let content = format!("a person decided against calling {}", call.name());
+                let content = self.explain(content);
                 batch.answer_with_error(index, call_id, content, 0);
             }
             (ReviewSubject::Doubt { .. }, ReviewVerdict::SkipWith { result }) => {
                 batch.answer(index, call_id, result.clone(), None, 0);
             }
             (ReviewSubject::Doubt { .. }, ReviewVerdict::Reject) => {
-                let said = message.as_ref().map(|said| format!(": {said}")).unwrap_or_default();
-                let error = format!("{} is in doubt, and {by} ended the task{said}", call.name());
+                let error = format!("{} is in doubt, and {} ended the task", call.name(), self.by);
+                let error = self.explain(error);
                 if let Some((run, node)) =
                     state.workflow_run().and_then(|run| Some((run, run.node_of(call_id)?)))
                 {
@@ -148,7 +159,7 @@ impl AnswerReview {
             ) => return Err(nothing()),
         }
         // The answer to its call finishes the node.
-        if let (Some(_), ReviewVerdict::SkipWith { .. }) = (state.workflow_run(), verdict) {
+        if let (Some(_), ReviewVerdict::SkipWith { .. }) = (state.workflow_run(), &self.verdict) {
             return Ok(continue_task(batch));
         }
         Ok(Decision { events: batch.into_events(), effects: Vec::new() })

@@ -59,23 +59,16 @@ impl ResumeTask {
 fn resume_run(state: &TaskState, ctx: &mut DecisionContext) -> DecisionResult {
     let resumed = vec![Event::TaskResumed];
     let Some(cli) = cli_agent(state) else { return Err(unexpected_command(state, "ResumeTask")) };
-    let effect = match state.execution() {
-        None => return Ok(start_or_queue(state, cli, ctx, resumed)),
-        Some(execution) => match (execution.state, state.retry_at()) {
-            // The run is queued, or a person asked for a retry.
-            (ExecutionState::Idle, _) => return Ok(start_or_queue(state, cli, ctx, resumed)),
-            (ExecutionState::Starting | ExecutionState::Running, _) => Effect::RecoverRun,
-            (ExecutionState::Failed, Some(until)) => Effect::WaitUntil(until),
-            // An execution ends and is cleaned up within one commit.
-            (
-                ExecutionState::Failed
-                | ExecutionState::Completed
-                | ExecutionState::Timeout
-                | ExecutionState::Cancelled
-                | ExecutionState::Cleanup,
-                _,
-            ) => return Err(unexpected_command(state, "ResumeTask")),
-        },
+    let execution = state.execution().map(|execution| execution.state);
+    let effect = match (execution, state.retry_at()) {
+        // The run is queued, or a person asked for a retry.
+        (None | Some(ExecutionState::Idle), _) => {
+            return Ok(start_or_queue(state, cli, ctx, resumed));
+        }
+        (Some(ExecutionState::Starting | ExecutionState::Running), _) => Effect::RecoverRun,
+        (Some(ExecutionState::Failed), Some(until)) => Effect::WaitUntil(until),
+        // An execution ends and is cleaned up within one commit.
+        (Some(_), _) => return Err(unexpected_command(state, "ResumeTask")),
     };
     Ok(Decision { events: resumed, effects: vec![effect] })
 }
