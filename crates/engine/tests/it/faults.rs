@@ -140,7 +140,7 @@ async fn history(processes: &[CrashingProcess], journal: Arc<dyn Store>) {
     }
     recover(&base, &world).await;
     check(&*base.store, &acknowledged, &known).await;
-    check_effects(&base, &world);
+    check_effects(&*base.store, &world).await;
 }
 
 /// Carries out the orders until the process crashes or has finished.
@@ -155,7 +155,9 @@ async fn live(
     let pause = Duration::from_millis(20);
     let models = Arc::new(FakeModels::new(process.turns.clone(), pause).on(world));
     let tools = Arc::new(FakeTools::new(world, process.tool_turns.clone(), pause));
-    let runtime = start(RuntimeDeps { tools, ..base.deps_on(store.clone(), number, models) });
+    let runtime =
+        Runtime::start(RuntimeDeps { tools, ..base.deps_on(store.clone(), number, models) });
+    let runtime = runtime.await.unwrap();
     adopt_orphans(&runtime, store, &base.leases).await;
     let create = |for_boss: &bool| match for_boss {
         true => CreateTask::new(boss(), "a"),
@@ -219,6 +221,15 @@ pub(crate) async fn decide_and_resume(
     }
 }
 
+async fn all_tasks(journal: &dyn Store) -> Vec<TaskRow> {
+    journal.task_rows(&TaskFilter::default()).await.unwrap()
+}
+
+async fn events(journal: &dyn Store, id: TaskId) -> Vec<Event> {
+    let recorded = journal.events(&StreamId::Task(id), StreamSequence(0)).await.unwrap();
+    recorded.into_iter().map(|recorded| recorded.event).collect()
+}
+
 /// The tasks that await review.
 pub(crate) async fn waiting(store: &dyn Store) -> Vec<TaskRow> {
     let waiting = TaskFilter { statuses: vec![TaskStatus::AwaitingHuman], ..TaskFilter::default() };
@@ -254,7 +265,7 @@ pub(crate) async fn finish_orphans(
     for handle in &mut handles {
         let Ok(outcome) = tokio::time::timeout(Duration::from_hours(24), handle.wait()).await
         else {
-            panic!("{} is never left: {}", handle.id, describe_tasks(base));
+            panic!("{} is never left: {}", handle.id, describe_tasks(&*base.store).await);
         };
         outcome.unwrap();
     }
@@ -270,7 +281,7 @@ async fn recover(base: &RuntimeFixture, world: &Arc<ToolEffects>) {
     let pause = Duration::from_millis(1);
     let models = Arc::new(FakeModels::new([], pause).on(world));
     let tools = Arc::new(FakeTools::new(world, [], pause));
-    let runtime = start(RuntimeDeps { tools, ..base.deps(99, models) });
+    let runtime = Runtime::start(RuntimeDeps { tools, ..base.deps(99, models) }).await.unwrap();
     for _ in 0..20 {
         finish_orphans(base, &runtime, waits_or_has_ended).await;
         for row in waiting(&*base.store).await {
@@ -284,22 +295,22 @@ async fn recover(base: &RuntimeFixture, world: &Arc<ToolEffects>) {
 }
 
 /// Every task with its last events, for failed cases.
-fn describe_tasks(base: &RuntimeFixture) -> String {
+async fn describe_tasks(journal: &dyn Store) -> String {
     let mut text = String::new();
-    for TaskRow { id, parent_task_id: parent, status, .. } in base.all_tasks() {
-        let last: Vec<_> = base.events(id).into_iter().rev().take(8).collect();
+    for TaskRow { id, parent_task_id: parent, status, .. } in all_tasks(journal).await {
+        let last: Vec<_> = events(journal, id).await.into_iter().rev().take(8).collect();
         write!(text, "\n{id} of {parent:?} is {status}, newest first: {last:?}").unwrap();
     }
     text
 }
 
 /// Checks that unrepeatable calls were made at most once, plus once per retry verdict.
-fn check_effects(base: &RuntimeFixture, world: &ToolEffects) {
+async fn check_effects(journal: &dyn Store, world: &ToolEffects) {
     let mut allowed: BTreeMap<u64, u32> = BTreeMap::new();
-    for row in base.all_tasks() {
+    for row in all_tasks(journal).await {
         let mut numbers = BTreeMap::new();
         let mut in_doubt = None;
-        for event in base.events(row.id) {
+        for event in events(journal, row.id).await {
             match event {
                 Event::ModelAnswered { message, .. } => {
                     for call in message.tool_calls() {
@@ -345,10 +356,9 @@ pub(crate) async fn check(
     for id in known {
         assert!(journal.task_row(*id).await.unwrap().is_some(), "an acknowledged task was lost");
     }
-    for row in journal.task_rows(&TaskFilter::default()).await.unwrap() {
+    for row in all_tasks(journal).await {
         assert!(row.status.is_final(), "{} is {}", row.id, row.status);
-        let events = journal.events(&StreamId::Task(row.id), StreamSequence(0)).await.unwrap();
-        let ends = events.iter().filter(|recorded| is_end(&recorded.event)).count();
+        let ends = events(journal, row.id).await.into_iter().filter(is_end).count();
         assert_eq!(ends, 1, "a task ends once");
         let TaskHistory { state, rest, .. } = TaskHistory::load(journal, row.id).await.unwrap();
         let folded = state.following(rest).unwrap().snapshot();
@@ -363,12 +373,11 @@ pub(crate) async fn check(
 
 /// Checks that each sub-agent's task belongs to a call of its parent with one answer.
 async fn check_part(journal: &dyn Store, parent: TaskId, part: TaskId) {
-    let events = journal.events(&StreamId::Task(parent), StreamSequence(0)).await.unwrap();
-    let answers = events.iter().filter(|recorded| {
-        matches!(&recorded.event, Event::ToolChanged { call_id, change: ToolChange::Answer { .. } }
+    let is_answer = |event: &Event| {
+        matches!(event, Event::ToolChanged { call_id, change: ToolChange::Answer { .. } }
             if task_of_call(*call_id) == part)
-    });
-    assert_eq!(answers.count(), 1);
+    };
+    assert_eq!(events(journal, parent).await.into_iter().filter(is_answer).count(), 1);
 }
 
 fn is_end(event: &Event) -> bool {
