@@ -49,20 +49,15 @@ pub(crate) fn answer_run(
 
 #[cfg(test)]
 mod tests {
-    use polity_model::state::StateUpdates;
-
     use super::*;
-    use crate::commands::{RecordRecoveredRun, ResumeTask};
-    use crate::decide::Effect;
-    use crate::decide::fixtures::{labels, run_in_doubt, test_context, with};
+    use crate::decide::fixtures::prelude::*;
+    use crate::decide::fixtures::run_in_doubt;
     use crate::entropy::Entropy;
 
     fn answer(verdict: ReviewVerdict) -> DecisionResult {
         let state = run_in_doubt();
-        let checkpoint_id = state.review().unwrap().checkpoint_id;
-        let (message, state_updates) = (Some("enough".to_owned()), StateUpdates::default());
-        AnswerReview { checkpoint_id, verdict, message, by: "ada".into(), state_updates }
-            .decide(&state, &mut test_context())
+        let answer = answer_review(&state, verdict, Some("enough"));
+        answer.decide(&state, &mut test_context())
     }
 
     #[test]
@@ -76,8 +71,10 @@ mod tests {
         let again = with(state.clone(), decision.events);
         assert_ne!(again.execution().unwrap().id, state.execution().unwrap().id);
         // A queued run cannot be recovered.
-        let refused = RecordRecoveredRun { outcome: None }.decide(&again, &mut test_context());
-        assert!(matches!(refused, Err(CommandRejection::UnexpectedCommand { .. })), "{refused:?}");
+        assert_rejected!(
+            RecordRecoveredRun { outcome: None }.decide(&again, &mut test_context()),
+            UnexpectedCommand
+        );
     }
 
     #[test]
@@ -99,11 +96,8 @@ mod tests {
 
     #[test]
     fn approve_is_refused_for_a_doubt() {
-        assert!(matches!(
-            answer(ReviewVerdict::Approve),
-            Err(CommandRejection::DoubtNeedsChoice { .. })
-        ));
+        assert_rejected!(answer(ReviewVerdict::Approve), DoubtNeedsChoice);
         let other = ReviewVerdict::Modify { arguments: serde_json::Map::new() };
-        assert!(matches!(answer(other), Err(CommandRejection::WrongVerdict { .. })));
+        assert_rejected!(answer(other), WrongVerdict);
     }
 }

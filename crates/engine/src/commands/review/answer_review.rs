@@ -190,22 +190,12 @@ fn rejected(state: &TaskState, mut events: Vec<Event>, error: String) -> Decisio
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-    use crate::commands::ResumeTask;
-    use crate::decide::Effect;
-    use crate::decide::fixtures::{
-        answer_to, call_id, labels, running, test_context, turn_with_calls, with,
-    };
+    use crate::decide::fixtures::prelude::*;
 
     fn answer(state: &TaskState, verdict: ReviewVerdict) -> DecisionResult {
-        let message = Some("not today".to_owned());
-        let checkpoint_id =
-            state.review().map_or(CheckpointId::from_random_bytes([0; 16]), |r| r.checkpoint_id);
-        let state_updates = StateUpdates::default();
-        AnswerReview { checkpoint_id, verdict, message, by: "ada".into(), state_updates }
-            .decide(state, &mut test_context())
+        let answer = answer_review(state, verdict, Some("not today"));
+        answer.decide(state, &mut test_context())
     }
 
     fn asked() -> TaskState {
@@ -214,8 +204,7 @@ mod tests {
 
     fn in_doubt() -> TaskState {
         let state = turn_with_calls(&["files/write"]);
-        let events = ResumeTask.decide(&state, &mut test_context()).unwrap().events;
-        with(state, events)
+        step(state, |state, ctx| ResumeTask.decide(state, ctx))
     }
 
     fn resumed(state: TaskState) -> (TaskState, Vec<Effect>) {
@@ -237,8 +226,7 @@ mod tests {
         let arguments = |value: serde_json::Value| ReviewVerdict::Modify {
             arguments: value.as_object().unwrap().clone(),
         };
-        let misfit = answer(&asked(), arguments(json!({"path": 7})));
-        assert!(matches!(misfit, Err(CommandRejection::Misfit { .. })), "{misfit:?}");
+        assert_rejected!(answer(&asked(), arguments(json!({"path": 7}))), Misfit);
         let events = answer(&asked(), arguments(json!({"path": "other"}))).unwrap().events;
         let (state, _) = resumed(with(asked(), events));
         assert_eq!(state.calls().all()[0].arguments()["path"], "other");
@@ -283,35 +271,21 @@ mod tests {
     #[test]
     fn answer_to_an_earlier_review_is_refused() {
         let state = turn_with_calls(&["files/delete", "files/delete"]);
-        let checkpoint_id = state.review().unwrap().checkpoint_id;
+        let late = answer_review(&state, ReviewVerdict::Approve, None);
         let events = answer(&state, ReviewVerdict::Reject).unwrap().events;
         let (next, _) = resumed(with(state, events));
-        assert_ne!(next.review().unwrap().checkpoint_id, checkpoint_id);
-        let (verdict, message, by) = (ReviewVerdict::Approve, None, "bob".into());
-        let late = AnswerReview {
-            checkpoint_id,
-            verdict,
-            message,
-            by,
-            state_updates: StateUpdates::default(),
-        };
-        let refused = late.decide(&next, &mut test_context());
-        assert!(matches!(refused, Err(CommandRejection::AnotherQuestion { .. })), "{refused:?}");
+        assert_ne!(next.review().unwrap().checkpoint_id, late.checkpoint_id);
+        assert_rejected!(late.decide(&next, &mut test_context()), AnotherQuestion);
     }
 
     #[test]
     fn second_and_unfitting_answers_are_refused() {
         let answered = with(asked(), answer(&asked(), ReviewVerdict::Approve).unwrap().events);
         for state in [answered, running()] {
-            let refused = answer(&state, ReviewVerdict::Approve);
-            assert!(
-                matches!(refused, Err(CommandRejection::NothingToDecide { .. })),
-                "{refused:?}"
-            );
+            assert_rejected!(answer(&state, ReviewVerdict::Approve), NothingToDecide);
         }
         for verdict in [ReviewVerdict::Retry, ReviewVerdict::SkipWith { result: String::new() }] {
-            let refused = answer(&asked(), verdict);
-            assert!(matches!(refused, Err(CommandRejection::WrongVerdict { .. })), "{refused:?}");
+            assert_rejected!(answer(&asked(), verdict), WrongVerdict);
         }
         assert_eq!(labels(&answer(&asked(), ReviewVerdict::Approve).unwrap()), ["review_answered"]);
     }

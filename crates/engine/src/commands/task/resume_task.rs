@@ -76,9 +76,7 @@ fn resume_run(state: &TaskState, ctx: &mut DecisionContext) -> DecisionResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::fixtures::{
-        self, backing_off, labels, pending, running, test_context, turn_with_calls,
-    };
+    use crate::decide::fixtures::prelude::*;
 
     fn resume(state: &TaskState) -> Result<(Vec<&'static str>, Vec<Effect>), CommandRejection> {
         let decision = ResumeTask.decide(state, &mut test_context())?;
@@ -105,7 +103,7 @@ mod tests {
 
     #[test]
     fn requested_cancel_is_carried_out() {
-        let state = fixtures::with(running(), vec![Event::CancelRequested]);
+        let state = with(running(), vec![Event::CancelRequested]);
         let (labels, effects) = resume(&state).unwrap();
         assert_eq!(labels.last(), Some(&"task_cancelled"));
         assert_eq!(effects, []);
@@ -113,7 +111,7 @@ mod tests {
 
     #[test]
     fn finished_task_is_refused() {
-        assert!(matches!(resume(&fixtures::cancelled()), Err(CommandRejection::Finished { .. })));
+        assert_rejected!(resume(&cancelled()), Finished);
     }
 
     #[test]
