@@ -244,9 +244,8 @@ pub(crate) fn priced_usage(usage: Usage, llm: &LlmAgent) -> Usage {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+    use crate::decide::fixtures::prelude::*;
 
     fn account(budget: serde_json::Value, tokens: u64) -> BudgetAccount {
         let spent =

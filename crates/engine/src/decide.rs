@@ -203,16 +203,7 @@ impl Effect {
             | Self::OpenSession { call_id, .. }
             | Self::WatchSession { call_id }
             | Self::WaitForTool { call_id, .. } => Some(*call_id),
-            Self::CallModel
-            | Self::WaitUntil(_)
-            | Self::WaitForSlot
-            | Self::WaitForOriginal
-            | Self::RunCliAgent
-            | Self::RecoverRun
-            | Self::SendMessage
-            | Self::FollowRemote
-            | Self::AbandonCall { .. }
-            | Self::AdvanceWorkflow => None,
+            _ => None,
         }
     }
 }

@@ -129,7 +129,7 @@ impl TaskState {
 
     /// Creates the state from a task's creation.
     pub fn begin(assignee: &Assignee, first: RecordedEvent) -> Result<Self, CorruptJournal> {
-        let (StreamId::Task(id), Event::TaskCreated(mut created)) = (first.stream, first.event)
+        let (StreamId::Task(id), Event::TaskCreated(created)) = (&first.stream, &first.event)
         else {
             return Err(CorruptJournal::NoBeginning);
         };
@@ -137,7 +137,7 @@ impl TaskState {
         let work = match assignee {
             Assignee::Agent(pinned) => {
                 let mut context = AgentContext::new(Arc::clone(&pinned.agent));
-                context.current_task = Some(id);
+                context.current_task = Some(*id);
                 context.working_memory.clone_from(&created.parameters);
                 context.say(input);
                 TaskWork::Agent(context)
@@ -147,6 +147,15 @@ impl TaskState {
                 let metadata = created.parameters.clone();
                 TaskWork::Workflow(Box::new(WorkflowRun::new(plan, name, input, metadata)))
             }
+        };
+        Self::created(first, work)
+    }
+
+    /// The state after a task's creation, with this work.
+    fn created(first: RecordedEvent, work: TaskWork) -> Result<Self, CorruptJournal> {
+        let (StreamId::Task(id), Event::TaskCreated(mut created)) = (first.stream, first.event)
+        else {
+            return Err(CorruptJournal::NoBeginning);
         };
         let pins = std::mem::take(&mut created.pins);
         let order = TaskOrder::of(id, created, first.at);

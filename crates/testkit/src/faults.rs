@@ -116,6 +116,15 @@ impl ChangeFeed for CrashingFeed {
     }
 }
 
+/// Reads of the inner store, which fail once the process has crashed.
+macro_rules! reads {
+    ($($name:ident($($argument:ident: $kind:ty),*) -> $found:ty;)*) => {
+        $(fn $name(&self, $($argument: $kind),*) -> StoreFuture<'_, $found> {
+            self.read(|store| store.$name($($argument),*))
+        })*
+    };
+}
+
 impl Store for CrashingStore {
     fn commit(&self, commit: Commit) -> CommitTicket {
         let lost = || CommitTicket::answered(Err(CommitError::Store(StoreError::Closed)));
@@ -158,10 +167,6 @@ impl Store for CrashingStore {
         self.read(|store| store.import(tasks))
     }
 
-    fn remove(&self, units: Vec<Vec<TaskId>>) -> StoreFuture<'_, Vec<RemovalOutcome>> {
-        self.read(|store| store.remove(units))
-    }
-
     fn events(
         &self,
         stream: &StreamId,
@@ -181,83 +186,25 @@ impl Store for CrashingStore {
         self.read(|store| store.events(stream, after))
     }
 
-    fn newest_events(&self, stream: &StreamId, limit: u32) -> StoreFuture<'_, Vec<RecordedEvent>> {
-        self.read(|store| store.newest_events(stream, limit))
-    }
-
-    fn headers_after(
-        &self,
-        after: JournalPosition,
-        limit: u32,
-    ) -> StoreFuture<'_, Vec<EventHeader>> {
-        self.read(|store| store.headers_after(after, limit))
-    }
-
-    fn last_position(&self) -> StoreFuture<'_, JournalPosition> {
-        self.read(|store| store.last_position())
-    }
-
-    fn task_row(&self, id: TaskId) -> StoreFuture<'_, Option<TaskRow>> {
-        self.read(|store| store.task_row(id))
-    }
-
-    fn task_rows(&self, filter: &TaskFilter) -> StoreFuture<'_, Vec<TaskRow>> {
-        self.read(|store| store.task_rows(filter))
-    }
-
-    fn task_ids_by_prefix(&self, prefix: &str, limit: u32) -> StoreFuture<'_, Vec<TaskId>> {
-        self.read(|store| store.task_ids_by_prefix(prefix, limit))
-    }
-
-    fn task(&self, row: &TaskRow) -> StoreFuture<'_, Task> {
-        self.read(|store| store.task(row))
-    }
-
-    fn task_tree(&self, task: TaskId) -> StoreFuture<'_, TaskTree> {
-        self.read(|store| store.task_tree(task))
-    }
-
-    fn execution(&self, id: ExecutionId) -> StoreFuture<'_, Option<AgentExecution>> {
-        self.read(|store| store.execution(id))
-    }
-
-    fn execution_rows(&self, filter: &ExecutionFilter) -> StoreFuture<'_, Vec<ExecutionRow>> {
-        self.read(|store| store.execution_rows(filter))
-    }
-
-    fn execution_ids_by_prefix(
-        &self,
-        prefix: &str,
-        limit: u32,
-    ) -> StoreFuture<'_, Vec<ExecutionId>> {
-        self.read(|store| store.execution_ids_by_prefix(prefix, limit))
-    }
-
-    fn sealed_input(&self, task: TaskId) -> StoreFuture<'_, Option<String>> {
-        self.read(|store| store.sealed_input(task))
-    }
-
-    fn executions(&self, task: TaskId) -> StoreFuture<'_, Vec<AgentExecution>> {
-        self.read(|store| store.executions(task))
-    }
-
-    fn messages(&self, task: TaskId) -> StoreFuture<'_, Vec<Message>> {
-        self.read(|store| store.messages(task))
-    }
-
-    fn checkpoints(&self, task: TaskId) -> StoreFuture<'_, Vec<CheckpointRow>> {
-        self.read(|store| store.checkpoints(task))
-    }
-
-    fn spending(&self) -> StoreFuture<'_, Vec<SpendingRow>> {
-        self.read(|store| store.spending())
-    }
-
-    fn toggled_agents(&self) -> StoreFuture<'_, Vec<Name>> {
-        self.read(|store| store.toggled_agents())
-    }
-
-    fn definition(&self, digest: &Digest) -> StoreFuture<'_, Option<String>> {
-        self.read(|store| store.definition(digest))
+    reads! {
+        remove(units: Vec<Vec<TaskId>>) -> Vec<RemovalOutcome>;
+        newest_events(stream: &StreamId, limit: u32) -> Vec<RecordedEvent>;
+        headers_after(after: JournalPosition, limit: u32) -> Vec<EventHeader>;
+        last_position() -> JournalPosition;
+        task_row(id: TaskId) -> Option<TaskRow>;
+        task_rows(filter: &TaskFilter) -> Vec<TaskRow>;
+        task_ids_by_prefix(prefix: &str, limit: u32) -> Vec<TaskId>;
+        task(row: &TaskRow) -> Task;
+        task_tree(task: TaskId) -> TaskTree;
+        execution(id: ExecutionId) -> Option<AgentExecution>;
+        execution_rows(filter: &ExecutionFilter) -> Vec<ExecutionRow>;
+        execution_ids_by_prefix(prefix: &str, limit: u32) -> Vec<ExecutionId>;
+        sealed_input(task: TaskId) -> Option<String>;
+        executions(task: TaskId) -> Vec<AgentExecution>;
+        messages(task: TaskId) -> Vec<Message>;
+        checkpoints(task: TaskId) -> Vec<CheckpointRow>;
+        spending() -> Vec<SpendingRow>;
+        toggled_agents() -> Vec<Name>;
+        definition(digest: &Digest) -> Option<String>;
     }
 }

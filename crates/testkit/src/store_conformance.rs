@@ -9,9 +9,10 @@ mod removing;
 
 use std::sync::{Arc, Barrier};
 
+use jiff::Timestamp;
 use polity_model::event::{
-    Event, ExecutionChange, JournalPosition, OwnerEpoch, ResultRef, StreamId, StreamSequence,
-    ToolChange,
+    Event, ExecutionChange, JournalPosition, OwnerEpoch, RecordedEvent, ResultRef, StreamId,
+    StreamSequence, ToolChange,
 };
 use polity_model::ids::{CheckpointId, TaskId, ToolCallId};
 use polity_model::machine::execution::ExecutionState;
@@ -19,7 +20,8 @@ use polity_model::machine::task::TaskStatus;
 use polity_model::review::{ReviewSubject, ReviewVerdict};
 use polity_model::state::StateUpdates;
 use polity_store::{
-    Commit, CommitError, CommitTicket, DedicatedThread, Store, TaskFilter, TaskTree,
+    Commit, CommitError, CommitReceipt, CommitTicket, DedicatedThread, Store, TaskFilter, TaskRow,
+    TaskTree,
 };
 
 use crate::task_fixtures::{
@@ -90,6 +92,49 @@ macro_rules! store_conformance {
 
 type SharedStore = Arc<dyn Store>;
 
+/// Commits events to a task.
+fn write(
+    store: &SharedStore,
+    number: u64,
+    expected: u64,
+    epoch: Option<u64>,
+    events: Vec<Event>,
+) -> CommitReceipt {
+    store.commit(commit(task_id(number), expected, epoch, events)).wait().unwrap()
+}
+
+fn row(store: &SharedStore, number: u64) -> TaskRow {
+    store.task_row(task_id(number)).wait().unwrap().unwrap()
+}
+
+fn events_of(store: &SharedStore, number: u64) -> Vec<RecordedEvent> {
+    store.events(&StreamId::Task(task_id(number)), StreamSequence(0)).wait().unwrap()
+}
+
+fn ids(store: &SharedStore, filter: &TaskFilter) -> Vec<TaskId> {
+    store.task_rows(filter).wait().unwrap().iter().map(|row| row.id).collect()
+}
+
+fn there(store: &SharedStore) -> Vec<TaskId> {
+    ids(store, &TaskFilter::default())
+}
+
+/// A review of a call in doubt.
+fn asked(deadline: Option<Timestamp>) -> Event {
+    Event::ReviewOpened {
+        checkpoint_id: CheckpointId::from_random_bytes([2; 16]),
+        subject: ReviewSubject::Doubt { call_id: ToolCallId::from_random_bytes([1; 16]) },
+        question: "What now?".into(),
+        deadline,
+        default_action: None,
+    }
+}
+
+fn decided() -> Event {
+    let (verdict, state_updates) = (ReviewVerdict::Retry, StateUpdates::default());
+    Event::ReviewAnswered { verdict, message: None, by: "ada".into(), state_updates }
+}
+
 fn begin(store: &SharedStore, task: TaskId) {
     let events = vec![created("Ada"), claimed(instance_id(1), 1)];
     store.commit(commit(task, 0, Some(1), events)).wait().unwrap();
@@ -113,13 +158,9 @@ fn complete(store: &SharedStore, task: TaskId, number: u64) {
 
 /// Positions are consecutive over all streams, sequences within each.
 pub fn sequences_and_positions_have_no_gaps(store: &SharedStore) {
-    let first = store
-        .commit(commit(task_id(1), 0, None, vec![created("a"), claimed(instance_id(1), 1)]))
-        .wait()
-        .unwrap();
-    let second = store.commit(commit(task_id(2), 0, None, vec![created("b")])).wait().unwrap();
-    let third =
-        store.commit(commit(task_id(1), 2, Some(1), vec![Event::TaskStarted])).wait().unwrap();
+    let first = write(store, 1, 0, None, vec![created("a"), claimed(instance_id(1), 1)]);
+    let second = write(store, 2, 0, None, vec![created("b")]);
+    let third = write(store, 1, 2, Some(1), vec![Event::TaskStarted]);
     assert_eq!(first.last_sequence, StreamSequence(2));
     assert_eq!(second.last_sequence, StreamSequence(1));
     assert_eq!(third.last_sequence, StreamSequence(3));
@@ -127,7 +168,7 @@ pub fn sequences_and_positions_have_no_gaps(store: &SharedStore) {
     assert_eq!(third.first_position.0, second.first_position.0 + 1);
     assert_eq!(store.last_position().wait().unwrap(), third.first_position);
 
-    let events = store.events(&StreamId::Task(task_id(1)), StreamSequence(0)).wait().unwrap();
+    let events = events_of(store, 1);
     let sequences: Vec<_> = events.iter().map(|event| event.sequence.0).collect();
     assert_eq!(sequences, [1, 2, 3]);
 }
@@ -142,35 +183,30 @@ pub fn conflict_fails_only_its_own_commit(store: &SharedStore) {
     let conflict = CommitError::Conflict { expected: StreamSequence(2), actual: StreamSequence(3) };
     assert_eq!(other.wait(), Err(conflict));
     assert!(bystander.wait().is_ok());
-    assert_eq!(
-        store.events(&StreamId::Task(task_id(1)), StreamSequence(0)).wait().unwrap().len(),
-        3
-    );
+    assert_eq!(events_of(store, 1).len(), 3);
 }
 
 /// The owner of an earlier epoch can no longer commit.
 pub fn former_owner_is_fenced(store: &SharedStore) {
     begin(store, task_id(1));
-    let taken = vec![claimed(instance_id(2), 2)];
-    store.commit(commit(task_id(1), 2, Some(2), taken)).wait().unwrap();
+    write(store, 1, 2, Some(2), vec![claimed(instance_id(2), 2)]);
     let late = store.commit(commit(task_id(1), 3, Some(1), vec![Event::TaskStarted])).wait();
     assert_eq!(late, Err(CommitError::Fenced { expected: OwnerEpoch(1), actual: OwnerEpoch(2) }));
-    let row = store.task_row(task_id(1)).wait().unwrap().unwrap();
+    let row = row(store, 1);
     assert_eq!(row.status, TaskStatus::Pending);
     assert_eq!(row.owner, Some(instance_id(2)));
-    store.commit(commit(task_id(1), 3, Some(2), vec![Event::TaskStarted])).wait().unwrap();
+    write(store, 1, 3, Some(2), vec![Event::TaskStarted]);
 }
 
 /// A released task has no owner, and its next owner has a higher epoch.
 pub fn released_task_keeps_its_epoch(store: &SharedStore) {
     begin(store, task_id(1));
-    store.commit(commit(task_id(1), 2, Some(1), vec![Event::TaskReleased])).wait().unwrap();
-    let row = store.task_row(task_id(1)).wait().unwrap().unwrap();
+    write(store, 1, 2, Some(1), vec![Event::TaskReleased]);
+    let row = row(store, 1);
     assert_eq!((row.owner, row.epoch), (None, OwnerEpoch(1)));
     let stale = store.commit(commit(task_id(1), 3, Some(1), vec![claimed(instance_id(2), 1)]));
     assert!(matches!(stale.wait(), Err(CommitError::Illegal { .. })));
-    let next = vec![claimed(instance_id(2), 2)];
-    store.commit(commit(task_id(1), 3, Some(2), next)).wait().unwrap();
+    write(store, 1, 3, Some(2), vec![claimed(instance_id(2), 2)]);
 }
 
 /// The store enforces the state machines.
@@ -192,7 +228,7 @@ pub fn illegal_events_are_rejected_without_effect(store: &SharedStore) {
     refused(2, vec![claimed(instance_id(2), 3)]);
     refused(2, vec![changed(execution_id(1), ExecutionChange::RUN)]);
     assert_eq!(store.last_position().wait().unwrap(), before);
-    assert_eq!(store.task_row(task_id(1)).wait().unwrap().unwrap().status, TaskStatus::Pending);
+    assert_eq!(row(store, 1).status, TaskStatus::Pending);
 }
 
 /// Rows match the events after every commit.
@@ -241,7 +277,7 @@ pub fn events_are_read_from_any_sequence(store: &SharedStore) {
         let rest = store.events(&stream, StreamSequence(after as u64)).wait().unwrap();
         assert_eq!(rest, all[after..]);
     }
-    assert_eq!(store.events(&StreamId::Task(task_id(9)), StreamSequence(0)).wait().unwrap(), []);
+    assert_eq!(events_of(store, 9), []);
     for limit in 0..=all.len() + 1 {
         let newest = store.newest_events(&stream, u32::try_from(limit).unwrap()).wait().unwrap();
         assert_eq!(newest, all.iter().rev().take(limit).cloned().collect::<Vec<_>>());
@@ -263,10 +299,8 @@ pub fn tasks_are_listed_newest_first(store: &SharedStore) {
     run(store, task_id(2), 2);
     run(store, task_id(3), 3);
     complete(store, task_id(3), 3);
-    let ids = |filter: TaskFilter| -> Vec<TaskId> {
-        store.task_rows(&filter).wait().unwrap().iter().map(|row| row.id).collect()
-    };
-    assert_eq!(ids(TaskFilter::default()), [task_id(4), task_id(3), task_id(2), task_id(1)]);
+    let ids = |filter: TaskFilter| ids(store, &filter);
+    assert_eq!(there(store), [task_id(4), task_id(3), task_id(2), task_id(1)]);
     assert_eq!(
         ids(TaskFilter { limit: Some(2), ..TaskFilter::default() }),
         [task_id(4), task_id(3)]
@@ -288,8 +322,7 @@ pub fn spending_is_summed_by_day_and_agent(store: &SharedStore) {
     for number in 1..=2 {
         begin(store, task_id(number));
         run(store, task_id(number), number);
-        let answers = vec![answered("x"), answered("y")];
-        store.commit(commit(task_id(number), 6, Some(1), answers)).wait().unwrap();
+        write(store, number, 6, Some(1), vec![answered("x"), answered("y")]);
     }
     let rows = store.spending().wait().unwrap();
     let [row] = rows.as_slice() else { panic!("{rows:?}") };
@@ -314,36 +347,23 @@ pub fn tool_answers_follow_the_order_of_calls(store: &SharedStore) {
         Event::ToolChanged { call_id, change }
     };
     for (sequence, event) in [(6, answered("calls")), (7, answer(3, "b")), (8, answer(2, "a"))] {
-        store.commit(commit(task_id(1), sequence, Some(1), vec![event])).wait().unwrap();
+        write(store, 1, sequence, Some(1), vec![event]);
     }
-    store.commit(commit(task_id(1), 9, Some(1), vec![answered("c")])).wait().unwrap();
+    write(store, 1, 9, Some(1), vec![answered("c")]);
     let said: Vec<_> =
         store.messages(task_id(1)).wait().unwrap().iter().map(|m| m.content().to_owned()).collect();
     assert_eq!(said[1..], ["calls", "a", "b", "c"]);
-    assert_eq!(store.task_row(task_id(1)).wait().unwrap().unwrap().message_count, 5);
+    assert_eq!(row(store, 1).message_count, 5);
 }
 
 /// A task that awaits review has no owner.
 pub fn task_that_awaits_review_has_no_owner(store: &SharedStore) {
     begin(store, task_id(1));
     run(store, task_id(1), 1);
-    let asked = Event::ReviewOpened {
-        checkpoint_id: CheckpointId::from_random_bytes([2; 16]),
-        subject: ReviewSubject::Doubt { call_id: ToolCallId::from_random_bytes([1; 16]) },
-        question: "What now?".into(),
-        deadline: None,
-        default_action: None,
-    };
-    store.commit(commit(task_id(1), 6, Some(1), vec![asked])).wait().unwrap();
-    let row = || store.task_row(task_id(1)).wait().unwrap().unwrap();
+    write(store, 1, 6, Some(1), vec![asked(None)]);
+    let row = || row(store, 1);
     assert_eq!((row().status, row().owner), (TaskStatus::AwaitingHuman, None));
-    let decided = || Event::ReviewAnswered {
-        verdict: ReviewVerdict::Retry,
-        message: None,
-        by: "ada".into(),
-        state_updates: StateUpdates::default(),
-    };
-    store.commit(commit(task_id(1), 7, None, vec![decided()])).wait().unwrap();
+    write(store, 1, 7, None, vec![decided()]);
     assert_eq!((row().status, row().owner), (TaskStatus::Running, None));
     let twice = store.commit(commit(task_id(1), 8, None, vec![decided()])).wait();
     assert!(matches!(twice, Err(CommitError::Illegal { .. })), "{twice:?}");
@@ -353,35 +373,24 @@ pub fn task_that_awaits_review_has_no_owner(store: &SharedStore) {
 pub fn deadline_is_stored_while_the_task_waits(store: &SharedStore) {
     let overdue = |second| -> Vec<_> {
         let filter = TaskFilter { overdue_at: Some(at(second)), ..TaskFilter::default() };
-        store.task_rows(&filter).wait().unwrap().iter().map(|row| row.id).collect()
+        ids(store, &filter)
     };
     for (number, deadline) in [(1, Some(at(20))), (2, Some(at(10))), (3, Some(at(15))), (4, None)] {
         begin(store, task_id(number));
         run(store, task_id(number), number);
-        let asked = Event::ReviewOpened {
-            checkpoint_id: CheckpointId::from_random_bytes([2; 16]),
-            subject: ReviewSubject::Doubt { call_id: ToolCallId::from_random_bytes([1; 16]) },
-            question: "What now?".into(),
-            deadline,
-            default_action: None,
-        };
-        store.commit(commit(task_id(number), 6, Some(1), vec![asked])).wait().unwrap();
-        let row = store.task_row(task_id(number)).wait().unwrap().unwrap();
+        write(store, number, 6, Some(1), vec![asked(deadline)]);
+        let row = row(store, number);
         assert_eq!(row.review_deadline, deadline);
     }
     assert_eq!(overdue(9), []);
     assert_eq!(overdue(10), [task_id(2)]);
     assert_eq!(overdue(99), [task_id(3), task_id(2), task_id(1)]);
 
-    let verdict = ReviewVerdict::Retry;
-    let (message, state_updates) = (None, StateUpdates::default());
-    let decided = Event::ReviewAnswered { verdict, message, by: "ada".into(), state_updates };
-    store.commit(commit(task_id(1), 7, None, vec![decided])).wait().unwrap();
-    store.commit(commit(task_id(2), 7, None, vec![Event::TaskCancelled])).wait().unwrap();
-    let taken = vec![claimed(instance_id(2), 2), Event::TaskResumed];
-    store.commit(commit(task_id(3), 7, Some(2), taken)).wait().unwrap();
+    write(store, 1, 7, None, vec![decided()]);
+    write(store, 2, 7, None, vec![Event::TaskCancelled]);
+    write(store, 3, 7, Some(2), vec![claimed(instance_id(2), 2), Event::TaskResumed]);
     for number in 1..=3 {
-        let row = store.task_row(task_id(number)).wait().unwrap().unwrap();
+        let row = row(store, number);
         assert_eq!(row.review_deadline, None);
     }
     assert_eq!(overdue(99), []);
@@ -392,18 +401,18 @@ pub fn forks_are_found_by_their_origin(store: &SharedStore) {
     begin(store, task_id(1));
     for (number, origin) in [(2, 1), (3, 2), (4, 1)] {
         let events = vec![forked(task_id(origin), 2), claimed(instance_id(1), 1)];
-        store.commit(commit(task_id(number), 0, Some(1), events)).wait().unwrap();
-        let row = store.task_row(task_id(number)).wait().unwrap().unwrap();
+        write(store, number, 0, Some(1), events);
+        let row = row(store, number);
         assert_eq!(row.forked_from, Some(task_id(origin)));
     }
     let forks = |number| -> Vec<_> {
         let filter = TaskFilter { forked_from: Some(task_id(number)), ..TaskFilter::default() };
-        store.task_rows(&filter).wait().unwrap().iter().map(|row| row.id).collect()
+        ids(store, &filter)
     };
     assert_eq!(forks(1), [task_id(4), task_id(2)]);
     assert_eq!(forks(2), [task_id(3)]);
     assert_eq!(forks(3), []);
-    assert_eq!(store.task_row(task_id(1)).wait().unwrap().unwrap().forked_from, None);
+    assert_eq!(row(store, 1).forked_from, None);
 }
 
 /// Ids are found by prefix.
@@ -424,12 +433,9 @@ pub fn subtasks_belong_to_their_parent(store: &SharedStore) {
     begin(store, task_id(1));
     for (number, parent) in [(2, 1), (3, 1), (4, 3)] {
         let first = created_under(Some(task_id(parent)), "a part");
-        let events = vec![first, claimed(instance_id(1), 1)];
-        store.commit(commit(task_id(number), 0, Some(1), events)).wait().unwrap();
+        write(store, number, 0, Some(1), vec![first, claimed(instance_id(1), 1)]);
     }
-    let find = |filter: TaskFilter| -> Vec<_> {
-        store.task_rows(&filter).wait().unwrap().iter().map(|row| row.id).collect()
-    };
+    let find = |filter: TaskFilter| ids(store, &filter);
     let of = |number| TaskFilter { parent: Some(task_id(number)), ..TaskFilter::default() };
     assert_eq!(find(of(1)), [task_id(3), task_id(2)]);
     assert_eq!(find(of(3)), [task_id(4)]);
@@ -438,14 +444,13 @@ pub fn subtasks_belong_to_their_parent(store: &SharedStore) {
     let parts = find(TaskFilter { sub_tasks_only: true, ..TaskFilter::default() });
     assert_eq!(parts, [task_id(4), task_id(3), task_id(2)]);
     for number in [1, 3, 4] {
-        let events = vec![Event::TaskStarted, answered("x")];
-        store.commit(commit(task_id(number), 2, Some(1), events)).wait().unwrap();
+        write(store, number, 2, Some(1), vec![Event::TaskStarted, answered("x")]);
     }
     for (number, tasks, tokens) in [(1, 4, 30), (2, 1, 0), (3, 2, 20), (4, 1, 10)] {
         let TaskTree { task_count: found, usage } =
             store.task_tree(task_id(number)).wait().unwrap();
         assert_eq!((found, usage.total_tokens()), (tasks, tokens));
-        let row = store.task_row(task_id(number)).wait().unwrap().unwrap();
+        let row = row(store, number);
         assert_eq!(store.task(&row).wait().unwrap().total_usage, usage.report());
     }
 }
@@ -453,12 +458,10 @@ pub fn subtasks_belong_to_their_parent(store: &SharedStore) {
 /// A task that is paused with its sub-agents has no owner, and runs again when resumed.
 pub fn paused_task_is_resumed(store: &SharedStore) {
     begin(store, task_id(1));
-    let events = vec![Event::TaskStarted, Event::TaskPaused];
-    store.commit(commit(task_id(1), 2, Some(1), events)).wait().unwrap();
-    let row = || store.task_row(task_id(1)).wait().unwrap().unwrap();
+    write(store, 1, 2, Some(1), vec![Event::TaskStarted, Event::TaskPaused]);
+    let row = || row(store, 1);
     assert_eq!((row().status, row().owner), (TaskStatus::AwaitingHuman, None));
-    let events = vec![claimed(instance_id(2), 2), Event::TaskResumed];
-    store.commit(commit(task_id(1), 4, Some(2), events)).wait().unwrap();
+    write(store, 1, 4, Some(2), vec![claimed(instance_id(2), 2), Event::TaskResumed]);
     assert_eq!((row().status, row().owner), (TaskStatus::Running, Some(instance_id(2))));
 }
 
@@ -518,10 +521,10 @@ pub fn concurrent_commits_leave_no_gaps(store: &SharedStore) {
         thread.join().unwrap();
     }
     for number in 1..=THREADS {
-        let own = store.events(&StreamId::Task(task_id(number)), StreamSequence(0)).wait().unwrap();
+        let own = events_of(store, number);
         assert_no_gap(&own.iter().map(|event| event.sequence.0).collect::<Vec<_>>(), 6 + COMMITS);
     }
-    let shared = store.events(&StreamId::Task(task_id(0)), StreamSequence(0)).wait().unwrap();
+    let shared = events_of(store, 0);
     let sequences: Vec<_> = shared.iter().map(|event| event.sequence.0).collect();
     assert_no_gap(&sequences, 6 + THREADS * COMMITS);
     let headers = store.headers_after(JournalPosition(0), u32::MAX).wait().unwrap();
@@ -544,7 +547,7 @@ fn commit_either(
 
 fn say_in_shared(store: &SharedStore, thread: &DedicatedThread) {
     loop {
-        let row = store.events(&StreamId::Task(task_id(0)), StreamSequence(0)).wait().unwrap();
+        let row = events_of(store, 0);
         let expected = row.len() as u64;
         let next = commit(task_id(0), expected, Some(1), vec![answered("y")]);
         match commit_either(store, thread, expected.is_multiple_of(3), next).wait() {

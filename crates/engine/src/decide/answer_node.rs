@@ -3,7 +3,7 @@
 //! The action becomes the routing key, and the route is decided in the same commit. The next owner
 //! only starts the nodes.
 
-use polity_model::event::{Event, NodeOutput};
+use polity_model::event::NodeOutput;
 use polity_model::failure::ErrorCode;
 use polity_model::review::{ReviewSubject, ReviewVerdict};
 
@@ -21,7 +21,7 @@ pub(crate) fn answer_node(
     subject: &ReviewSubject,
     ctx: &mut DecisionContext,
 ) -> DecisionResult {
-    let AnswerReview { verdict, message, by, state_updates, .. } = answer;
+    let AnswerReview { verdict, message, state_updates, .. } = answer;
     let task = state.id();
     let Some(node) = subject.node().and_then(|node| run.plan().number(node)) else {
         return Err(CommandRejection::NothingToDecide { task, status: state.status() });
@@ -41,17 +41,11 @@ pub(crate) fn answer_node(
     answered.apply_answer(verdict.action(), message.clone(), state_updates, ctx.now)?;
     let answered = answered.state();
     let mut batch = CallBatch::of_state(state, ctx)?;
-    batch.push(Event::ReviewAnswered {
-        verdict: verdict.clone(),
-        message: message.clone(),
-        by: by.clone(),
-        state_updates: state_updates.clone(),
-    });
+    batch.push(answer.event());
     let mut workflow = WorkflowDecision::new(batch, run);
     match subject {
         ReviewSubject::Checkpoint { .. } if *verdict == ReviewVerdict::Reject => {
-            let said = message.as_ref().map(|said| format!(": {said}")).unwrap_or_default();
-            let why = format!("{by} decided against it{said}");
+            let why = answer.explain(format!("{} decided against it", answer.by));
             workflow.fail_node(node, ErrorCode::Rejected, &why);
         }
         ReviewSubject::Checkpoint { .. } => workflow.allow(node),

@@ -18,16 +18,10 @@ pub(crate) fn answer_question(
     ctx: &DecisionContext,
 ) -> DecisionResult {
     let task = state.id();
-    let AnswerReview { verdict, message, by, state_updates, .. } = answer;
-    if !state_updates.is_empty() {
+    let AnswerReview { verdict, message, by, .. } = answer;
+    if !answer.state_updates.is_empty() {
         return Err(CommandRejection::NoStateThere { task, asks: ASKS_QUESTION });
     }
-    let answered = Event::ReviewAnswered {
-        verdict: verdict.clone(),
-        message: message.clone(),
-        by: by.clone(),
-        state_updates: state_updates.clone(),
-    };
     let wrong =
         |verdict| Err(CommandRejection::WrongVerdict { task, asks: ASKS_QUESTION, verdict });
     let follows = match verdict {
@@ -41,14 +35,14 @@ pub(crate) fn answer_question(
             Event::MessageAdded { message: Message::User { content, timestamp: ctx.now } }
         }
         ReviewVerdict::Reject => {
-            let said = message.as_ref().map(|said| format!(": {said}")).unwrap_or_default();
             let agent = &state.task().order().assigned_agent;
-            let error = format!("{agent} asked something, and {by} ended the task{said}");
+            let error = format!("{agent} asked something, and {by} ended the task");
+            let error = answer.explain(error);
             Event::TaskFailed { code: ErrorCode::Rejected, error, partial_result: None }
         }
         ReviewVerdict::Retry | ReviewVerdict::SkipWith { .. } => {
             return wrong("--retry or --skip-with");
         }
     };
-    Ok(Decision { events: vec![answered, follows], effects: Vec::new() })
+    Ok(Decision { events: vec![answer.event(), follows], effects: Vec::new() })
 }

@@ -5,10 +5,10 @@
 
 use polity_model::event::{Event, ResultRef};
 use polity_model::failure::ErrorCode;
-use polity_model::message::Message;
 use polity_model::review::ReviewVerdict;
 
 use crate::commands::AnswerReview;
+use crate::decide::outcomes::add_answer;
 use crate::decide::{CommandRejection, Decision, DecisionContext, DecisionResult};
 use crate::state::TaskState;
 
@@ -20,29 +20,21 @@ pub(crate) fn answer_run(
     ctx: &DecisionContext,
 ) -> DecisionResult {
     let task = state.id();
-    let AnswerReview { verdict, message, by, state_updates, .. } = answer;
-    if !state_updates.is_empty() {
+    if !answer.state_updates.is_empty() {
         return Err(CommandRejection::NoStateThere { task, asks: ASKS_ABOUT_RUN });
     }
-    let mut events = vec![Event::ReviewAnswered {
-        verdict: verdict.clone(),
-        message: message.clone(),
-        by: by.clone(),
-        state_updates: state_updates.clone(),
-    }];
-    match verdict {
+    let mut events = vec![answer.event()];
+    match &answer.verdict {
         // The owner that resumes the task queues the run again.
         ReviewVerdict::Retry => {}
         ReviewVerdict::SkipWith { result } => {
-            let (content, timestamp) = (result.clone(), ctx.now);
-            let message = Message::Assistant { content, tool_calls: Vec::new(), timestamp };
-            events.push(Event::MessageAdded { message });
+            events.push(add_answer(result, ctx.now));
             events.push(Event::TaskCompleted { result: ResultRef::LastAnswer });
         }
         ReviewVerdict::Reject => {
-            let said = message.as_ref().map(|said| format!(": {said}")).unwrap_or_default();
             let agent = &state.task().order().assigned_agent;
-            let error = format!("{agent} is in doubt, and {by} ended the task{said}");
+            let error = format!("{agent} is in doubt, and {} ended the task", answer.by);
+            let error = answer.explain(error);
             let (code, partial_result) = (ErrorCode::Rejected, None);
             events.push(Event::TaskFailed { code, error, partial_result });
         }
@@ -57,20 +49,15 @@ pub(crate) fn answer_run(
 
 #[cfg(test)]
 mod tests {
-    use polity_model::state::StateUpdates;
-
     use super::*;
-    use crate::commands::{RecordRecoveredRun, ResumeTask};
-    use crate::decide::Effect;
-    use crate::decide::fixtures::{labels, run_in_doubt, test_context, with};
+    use crate::decide::fixtures::prelude::*;
+    use crate::decide::fixtures::run_in_doubt;
     use crate::entropy::Entropy;
 
     fn answer(verdict: ReviewVerdict) -> DecisionResult {
         let state = run_in_doubt();
-        let checkpoint_id = state.review().unwrap().checkpoint_id;
-        let (message, state_updates) = (Some("enough".to_owned()), StateUpdates::default());
-        AnswerReview { checkpoint_id, verdict, message, by: "ada".into(), state_updates }
-            .decide(&state, &mut test_context())
+        let answer = answer_review(&state, verdict, Some("enough"));
+        answer.decide(&state, &mut test_context())
     }
 
     #[test]
@@ -84,8 +71,10 @@ mod tests {
         let again = with(state.clone(), decision.events);
         assert_ne!(again.execution().unwrap().id, state.execution().unwrap().id);
         // A queued run cannot be recovered.
-        let refused = RecordRecoveredRun { outcome: None }.decide(&again, &mut test_context());
-        assert!(matches!(refused, Err(CommandRejection::UnexpectedCommand { .. })), "{refused:?}");
+        assert_rejected!(
+            RecordRecoveredRun { outcome: None }.decide(&again, &mut test_context()),
+            UnexpectedCommand
+        );
     }
 
     #[test]
@@ -107,11 +96,8 @@ mod tests {
 
     #[test]
     fn approve_is_refused_for_a_doubt() {
-        assert!(matches!(
-            answer(ReviewVerdict::Approve),
-            Err(CommandRejection::DoubtNeedsChoice { .. })
-        ));
+        assert_rejected!(answer(ReviewVerdict::Approve), DoubtNeedsChoice);
         let other = ReviewVerdict::Modify { arguments: serde_json::Map::new() };
-        assert!(matches!(answer(other), Err(CommandRejection::WrongVerdict { .. })));
+        assert_rejected!(answer(other), WrongVerdict);
     }
 }

@@ -86,19 +86,7 @@ impl<'a> CallBatch<'a> {
             None => Caller::Agent(llm(state)?),
         };
         let call_states = state.calls().all().iter().map(|call| call.state).collect();
-        let first_answer = state.message_count();
-        let (events, effects, new_calls, error_code) = (Vec::new(), Vec::new(), Vec::new(), None);
-        Ok(Self {
-            state,
-            ctx,
-            caller,
-            first_answer,
-            call_states,
-            events,
-            effects,
-            new_calls,
-            error_code,
-        })
+        Ok(Self::new(state, ctx, caller, Vec::new(), call_states))
     }
 
     /// A batch over the calls of a new reply, which is the first event.
@@ -109,20 +97,27 @@ impl<'a> CallBatch<'a> {
         answered: Event,
         calls: usize,
     ) -> Self {
-        let first_answer = state.message_count() + 1;
-        let (call_states, events) = (vec![CallState::Asked; calls], vec![answered]);
-        let (caller, effects, new_calls, error_code) =
-            (Caller::Agent(llm), Vec::new(), Vec::new(), None);
+        Self::new(state, ctx, Caller::Agent(llm), vec![answered], vec![CallState::Asked; calls])
+    }
+
+    fn new(
+        state: &'a TaskState,
+        ctx: &'a mut DecisionContext,
+        caller: Caller<'a>,
+        events: Vec<Event>,
+        call_states: Vec<CallState>,
+    ) -> Self {
         Self {
             state,
             ctx,
             caller,
-            first_answer,
+            // The reply is a message too.
+            first_answer: state.message_count() + events.len(),
             call_states,
             events,
-            effects,
-            new_calls,
-            error_code,
+            effects: Vec::new(),
+            new_calls: Vec::new(),
+            error_code: None,
         }
     }
 
@@ -197,10 +192,10 @@ impl<'a> CallBatch<'a> {
     pub(crate) fn max_retries(&self, call_id: ToolCallId) -> u32 {
         match self.caller {
             Caller::Agent(llm) => llm.max_retries,
-            Caller::Workflow(_) => self
-                .node_of(call_id)
-                .and_then(|node| node.max_retries)
-                .unwrap_or(NODE_RETRIES_DEFAULT),
+            Caller::Workflow(_) => {
+                let own = self.node_of(call_id).and_then(|node| node.max_retries);
+                own.unwrap_or(NODE_RETRIES_DEFAULT)
+            }
         }
     }
 
@@ -221,20 +216,14 @@ impl<'a> CallBatch<'a> {
 
     /// The time limit of the call's node, if the workflow sets one.
     fn timeout_of(&self, call_id: ToolCallId) -> Option<NonZeroU64> {
-        match self.caller {
-            Caller::Agent(_) => None,
-            Caller::Workflow(run) => run.plan().timeout_seconds(run.node_of(call_id)?),
-        }
+        let run = self.workflow_run()?;
+        run.plan().timeout_seconds(run.node_of(call_id)?)
     }
 
     /// The node that a call performs.
     fn node_of(&self, call_id: ToolCallId) -> Option<&'a WorkflowNode> {
-        match self.caller {
-            Caller::Agent(_) => None,
-            Caller::Workflow(run) => {
-                run.node_of(call_id).map(|node| &run.plan().nodes()[node].node)
-            }
-        }
+        let run = self.workflow_run()?;
+        run.node_of(call_id).map(|node| &run.plan().nodes()[node].node)
     }
 
     pub(crate) fn ctx(&mut self) -> &mut DecisionContext {
@@ -407,10 +396,8 @@ impl<'a> CallBatch<'a> {
     ) {
         self.call_states[index] = CallState::Answered;
         // Calls of nodes are independent, so their answers have no order.
-        let ordinal = match self.caller {
-            Caller::Agent(_) => Some(ordinal(self.first_answer + index)),
-            Caller::Workflow(_) => None,
-        };
+        let is_alone = self.workflow_run().is_some();
+        let ordinal = (!is_alone).then(|| ordinal(self.first_answer + index));
         let change = ToolChange::Answer { ordinal, content, structured, is_error, duration_ms };
         self.push_change(call_id, change);
     }
@@ -476,10 +463,7 @@ impl<'a> CallBatch<'a> {
             node: self.node_of(call_id).map_or(agent, |node| &node.name).to_string(),
             awaiting_human: true,
             // Existing answers join the State once all calls are answered.
-            message_count: match self.caller {
-                Caller::Agent(_) => Some(ordinal(self.first_answer)),
-                Caller::Workflow(_) => None,
-            },
+            message_count: self.workflow_run().is_none().then(|| ordinal(self.first_answer)),
         });
         self.events.push(Event::ReviewOpened {
             checkpoint_id,

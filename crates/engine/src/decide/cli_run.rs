@@ -8,11 +8,11 @@ use polity_definition::{AccessType, CliAgent, WorkspaceMode};
 use polity_model::event::{Event, ExecutionChange};
 use polity_model::execution::AgentExecution;
 use polity_model::failure::{AttemptFailure, ErrorCategory, ErrorCode};
-use polity_model::ids::{CheckpointId, ExecutionId};
+use polity_model::ids::ExecutionId;
 use polity_model::name::Name;
 use polity_model::review::ReviewSubject;
 
-use crate::decide::outcomes::{end_execution, execution_event};
+use crate::decide::outcomes::{end_execution, execution_event, open_review};
 use crate::decide::{Decision, DecisionContext, Effect, backoff};
 use crate::pinned::Assignee;
 use crate::state::TaskState;
@@ -54,6 +54,13 @@ pub(crate) fn queue_execution(
     (id, execution_event(id, change))
 }
 
+/// Fails the task because its budget is used up.
+pub(crate) fn fail_over_budget(mut events: Vec<Event>, over: &str) -> Decision {
+    let (code, error) = (ErrorCode::Budget, over.to_owned());
+    events.push(Event::TaskFailed { code, error, partial_result: None });
+    Decision { events, effects: Vec::new() }
+}
+
 /// Starts the run if the task holds a slot, and queues it otherwise. A duplicate waits for its
 /// original instead.
 pub(crate) fn start_or_queue(
@@ -63,9 +70,7 @@ pub(crate) fn start_or_queue(
     mut events: Vec<Event>,
 ) -> Decision {
     if let Some(over) = ctx.budget.reached() {
-        let (code, error) = (ErrorCode::Budget, over.to_owned());
-        events.push(Event::TaskFailed { code, error, partial_result: None });
-        return Decision { events, effects: Vec::new() };
+        return fail_over_budget(events, over);
     }
     if let Some(with) = ctx.slot.duplicate_of {
         if state.task().shared_with() != Some(with) {
@@ -140,22 +145,8 @@ pub(crate) fn open_doubt_review(
     let RunDoubt { failure: message, question } = doubt;
     let failure = AttemptFailure { category: ErrorCategory::SystemError, message };
     events.extend(end_execution(state, ExecutionChange::Fail { failure, retry_at: None }));
-    let checkpoint_id = CheckpointId::from_random_bytes(ctx.entropy.id_bytes());
-    let agent = &execution.agent;
-    events.push(Event::CheckpointTaken {
-        checkpoint_id,
-        sequence: state.checkpoints(),
-        node: agent.to_string(),
-        awaiting_human: true,
-        message_count: None,
-    });
-    events.push(Event::ReviewOpened {
-        checkpoint_id,
-        subject: ReviewSubject::RunDoubt { execution_id: execution.id },
-        question,
-        deadline: None,
-        default_action: None,
-    });
+    let subject = ReviewSubject::RunDoubt { execution_id: execution.id };
+    events.extend(open_review(state, ctx, subject, question));
     Decision { events, effects: Vec::new() }
 }
 

@@ -1,41 +1,21 @@
 use polity_model::digest::Digest;
-use polity_model::event::{JournalPosition, OwnerEpoch};
-use polity_model::usage::Usage;
 
 use super::*;
 use crate::decide::cli_run::cli_agent;
-use crate::decide::fixtures::{instance, run_queued};
-
-fn id(number: u8) -> TaskId {
-    TaskId::from_random_bytes([number; 16])
-}
+use crate::decide::fixtures::prelude::*;
+use crate::decide::fixtures::{task_id as id, task_row};
 
 /// A task created in that second by the first process.
 fn row(number: u8, status: TaskStatus) -> TaskRow {
     TaskRow {
-        id: id(number),
         status,
         assigned_agent: "coder".parse().unwrap(),
         owner: Some(instance(1)),
-        epoch: OwnerEpoch(1),
         created_at: Timestamp::from_second(i64::from(number)).unwrap(),
         started_at: None,
         completed_at: None,
-        error_code: None,
-        class: None,
-        retention_days: None,
-        parent_task_id: None,
-        usage: Usage::default(),
-        message_count: 1,
-        checkpoint_count: 0,
-        created_position: JournalPosition(u64::from(number)),
-        answer_position: None,
-        result_position: None,
-        failure_position: None,
-        forked_from: None,
-        review_deadline: None,
         dedup_key: Some(Digest::of(b"the same")),
-        shared_with: None,
+        ..task_row(number)
     }
 }
 

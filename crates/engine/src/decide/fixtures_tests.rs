@@ -5,22 +5,50 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use polity_definition::{AgentDefinition, HomeSettings, ScriptDefinition};
-use polity_model::event::{Event, JournalPosition, RecordedEvent, StreamId, ToolChange};
+use polity_model::event::{
+    Event, JournalPosition, OwnerEpoch, RecordedEvent, StreamId, StreamSequence, ToolChange,
+};
 use polity_model::failure::{AttemptFailure, ErrorCategory};
-use polity_model::ids::{InstanceId, TaskId, ToolCallId};
+use polity_model::ids::{CheckpointId, InstanceId, TaskId, ToolCallId};
+use polity_model::machine::task::TaskStatus;
+use polity_model::review::ReviewVerdict;
+use polity_model::state::StateUpdates;
 use polity_model::usage::Usage;
+use polity_store::TaskRow;
 use serde_json::{Value, json};
 
 use crate::budget::BudgetStatus;
 use crate::commands::{
-    BeginRun, CancelOrigin, CancelTask, CreateTask, FailureCause, RecordModelFailure,
+    AnswerReview, BeginRun, CancelOrigin, CancelTask, CreateTask, FailureCause, RecordModelFailure,
     RecordModelReply, RecordProcess, RecordRecoveredRun, RetryExecution, SlotWait, StartTask,
 };
-use crate::decide::{Decision, DecisionContext, SlotContext};
+use crate::decide::{Decision, DecisionContext, DecisionResult, SlotContext};
 use crate::driver::{AskedArguments, AskedTool, ModelFailure, ModelReply, ToolSpec, Toolbox};
 use crate::entropy::Entropy;
 use crate::pinned::PinnedAgent;
 use crate::state::TaskState;
+
+/// The imports that most unit tests share.
+pub(crate) mod prelude {
+    pub(crate) use std::sync::Arc;
+    pub(crate) use std::time::Duration;
+
+    pub(crate) use polity_model::event::{Event, ToolChange};
+    pub(crate) use polity_model::failure::{AttemptFailure, ErrorCategory};
+    pub(crate) use serde_json::json;
+
+    pub(crate) use super::{
+        answer_review, answer_to, asks_for, assert_rejected, backing_off, call_id, cancelled,
+        instance, labels, pending, pinned, reply, retried, run_queued, run_running, running,
+        running_with, step, test_context, turn_with_calls, with,
+    };
+    pub(crate) use crate::commands::{
+        CancelOrigin, CancelTask, RecordModelReply, RecordRecoveredRun, RecordToolReply, ResumeTask,
+    };
+    pub(crate) use crate::decide::{CommandRejection, Decision, Effect};
+    pub(crate) use crate::driver::{AskedArguments, ToolReply};
+    pub(crate) use crate::pinned::PinnedAgent;
+}
 
 pub(crate) fn instance(number: u8) -> InstanceId {
     InstanceId::from_random_bytes([number; 16])
@@ -107,9 +135,27 @@ pub(crate) fn run_running() -> TaskState {
 pub(crate) fn run_in_doubt() -> TaskState {
     let state = with(run_running(), vec![Event::TaskResumed]);
     let found = RecordRecoveredRun { outcome: None };
-    let events = found.decide(&state, &mut test_context()).unwrap().events;
+    step(state, |state, ctx| found.decide(state, ctx))
+}
+
+/// The state after a decision's events.
+pub(crate) fn step(
+    state: TaskState,
+    decide: impl FnOnce(&TaskState, &mut DecisionContext) -> DecisionResult,
+) -> TaskState {
+    let events = decide(&state, &mut test_context()).unwrap().events;
     with(state, events)
 }
+
+/// Asserts that a command is rejected for this reason.
+macro_rules! assert_rejected {
+    ($result:expr, $reason:ident) => {{
+        let result = $result;
+        let expected = matches!(result, Err($crate::decide::CommandRejection::$reason { .. }));
+        assert!(expected, "{result:?}");
+    }};
+}
+pub(crate) use assert_rejected;
 
 /// The state after more events.
 pub(crate) fn with(mut state: TaskState, events: Vec<Event>) -> TaskState {
@@ -134,8 +180,8 @@ fn pending_with(pinned: &PinnedAgent) -> TaskState {
     let rest = events.split_off(1);
     let first = RecordedEvent {
         position: JournalPosition(1),
-        stream: StreamId::Task(TaskId::from_random_bytes([9; 16])),
-        sequence: polity_model::event::StreamSequence(1),
+        stream: StreamId::Task(task_id(9)),
+        sequence: StreamSequence(1),
         at: test_context().now,
         event: events.remove(0),
     };
@@ -143,15 +189,13 @@ fn pending_with(pinned: &PinnedAgent) -> TaskState {
 }
 
 pub(crate) fn running() -> TaskState {
-    let events = StartTask.decide(&pending(), &mut test_context()).unwrap().events;
-    with(pending(), events)
+    step(pending(), |state, ctx| StartTask.decide(state, ctx))
 }
 
 /// A running task of another agent.
 pub(crate) fn running_with(pinned: &PinnedAgent) -> TaskState {
     let pending = pending_with(pinned);
-    let events = StartTask.decide(&pending, &mut test_context()).unwrap().events;
-    with(pending, events)
+    step(pending, |state, ctx| StartTask.decide(state, ctx))
 }
 
 pub(crate) fn backing_off() -> TaskState {
@@ -159,8 +203,7 @@ pub(crate) fn backing_off() -> TaskState {
         AttemptFailure { category: ErrorCategory::Transient, message: "overloaded".into() };
     let failure = ModelFailure::new(failure);
     let failed = RecordModelFailure { failure, cause: FailureCause::Model, duration_ms: 1 };
-    let events = failed.decide(&running(), &mut test_context()).unwrap().events;
-    with(running(), events)
+    step(running(), |state, ctx| failed.decide(state, ctx))
 }
 
 /// The state after the backoff.
@@ -205,8 +248,56 @@ pub(crate) fn asks_for(tools: &[&str]) -> ModelReply {
 /// A task whose model has requested tools.
 pub(crate) fn turn_with_calls(tools: &[&str]) -> TaskState {
     let answer = RecordModelReply { reply: asks_for(tools), duration_ms: 1 };
-    let events = answer.decide(&running(), &mut test_context()).unwrap().events;
-    with(running(), events)
+    step(running(), |state, ctx| answer.decide(state, ctx))
+}
+
+pub(crate) fn task_id(number: u8) -> TaskId {
+    TaskId::from_random_bytes([number; 16])
+}
+
+/// A task that completed at time 0.
+pub(crate) fn task_row(number: u8) -> TaskRow {
+    TaskRow {
+        id: task_id(number),
+        status: TaskStatus::Completed,
+        assigned_agent: "greeter".parse().unwrap(),
+        owner: None,
+        epoch: OwnerEpoch(1),
+        created_at: Timestamp::UNIX_EPOCH,
+        started_at: Some(Timestamp::UNIX_EPOCH),
+        completed_at: Some(Timestamp::UNIX_EPOCH),
+        error_code: None,
+        class: None,
+        retention_days: None,
+        parent_task_id: None,
+        usage: Usage::default(),
+        message_count: 1,
+        checkpoint_count: 0,
+        created_position: JournalPosition(u64::from(number)),
+        answer_position: None,
+        result_position: None,
+        failure_position: None,
+        forked_from: None,
+        review_deadline: None,
+        dedup_key: None,
+        shared_with: None,
+    }
+}
+
+/// The answer to the open review.
+pub(crate) fn answer_review(
+    state: &TaskState,
+    verdict: ReviewVerdict,
+    message: Option<&str>,
+) -> AnswerReview {
+    let nothing = CheckpointId::from_random_bytes([0; 16]);
+    AnswerReview {
+        checkpoint_id: state.review().map_or(nothing, |review| review.checkpoint_id),
+        verdict,
+        message: message.map(str::to_owned),
+        by: "ada".to_owned(),
+        state_updates: StateUpdates::default(),
+    }
 }
 
 /// The id of a call of the turn.

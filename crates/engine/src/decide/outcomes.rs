@@ -1,10 +1,13 @@
 //! Events that several commands share: they end executions and tasks, or call the model.
 
+use jiff::Timestamp;
 use polity_model::event::{Event, ExecutionChange, ResultRef, ToolChange};
 use polity_model::failure::{AttemptFailure, ErrorCategory, ErrorCode};
-use polity_model::ids::ExecutionId;
+use polity_model::ids::{CheckpointId, ExecutionId};
 use polity_model::machine::execution::ExecutionState;
 use polity_model::machine::tool_call::CallState;
+use polity_model::message::Message;
+use polity_model::review::ReviewSubject;
 
 use crate::decide::{Decision, DecisionContext, Effect};
 use crate::state::TaskState;
@@ -14,40 +17,59 @@ pub(crate) fn execution_event(execution_id: ExecutionId, change: ExecutionChange
     Event::ExecutionChanged { execution_id, change }
 }
 
+fn clean_up(id: ExecutionId) -> [Event; 2] {
+    [ExecutionChange::CleanUp, ExecutionChange::Finish].map(|change| execution_event(id, change))
+}
+
+/// Ends an execution and cleans it up.
+pub(crate) fn ended_execution(id: ExecutionId, how: ExecutionChange) -> [Event; 3] {
+    let [clean_up, finish] = clean_up(id);
+    [execution_event(id, how), clean_up, finish]
+}
+
+/// Adds an agent's answer to the conversation.
+pub(crate) fn add_answer(content: &str, timestamp: Timestamp) -> Event {
+    let (content, tool_calls) = (content.to_owned(), Vec::new());
+    Event::MessageAdded { message: Message::Assistant { content, tool_calls, timestamp } }
+}
+
+/// Takes a checkpoint at the task's agent and opens a review there.
+pub(crate) fn open_review(
+    state: &TaskState,
+    ctx: &mut DecisionContext,
+    subject: ReviewSubject,
+    question: String,
+) -> [Event; 2] {
+    let checkpoint_id = CheckpointId::from_random_bytes(ctx.entropy.id_bytes());
+    let taken = Event::CheckpointTaken {
+        checkpoint_id,
+        sequence: state.checkpoints(),
+        node: state.task().order().assigned_agent.to_string(),
+        awaiting_human: true,
+        message_count: None,
+    };
+    let (deadline, default_action) = (None, None);
+    let opened = Event::ReviewOpened { checkpoint_id, subject, question, deadline, default_action };
+    [taken, opened]
+}
+
 /// Ends and cleans up the newest execution. A model loop has nothing to clean up, so its cleanup
 /// ends at once.
 pub(crate) fn end_execution(state: &TaskState, how: ExecutionChange) -> Vec<Event> {
     let Some(execution) = state.execution() else { return Vec::new() };
     let id = execution.id;
-    let clean_up = [
-        execution_event(id, ExecutionChange::CleanUp),
-        execution_event(id, ExecutionChange::Finish),
-    ];
     match execution.state {
-        ExecutionState::Running => [execution_event(id, how)].into_iter().chain(clean_up).collect(),
+        ExecutionState::Running => ended_execution(id, how).into(),
         // The attempt has failed already.
-        ExecutionState::Failed => clean_up.into(),
+        ExecutionState::Failed => clean_up(id).into(),
         // A run that is still starting fails.
+        ExecutionState::Starting if matches!(how, ExecutionChange::Fail { .. }) => {
+            ended_execution(id, how).into()
+        }
         ExecutionState::Starting => {
-            let fail = match how {
-                fail @ ExecutionChange::Fail { .. } => fail,
-                ExecutionChange::Queue { .. }
-                | ExecutionChange::Start { .. }
-                | ExecutionChange::Run { .. }
-                | ExecutionChange::Report { .. }
-                | ExecutionChange::EndRemote { .. }
-                | ExecutionChange::Complete
-                | ExecutionChange::Retry
-                | ExecutionChange::TimeOut
-                | ExecutionChange::Cancel
-                | ExecutionChange::CleanUp
-                | ExecutionChange::Finish => {
-                    let message = "ended before it had begun".to_owned();
-                    let failure = AttemptFailure { category: ErrorCategory::SystemError, message };
-                    ExecutionChange::Fail { failure, retry_at: None }
-                }
-            };
-            [execution_event(id, fail)].into_iter().chain(clean_up).collect()
+            let message = "ended before it had begun".to_owned();
+            let failure = AttemptFailure { category: ErrorCategory::SystemError, message };
+            ended_execution(id, ExecutionChange::Fail { failure, retry_at: None }).into()
         }
         // An execution ends and is cleaned up within one commit.
         ExecutionState::Idle

@@ -5,12 +5,11 @@
 
 use polity_definition::RemoteAgent;
 use polity_model::event::{Event, ExecutionChange};
-use polity_model::failure::ErrorCode;
 use polity_model::ids::ExecutionId;
 use polity_model::machine::execution::ExecutionState;
 use polity_model::name::Name;
 
-use crate::decide::cli_run::{RunDoubt, open_doubt_review};
+use crate::decide::cli_run::{RunDoubt, fail_over_budget, open_doubt_review};
 use crate::decide::outcomes::execution_event;
 use crate::decide::preconditions::unexpected_command;
 use crate::decide::{Decision, DecisionContext, DecisionResult, Effect};
@@ -31,9 +30,7 @@ pub(crate) fn send_message(
     mut events: Vec<Event>,
 ) -> Decision {
     if let Some(over) = ctx.budget.reached() {
-        let (code, error) = (ErrorCode::Budget, over.to_owned());
-        events.push(Event::TaskFailed { code, error, partial_result: None });
-        return Decision { events, effects: Vec::new() };
+        return fail_over_budget(events, over);
     }
     let id = ExecutionId::from_random_bytes(ctx.entropy.id_bytes());
     let agent = state.task().order().assigned_agent.clone();
@@ -58,14 +55,7 @@ pub(crate) fn resume_remote(state: &TaskState, ctx: &mut DecisionContext) -> Dec
         }
         (ExecutionState::Failed, Some(until)) => Effect::WaitUntil(until),
         // An execution ends and is cleaned up within one commit.
-        (
-            ExecutionState::Failed
-            | ExecutionState::Completed
-            | ExecutionState::Timeout
-            | ExecutionState::Cancelled
-            | ExecutionState::Cleanup,
-            _,
-        ) => return Err(unexpected_command(state, "ResumeTask")),
+        _ => return Err(unexpected_command(state, "ResumeTask")),
     };
     Ok(Decision { events: resumed, effects: vec![effect] })
 }

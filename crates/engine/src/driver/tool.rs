@@ -226,9 +226,8 @@ pub trait ToolDriver: Send + Sync {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+    use crate::decide::fixtures::prelude::*;
 
     #[test]
     fn invalid_schema_accepts_everything() {

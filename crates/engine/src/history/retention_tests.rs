@@ -1,46 +1,12 @@
 use polity_definition::{Home, HomeFile};
-use polity_model::event::{JournalPosition, OwnerEpoch};
-use polity_model::usage::Usage;
 
 use super::*;
+use crate::decide::fixtures::{task_id as id, task_row as row};
 
 const DAY: i64 = SECONDS_PER_DAY;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
-}
-
-fn id(number: u8) -> TaskId {
-    TaskId::from_random_bytes([number; 16])
-}
-
-/// A task that completed at time 0.
-fn row(number: u8) -> TaskRow {
-    TaskRow {
-        id: id(number),
-        status: TaskStatus::Completed,
-        assigned_agent: "greeter".parse().unwrap(),
-        owner: None,
-        epoch: OwnerEpoch(1),
-        created_at: at(0),
-        started_at: Some(at(0)),
-        completed_at: Some(at(0)),
-        error_code: None,
-        class: None,
-        retention_days: None,
-        parent_task_id: None,
-        usage: Usage::default(),
-        message_count: 1,
-        checkpoint_count: 0,
-        created_position: JournalPosition(u64::from(number)),
-        answer_position: None,
-        result_position: None,
-        failure_position: None,
-        forked_from: None,
-        review_deadline: None,
-        dedup_key: None,
-        shared_with: None,
-    }
 }
 
 fn living(number: u8, status: TaskStatus) -> TaskRow {

@@ -34,14 +34,11 @@ impl TaskParticipants {
                 continue;
             }
             if let Some(name) = script_of(&next) {
-                let script = home.scripts.get(name);
-                let script = script.ok_or_else(|| missing(PinKind::Script, name, &next.name))?;
-                self.scripts.insert(name.clone(), Arc::clone(script));
+                let script = find(&home.scripts, PinKind::Script, name, &next.name)?;
+                self.scripts.insert(name.clone(), script);
             }
             for name in sub_agents_of(&next) {
-                let agent = home.agents.get(name);
-                let agent = agent.ok_or_else(|| missing(PinKind::Agent, name, &next.name))?;
-                waiting.push(Arc::clone(agent));
+                waiting.push(find(&home.agents, PinKind::Agent, name, &next.name)?);
             }
             self.agents.insert(next.name.clone(), next);
         }
@@ -61,15 +58,11 @@ impl TaskParticipants {
             }
             let needs = needs(&next);
             for name in &needs.agents {
-                let agent = home.agents.get(name);
-                let agent = agent.ok_or_else(|| missing(PinKind::Agent, name, &next.name))?;
-                self.add_agent(home, Arc::clone(agent))?;
+                self.add_agent(home, find(&home.agents, PinKind::Agent, name, &next.name)?)?;
             }
             for name in &needs.workflows {
-                let workflow = home.workflows.get(name);
-                let workflow =
-                    workflow.ok_or_else(|| missing(PinKind::Workflow, name, &next.name))?;
-                waiting.push(Arc::clone(workflow));
+                let workflow = find(&home.workflows, PinKind::Workflow, name, &next.name)?;
+                waiting.push(workflow);
             }
             self.workflows.insert(next.name.clone(), next);
         }
@@ -112,6 +105,13 @@ impl TaskParticipants {
     }
 }
 
-fn missing(kind: PinKind, name: &Name, needed_by: &Name) -> MissingDefinition {
-    MissingDefinition { kind, name: name.clone(), needed_by: needed_by.clone() }
+/// Returns the definition with this name.
+fn find<T>(
+    among: &BTreeMap<Name, Arc<T>>,
+    kind: PinKind,
+    name: &Name,
+    needed_by: &Name,
+) -> Result<Arc<T>, MissingDefinition> {
+    let missing = || MissingDefinition { kind, name: name.clone(), needed_by: needed_by.clone() };
+    among.get(name).cloned().ok_or_else(missing)
 }

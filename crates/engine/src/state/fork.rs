@@ -1,11 +1,6 @@
 //! Forks: tasks that continue from a checkpoint of another.
 
-use std::sync::Arc;
-
-use polity_model::event::{Event, OwnerEpoch, RecordedEvent, StreamId};
-use polity_model::machine::Machine;
-use polity_model::machine::agent_loop::LoopState;
-use polity_model::task::{TaskExecution, TaskOrder};
+use polity_model::event::{RecordedEvent, StreamId};
 
 use super::{CorruptJournal, TaskState, TaskWork, TurnCall};
 
@@ -34,43 +29,23 @@ impl TaskState {
 
     /// The initial state of a fork: the same State, with nothing in progress.
     pub fn fork(&self, first: RecordedEvent) -> Result<Self, CorruptJournal> {
-        let (StreamId::Task(id), Event::TaskCreated(mut created)) = (first.stream, first.event)
-        else {
-            return Err(CorruptJournal::NoBeginning);
-        };
+        let StreamId::Task(id) = first.stream else { return Err(CorruptJournal::NoBeginning) };
         let mut work = self.work.clone();
+        let mut calls = self.calls.clone();
         match &mut work {
             TaskWork::Agent(context) => context.current_task = Some(id),
-            TaskWork::Workflow(run) => **run = run.forked()?,
+            TaskWork::Workflow(run) => {
+                **run = run.forked()?;
+                calls.clear();
+            }
         }
-        let mut calls = self.calls.clone();
-        if let TaskWork::Workflow(_) = work {
-            calls.clear();
-        }
-        let pins = std::mem::take(&mut created.pins);
-        let order = TaskOrder::of(id, created, first.at);
         Ok(Self {
-            sequence: first.sequence,
-            task: TaskExecution::new(Arc::new(order)),
-            work,
-            pins,
-            owner: None,
-            epoch: OwnerEpoch::default(),
-            execution: None,
-            doing: LoopState::INITIAL,
-            retry_at: None,
-            call_retries: 0,
             calls,
             kept_from: self.kept_from,
-            review: None,
             iterations: self.iterations,
-            corrections: 0,
-            checkpoints: 0,
             marks: self.marks.clone(),
-            cancel_requested: false,
-            remote: None,
-            remote_is_open: false,
             shared: self.message_count(),
+            ..Self::created(first, work)?
         })
     }
 }

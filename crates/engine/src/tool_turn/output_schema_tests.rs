@@ -1,21 +1,12 @@
-use std::sync::Arc;
-
 use polity_definition::AgentDefinition;
-use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::message::MessageRole;
 use proptest::prelude::*;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::*;
-use crate::commands::{
-    FailureCause, RecordModelFailure, RecordModelReply, RecordToolReply, ResumeTask,
-};
-use crate::decide::Effect;
-use crate::decide::fixtures::{
-    asks_for, call_id, labels, pinned, reply, running, running_with, test_context, with,
-};
-use crate::driver::{ModelFailure, ToolReply};
-use crate::pinned::PinnedAgent;
+use crate::commands::{FailureCause, RecordModelFailure};
+use crate::decide::fixtures::prelude::*;
+use crate::driver::ModelFailure;
 
 /// A task whose agent must reply with a name and an age.
 fn asked(max_iterations: u32) -> TaskState {
@@ -159,8 +150,7 @@ fn history_with_corrections_can_be_shortened() {
     let failure = AttemptFailure { category: ErrorCategory::Permanent, message: "too long".into() };
     let failure = ModelFailure { context_full: true, ..ModelFailure::new(failure) };
     let failed = RecordModelFailure { failure, cause: FailureCause::Model, duration_ms: 1 };
-    let events = failed.decide(&state, &mut test_context()).unwrap().events;
-    let state = with(state, events);
+    let state = step(state, |state, ctx| failed.decide(state, ctx));
     let sent: Vec<_> = state.history().iter().map(Message::content).collect();
     assert_eq!((sent[0], sent[1]), ("Ada", "still no"));
     let task = after(state, reply(r#"{"name":"Ada","age":36}"#)).snapshot();

@@ -1,15 +1,8 @@
 //! Budgets of a task and its sub-agents.
 
-use polity_engine::commands::CreateTask;
-use polity_model::budget::Budget;
-use polity_model::failure::ErrorCode;
-use polity_model::machine::task::TaskStatus;
-use polity_model::message::Message;
-use polity_testkit::runtime::boss;
-use serde_json::json;
-
 use crate::participants::ScriptedReply::{Ask, Hang, Text};
-use crate::participants::{RuntimeFixture, TestModels, part};
+use crate::participants::{TestModels, for_boss, helpers, part};
+use crate::prelude::*;
 
 fn tokens(max: u64) -> Option<Budget> {
     serde_json::from_value(json!({ "max_tokens": max })).unwrap()
@@ -20,10 +13,8 @@ async fn budget_covers_sub_agents_and_is_exceeded_by_at_most_one_call() {
     // Every call uses 10 tokens: one of the boss, then up to eight at once.
     for (max, spent) in [(1, 10), (10, 10), (11, 20), (45, 50), (50, 50), (95, 100)] {
         let fixture = RuntimeFixture::new();
-        let helpers = (0..8).map(|number| part("agent/helper", &number.to_string())).collect();
-        let models = TestModels::new([("boss", vec![Ask(helpers)]), ("helper", vec![])]);
-        let runtime = fixture.process(1, &models);
-        let create = CreateTask { budget: tokens(max), ..CreateTask::new(boss(), "a") };
+        let runtime = fixture.process(1, &TestModels::new(helpers(8)));
+        let create = CreateTask { budget: tokens(max), ..for_boss("a") };
         let mut handle = runtime.create(create).await.unwrap();
         handle.wait().await.unwrap();
         let task = fixture.task(handle.id);
@@ -38,12 +29,9 @@ async fn budget_covers_sub_agents_and_is_exceeded_by_at_most_one_call() {
 #[tokio::test(start_paused = true)]
 async fn expensive_sub_agents_stay_within_the_shared_budget() {
     let fixture = RuntimeFixture::new();
-    let helpers = (0..8).map(|number| part("agent/helper", &number.to_string())).collect();
-    let scripts = [("boss", vec![Ask(helpers)]), ("helper", vec![])];
     // Each call uses 200 tokens, and the limit allows six.
-    let models = TestModels::weighing(20, scripts);
-    let runtime = fixture.process(1, &models);
-    let create = CreateTask { budget: tokens(1150), ..CreateTask::new(boss(), "a") };
+    let runtime = fixture.process(1, &TestModels::weighing(20, helpers(8).into()));
+    let create = CreateTask { budget: tokens(1150), ..for_boss("a") };
     let mut handle = runtime.create(create).await.unwrap();
     handle.wait().await.unwrap();
     let total = fixture.task(handle.id).total_usage;
@@ -53,12 +41,10 @@ async fn expensive_sub_agents_stay_within_the_shared_budget() {
 #[tokio::test(start_paused = true)]
 async fn budget_serializes_model_calls() {
     let fixture = RuntimeFixture::new();
-    let helpers = (0..8).map(|number| part("agent/helper", &number.to_string())).collect();
-    let models = TestModels::new([("boss", vec![Ask(helpers)]), ("helper", vec![])]);
+    let models = TestModels::new(helpers(8));
     let runtime = fixture.process(1, &models);
-    let create = CreateTask { budget: tokens(1_000_000), ..CreateTask::new(boss(), "a") };
-    let mut handle = runtime.create(create).await.unwrap();
-    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+    let create = CreateTask { budget: tokens(1_000_000), ..for_boss("a") };
+    complete(&runtime, create).await;
     assert_eq!(models.max_concurrent(), 1);
 }
 
@@ -73,7 +59,7 @@ async fn cost_budget_survives_a_crash() {
         ])
     };
     let runtime = fixture.process(1, &scripts(Hang));
-    let create = CreateTask { budget, ..CreateTask::new(boss(), "a") };
+    let create = CreateTask { budget, ..for_boss("a") };
     let id = runtime.create(create).await.unwrap().id;
     let answers = |fixture: &RuntimeFixture| {
         fixture.sub_tasks(id).iter().any(|row| row.usage.input_tokens == 9)
@@ -82,12 +68,9 @@ async fn cost_budget_survives_a_crash() {
     fixture.kill(1, runtime);
     // Two calls have cost $0.0020, so one more may be made.
     let runtime = fixture.process(2, &scripts(Text("SUMMARY")));
-    runtime.adopt(id).await.unwrap().wait().await.unwrap();
+    adopt(&runtime, id).await;
     let task = fixture.task(id);
     assert_eq!(task.error_code, Some(ErrorCode::Budget), "{task:?}");
-    assert_eq!(
-        task.error.as_deref(),
-        Some("the budget of boss is used up: $0.0030 of $0.0025 (budget.max_cost_usd)")
-    );
+    insta::assert_snapshot!(task.error.unwrap(), @"the budget of boss is used up: $0.0030 of $0.0025 (budget.max_cost_usd)");
     assert!(matches!(fixture.store.messages(id).await.unwrap()[2], Message::Tool { .. }));
 }

@@ -4,42 +4,21 @@
 //! before or after a random commit. The last one finishes everything. The journal must then contain
 //! every acknowledged commit.
 
-use std::collections::BTreeMap;
-use std::fmt::Write;
-use std::sync::Arc;
-use std::time::Duration;
-
-use jiff::Timestamp;
-use polity_engine::commands::{AnswerReview, CreateTask};
-use polity_engine::decide::CommandRejection;
-use polity_engine::runtime::{
-    EngineError, Runtime, RuntimeDeps, TaskHistory, active_root, find_orphans, load_task,
-};
-use polity_model::event::{Event, JournalPosition, StreamId, StreamSequence, ToolChange};
-use polity_model::ids::TaskId;
-use polity_model::machine::task::TaskStatus;
-use polity_model::review::ReviewVerdict;
+use polity_engine::runtime::TaskHistory;
+use polity_model::event::JournalPosition;
 use polity_model::session::task_of_call;
-use polity_model::state::StateUpdates;
-use polity_model::task::Task;
-use polity_store::{
-    CommitDurability, MemoryStore, SqliteStore, Store, StoreAccess, TaskFilter, TaskRow,
-};
-use polity_testkit::faults::{AcknowledgedCommit, CrashSide, CrashingStore};
+use polity_store::{CommitDurability, SqliteStore, StoreAccess};
 use polity_testkit::runtime::FakeModelTurn::{
-    self, Answer, ContextFull, Hang, PermanentFailure, RequestTools, TransientFailure,
+    Answer, ContextFull, Hang, PermanentFailure, RequestTools, TransientFailure,
 };
-use polity_testkit::runtime::{FakeModels, TestLeases, boss, create_task, runtime_deps};
-use polity_testkit::task_fixtures::instance_id;
-use polity_testkit::tools::{FakeToolAct, FakeTools, ToolEffects};
 use proptest::prelude::*;
-use serde_json::Value;
 
+use crate::prelude::*;
+
+/// An order to a process.
 #[derive(Debug, Clone)]
-enum ProcessOrder {
-    Create,
-    /// Creates a task for an agent with sub-agents.
-    CreateForBoss,
+pub(crate) enum ProcessOrder<C> {
+    Create(C),
     Cancel(usize),
     Pause(u64),
     /// Answers the review of a task.
@@ -48,16 +27,17 @@ enum ProcessOrder {
 
 #[derive(Debug, Clone)]
 struct CrashingProcess {
-    orders: Vec<ProcessOrder>,
+    /// Orders that create tasks, for an agent with sub-agents if true.
+    orders: Vec<ProcessOrder<bool>>,
     turns: Vec<FakeModelTurn>,
     tool_turns: Vec<FakeToolAct>,
     dies: (u32, CrashSide),
 }
 
-fn order() -> impl Strategy<Value = ProcessOrder> {
+fn order() -> impl Strategy<Value = ProcessOrder<bool>> {
     prop_oneof![
-        3 => Just(ProcessOrder::Create),
-        3 => Just(ProcessOrder::CreateForBoss),
+        3 => Just(ProcessOrder::Create(false)),
+        3 => Just(ProcessOrder::Create(true)),
         1 => (0usize..4).prop_map(ProcessOrder::Cancel),
         1 => (0u64..3000).prop_map(ProcessOrder::Pause),
         2 => (0usize..4, verdict()).prop_map(|(index, verdict)| ProcessOrder::Decide(index, verdict)),
@@ -100,19 +80,18 @@ fn tool_act() -> impl Strategy<Value = FakeToolAct> {
     ]
 }
 
+/// A crash before or after one of the first commits.
+pub(crate) fn crash(commits: u32) -> impl Strategy<Value = (u32, CrashSide)> {
+    (0..commits, prop_oneof![Just(CrashSide::Before), Just(CrashSide::After)])
+}
+
 fn process() -> impl Strategy<Value = CrashingProcess> {
-    let side = prop_oneof![Just(CrashSide::Before), Just(CrashSide::After)];
     let orders = prop::collection::vec(order(), 1..6);
-    let (turns, tool_turns) =
-        (prop::collection::vec(turn(), 0..10), prop::collection::vec(tool_act(), 0..10));
-    (orders, turns, tool_turns, 0u32..24, side).prop_map(
-        |(orders, turns, tool_turns, commits, side)| CrashingProcess {
-            orders,
-            turns,
-            tool_turns,
-            dies: (commits, side),
-        },
-    )
+    let turns = prop::collection::vec(turn(), 0..10);
+    let tool_turns = prop::collection::vec(tool_act(), 0..10);
+    (orders, turns, tool_turns, crash(24)).prop_map(|(orders, turns, tool_turns, dies)| {
+        CrashingProcess { orders, turns, tool_turns, dies }
+    })
 }
 
 proptest! {
@@ -120,7 +99,7 @@ proptest! {
     fn random_crashes_lose_and_duplicate_no_event(
         processes in prop::collection::vec(process(), 1..4)
     ) {
-        run(&processes, Arc::new(MemoryStore::new()));
+        block_on_paused(history(&processes, Arc::new(MemoryStore::new())));
     }
 }
 
@@ -132,7 +111,7 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("polity.db");
         let store = SqliteStore::open(&path, StoreAccess::ReadWrite(CommitDurability::Relaxed)).unwrap();
-        run(&processes, Arc::new(store));
+        block_on_paused(history(&processes, Arc::new(store)));
     }
 }
 
@@ -141,36 +120,33 @@ fn on_disk() -> u32 {
     (ProptestConfig::default().cases / 16).max(1)
 }
 
-fn run(processes: &[CrashingProcess], journal: Arc<dyn Store>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    runtime.block_on(history(processes, journal));
+/// Runs a future while Tokio's time is paused.
+pub(crate) fn block_on_paused(future: impl Future<Output = ()>) {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_time().start_paused(true).build().unwrap().block_on(future);
 }
 
 async fn history(processes: &[CrashingProcess], journal: Arc<dyn Store>) {
-    let leases = Arc::new(TestLeases::default());
+    let base = RuntimeFixture::on(journal);
     let world = Arc::new(ToolEffects::default());
     let mut acknowledged = Vec::new();
     let mut known = Vec::new();
     for (number, process) in (1..).zip(processes) {
-        let store = Arc::new(CrashingStore::new(Arc::clone(&journal), Some(process.dies)));
-        live(&store, &leases, &world, number, process, &mut known).await;
+        let store = Arc::new(CrashingStore::new(Arc::clone(&base.store), Some(process.dies)));
+        live(&base, &store, &world, number, process, &mut known).await;
         store.crash();
-        leases.end(instance_id(number));
+        base.leases.end(instance_id(number));
         acknowledged.extend(store.acknowledged());
     }
-    recover(&journal, &leases, &world).await;
-    check(&*journal, &acknowledged, &known).await;
-    check_effects(&*journal, &world).await;
+    recover(&base, &world).await;
+    check(&*base.store, &acknowledged, &known).await;
+    check_effects(&*base.store, &world).await;
 }
 
 /// Carries out the orders until the process crashes or has finished.
 async fn live(
+    base: &RuntimeFixture,
     store: &Arc<CrashingStore>,
-    leases: &Arc<TestLeases>,
     world: &Arc<ToolEffects>,
     number: u64,
     process: &CrashingProcess,
@@ -179,22 +155,37 @@ async fn live(
     let pause = Duration::from_millis(20);
     let models = Arc::new(FakeModels::new(process.turns.clone(), pause).on(world));
     let tools = Arc::new(FakeTools::new(world, process.tool_turns.clone(), pause));
-    let journal: Arc<dyn Store> = Arc::clone(store) as Arc<dyn Store>;
-    let deps = runtime_deps(Arc::clone(&journal), models, leases, instance_id(number), number);
-    let runtime = Runtime::start(RuntimeDeps { tools, ..deps }).await.unwrap();
-    for row in find_orphans(&**store, &**leases, Timestamp::UNIX_EPOCH).await.unwrap_or_default() {
-        // A crash during adoption is one of the tested cases.
+    let runtime =
+        Runtime::start(RuntimeDeps { tools, ..base.deps_on(store.clone(), number, models) });
+    let runtime = runtime.await.unwrap();
+    adopt_orphans(&runtime, store, &base.leases).await;
+    let create = |for_boss: &bool| match for_boss {
+        true => CreateTask::new(boss(), "a"),
+        false => create_task("a"),
+    };
+    carry_out(&process.orders, create, &runtime, store, known).await;
+    sleep(500).await;
+}
+
+/// Adopts all orphans. A crash during adoption is one of the tested cases.
+pub(crate) async fn adopt_orphans(runtime: &Runtime, store: &CrashingStore, leases: &TestLeases) {
+    for row in find_orphans(store, leases, Timestamp::UNIX_EPOCH).await.unwrap_or_default() {
         let _ = runtime.adopt(row.id).await;
     }
-    for order in &process.orders {
+}
+
+/// Carries out orders until the process crashes.
+pub(crate) async fn carry_out<C>(
+    orders: &[ProcessOrder<C>],
+    create: impl Fn(&C) -> CreateTask,
+    runtime: &Runtime,
+    store: &Arc<CrashingStore>,
+    known: &mut Vec<TaskId>,
+) {
+    for order in orders {
         match order {
-            ProcessOrder::Create => {
-                if let Ok(handle) = runtime.create(create_task("a")).await {
-                    known.push(handle.id);
-                }
-            }
-            ProcessOrder::CreateForBoss => {
-                if let Ok(handle) = runtime.create(CreateTask::new(boss(), "a")).await {
+            ProcessOrder::Create(what) => {
+                if let Ok(handle) = runtime.create(create(what)).await {
                     known.push(handle.id);
                 }
             }
@@ -204,21 +195,39 @@ async fn live(
                 }
             }
             ProcessOrder::Decide(index, verdict) => {
-                let waiting = waiting(&**store).await;
-                if let Some(row) = waiting.into_iter().nth(*index)
-                    && decide(&journal, &runtime, row.id, verdict.clone()).await
-                    && let Ok(top) = active_root(&**store, row).await
-                {
-                    let _ = runtime.adopt(top.id).await;
+                if let Some(row) = waiting(&**store).await.into_iter().nth(*index) {
+                    decide_and_resume(store, runtime, row, verdict.clone()).await;
                 }
             }
-            ProcessOrder::Pause(ms) => tokio::time::sleep(Duration::from_millis(*ms)).await,
+            ProcessOrder::Pause(ms) => sleep(*ms).await,
         }
         if store.has_crashed() {
             return;
         }
     }
-    tokio::time::sleep(Duration::from_millis(500)).await;
+}
+
+/// Answers a review, if the answer fits, and adopts the root of its task.
+pub(crate) async fn decide_and_resume(
+    store: &Arc<CrashingStore>,
+    runtime: &Runtime,
+    row: TaskRow,
+    verdict: ReviewVerdict,
+) {
+    if decide(&**store, runtime, row.id, verdict).await
+        && let Ok(top) = active_root(&**store, row).await
+    {
+        let _ = runtime.adopt(top.id).await;
+    }
+}
+
+async fn all_tasks(journal: &dyn Store) -> Vec<TaskRow> {
+    journal.task_rows(&TaskFilter::default()).await.unwrap()
+}
+
+async fn events(journal: &dyn Store, id: TaskId) -> Vec<Event> {
+    let recorded = journal.events(&StreamId::Task(id), StreamSequence(0)).await.unwrap();
+    recorded.into_iter().map(|recorded| recorded.event).collect()
 }
 
 /// The tasks that await review.
@@ -227,58 +236,59 @@ pub(crate) async fn waiting(store: &dyn Store) -> Vec<TaskRow> {
     store.task_rows(&waiting).await.unwrap_or_default()
 }
 
-/// Answers a review and resumes the task. An answer that does not fit the question is rejected.
+/// Answers a review. An answer that does not fit the question is rejected.
 pub(crate) async fn decide(
-    store: &Arc<dyn Store>,
+    store: &dyn Store,
     runtime: &Runtime,
     id: TaskId,
     verdict: ReviewVerdict,
 ) -> bool {
-    let Ok(loaded) = load_task(&**store, id).await else { return false };
+    let Ok(loaded) = load_task(store, id).await else { return false };
     let Some(review) = loaded.state.review() else { return false };
-    let checkpoint_id = review.checkpoint_id;
-    let answer = AnswerReview {
-        checkpoint_id,
-        verdict,
-        message: None,
-        by: "ada".into(),
-        state_updates: StateUpdates::default(),
-    };
-    runtime.answer(id, answer).await.is_ok()
+    runtime.answer(id, answer_review(review.checkpoint_id, verdict)).await.is_ok()
+}
+
+/// Adopts all orphans but those that are rejected as expected, and waits for them.
+pub(crate) async fn finish_orphans(
+    base: &RuntimeFixture,
+    runtime: &Runtime,
+    is_expected: fn(&CommandRejection) -> bool,
+) {
+    let mut handles = Vec::new();
+    for id in base.orphan_ids().await {
+        match runtime.adopt(id).await {
+            Ok(handle) => handles.push(handle),
+            Err(EngineError::Rejected(rejection)) if is_expected(&rejection) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    for handle in &mut handles {
+        let Ok(outcome) = tokio::time::timeout(Duration::from_hours(24), handle.wait()).await
+        else {
+            panic!("{} is never left: {}", handle.id, describe_tasks(&*base.store).await);
+        };
+        outcome.unwrap();
+    }
+}
+
+/// Expects that a sub-agent is left whose parent waits for a person itself, or has ended.
+pub(crate) fn waits_or_has_ended(rejection: &CommandRejection) -> bool {
+    matches!(rejection, CommandRejection::AwaitingHuman { .. } | CommandRejection::Finished { .. })
 }
 
 /// Finishes all tasks in a process without crashes, with answers to every review.
-async fn recover(journal: &Arc<dyn Store>, leases: &Arc<TestLeases>, world: &Arc<ToolEffects>) {
+async fn recover(base: &RuntimeFixture, world: &Arc<ToolEffects>) {
     let pause = Duration::from_millis(1);
     let models = Arc::new(FakeModels::new([], pause).on(world));
     let tools = Arc::new(FakeTools::new(world, [], pause));
-    let deps = runtime_deps(Arc::clone(journal), models, leases, instance_id(99), 99);
-    let runtime = Runtime::start(RuntimeDeps { tools, ..deps }).await.unwrap();
+    let runtime = Runtime::start(RuntimeDeps { tools, ..base.deps(99, models) }).await.unwrap();
     for _ in 0..20 {
-        let mut handles = Vec::new();
-        for row in find_orphans(&**journal, &**leases, Timestamp::UNIX_EPOCH).await.unwrap() {
-            match runtime.adopt(row.id).await {
-                Ok(handle) => handles.push(handle),
-                // One of its sub-agents is left, and it waits for a person itself; or its parent
-                // has ended, and it with that.
-                Err(EngineError::Rejected(
-                    CommandRejection::AwaitingHuman { .. } | CommandRejection::Finished { .. },
-                )) => {}
-                Err(error) => panic!("{error}"),
-            }
-        }
-        for handle in &mut handles {
-            let patience = Duration::from_hours(1);
-            let Ok(outcome) = tokio::time::timeout(patience, handle.wait()).await else {
-                panic!("{} is never left: {}", handle.id, describe_tasks(&**journal).await);
-            };
-            outcome.unwrap();
-        }
-        for row in waiting(&**journal).await {
+        finish_orphans(base, &runtime, waits_or_has_ended).await;
+        for row in waiting(&*base.store).await {
             assert_eq!(row.owner, None, "a task that waits belongs to no process");
             let result = "done by hand".to_owned();
             for verdict in [ReviewVerdict::SkipWith { result }, ReviewVerdict::Approve] {
-                decide(journal, &runtime, row.id, verdict).await;
+                decide(&*base.store, &runtime, row.id, verdict).await;
             }
         }
     }
@@ -287,10 +297,8 @@ async fn recover(journal: &Arc<dyn Store>, leases: &Arc<TestLeases>, world: &Arc
 /// Every task with its last events, for failed cases.
 async fn describe_tasks(journal: &dyn Store) -> String {
     let mut text = String::new();
-    for row in journal.task_rows(&TaskFilter::default()).await.unwrap() {
-        let events = journal.events(&StreamId::Task(row.id), StreamSequence(0)).await.unwrap();
-        let last: Vec<_> = events.iter().rev().take(8).map(|recorded| &recorded.event).collect();
-        let (id, parent, status) = (row.id, row.parent_task_id, row.status);
+    for TaskRow { id, parent_task_id: parent, status, .. } in all_tasks(journal).await {
+        let last: Vec<_> = events(journal, id).await.into_iter().rev().take(8).collect();
         write!(text, "\n{id} of {parent:?} is {status}, newest first: {last:?}").unwrap();
     }
     text
@@ -299,12 +307,11 @@ async fn describe_tasks(journal: &dyn Store) -> String {
 /// Checks that unrepeatable calls were made at most once, plus once per retry verdict.
 async fn check_effects(journal: &dyn Store, world: &ToolEffects) {
     let mut allowed: BTreeMap<u64, u32> = BTreeMap::new();
-    for row in journal.task_rows(&TaskFilter::default()).await.unwrap() {
-        let events = journal.events(&StreamId::Task(row.id), StreamSequence(0)).await.unwrap();
+    for row in all_tasks(journal).await {
         let mut numbers = BTreeMap::new();
         let mut in_doubt = None;
-        for recorded in &events {
-            match &recorded.event {
+        for event in events(journal, row.id).await {
+            match event {
                 Event::ModelAnswered { message, .. } => {
                     for call in message.tool_calls() {
                         let Some(number) = call.arguments.get("n").and_then(Value::as_u64) else {
@@ -349,10 +356,9 @@ pub(crate) async fn check(
     for id in known {
         assert!(journal.task_row(*id).await.unwrap().is_some(), "an acknowledged task was lost");
     }
-    for row in journal.task_rows(&TaskFilter::default()).await.unwrap() {
+    for row in all_tasks(journal).await {
         assert!(row.status.is_final(), "{} is {}", row.id, row.status);
-        let events = journal.events(&StreamId::Task(row.id), StreamSequence(0)).await.unwrap();
-        let ends = events.iter().filter(|recorded| is_end(&recorded.event)).count();
+        let ends = events(journal, row.id).await.into_iter().filter(is_end).count();
         assert_eq!(ends, 1, "a task ends once");
         let TaskHistory { state, rest, .. } = TaskHistory::load(journal, row.id).await.unwrap();
         let folded = state.following(rest).unwrap().snapshot();
@@ -367,12 +373,11 @@ pub(crate) async fn check(
 
 /// Checks that each sub-agent's task belongs to a call of its parent with one answer.
 async fn check_part(journal: &dyn Store, parent: TaskId, part: TaskId) {
-    let events = journal.events(&StreamId::Task(parent), StreamSequence(0)).await.unwrap();
-    let answers = events.iter().filter(|recorded| {
-        matches!(&recorded.event, Event::ToolChanged { call_id, change: ToolChange::Answer { .. } }
+    let is_answer = |event: &Event| {
+        matches!(event, Event::ToolChanged { call_id, change: ToolChange::Answer { .. } }
             if task_of_call(*call_id) == part)
-    });
-    assert_eq!(answers.count(), 1);
+    };
+    assert_eq!(events(journal, parent).await.into_iter().filter(is_answer).count(), 1);
 }
 
 fn is_end(event: &Event) -> bool {

@@ -4,36 +4,22 @@
 //! commit. A reviewer answers interrupted runs. In the end every task has ended, no unrepeatable run
 //! was repeated, and duplicate tasks share one outcome.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::sync::MutexGuard;
 
-use jiff::Timestamp;
-use polity_definition::{AgentDefinition, Limits};
-use polity_engine::commands::CreateTask;
-use polity_engine::decide::CommandRejection;
 use polity_engine::driver::{
-    BoxFuture, LostRun, NotReady, ProgramPreparation, ProgramRunner, RunCleanup, RunDedup, RunEnd,
-    RunIdentity, RunOutcome, RunOverrides, RunRequest,
+    LostRun, ProgramPreparation, ProgramRunner, RunCleanup, RunDedup, RunIdentity, RunOutcome,
+    RunOverrides, RunRequest,
 };
-use polity_engine::pinned::PinnedAgent;
-use polity_engine::runtime::{EngineError, Runtime, RuntimeDeps, find_orphans, load_task};
 use polity_model::digest::Digest;
-use polity_model::event::{Event, StreamId, StreamSequence};
-use polity_model::failure::{AttemptFailure, ErrorCategory};
-use polity_model::ids::{ExecutionId, TaskId};
-use polity_model::machine::task::TaskStatus;
-use polity_model::review::ReviewVerdict;
+use polity_model::ids::ExecutionId;
 use polity_model::run::{ProcessExit, RunReport};
-use polity_model::usage::Usage;
-use polity_store::{ExecutionFilter, MemoryStore, Store, TaskFilter};
-use polity_testkit::faults::{AcknowledgedCommit, CrashSide, CrashingStore};
-use polity_testkit::runtime::{FakeModels, TestLeases, TokioClock, runtime_deps};
-use polity_testkit::task_fixtures::instance_id;
 use proptest::prelude::*;
-use serde_json::{Value, json};
 
-use crate::faults::{check, decide, waiting};
+use crate::faults::{
+    ProcessOrder, adopt_orphans, block_on_paused, carry_out, check, crash, decide, finish_orphans,
+    waiting,
+};
+use crate::prelude::*;
 
 /// The names of the agents.
 const AGENTS: [&str; 4] = ["writer", "reader", "again", "sharer"];
@@ -48,39 +34,30 @@ enum FakeRunEnd {
 }
 
 #[derive(Debug, Clone)]
-enum CliAgentOrder {
-    /// Creates a task for an agent, with one of a few texts.
-    Create(usize, u8),
-    Cancel(usize),
-    Pause(u64),
-    Decide(usize, ReviewVerdict),
-}
-
-#[derive(Debug, Clone)]
 struct CliAgentProcess {
-    orders: Vec<CliAgentOrder>,
+    /// Orders that create tasks for an agent, with one of a few texts.
+    orders: Vec<ProcessOrder<(usize, u8)>>,
     ends: Vec<FakeRunEnd>,
     dies: (u32, CrashSide),
     /// True if it keeps running while the next one starts.
     stays: bool,
 }
 
-fn order() -> impl Strategy<Value = CliAgentOrder> {
+fn order() -> impl Strategy<Value = ProcessOrder<(usize, u8)>> {
     let verdict = prop_oneof![
         Just(ReviewVerdict::Retry),
         Just(ReviewVerdict::Reject),
         Just(ReviewVerdict::SkipWith { result: "by hand".into() }),
     ];
     prop_oneof![
-        6 => (0usize..AGENTS.len(), 0u8..2).prop_map(|(agent, text)| CliAgentOrder::Create(agent, text)),
-        1 => (0usize..6).prop_map(CliAgentOrder::Cancel),
-        3 => (0u64..2500).prop_map(CliAgentOrder::Pause),
-        1 => (0usize..3, verdict).prop_map(|(index, verdict)| CliAgentOrder::Decide(index, verdict)),
+        6 => (0usize..AGENTS.len(), 0u8..2).prop_map(ProcessOrder::Create),
+        1 => (0usize..6).prop_map(ProcessOrder::Cancel),
+        3 => (0u64..2500).prop_map(ProcessOrder::Pause),
+        1 => (0usize..3, verdict).prop_map(|(index, verdict)| ProcessOrder::Decide(index, verdict)),
     ]
 }
 
 fn process() -> impl Strategy<Value = CliAgentProcess> {
-    let side = prop_oneof![Just(CrashSide::Before), Just(CrashSide::After)];
     let end = prop_oneof![
         6 => Just(FakeRunEnd::Answer),
         2 => Just(FakeRunEnd::TransientFailure),
@@ -88,7 +65,7 @@ fn process() -> impl Strategy<Value = CliAgentProcess> {
         1 => Just(FakeRunEnd::TimedOut),
     ];
     let orders = prop::collection::vec(order(), 1..8);
-    (orders, prop::collection::vec(end, 0..8), (0u32..40, side), any::<bool>())
+    (orders, prop::collection::vec(end, 0..8), crash(40), any::<bool>())
         .prop_map(|(orders, ends, dies, stays)| CliAgentProcess { orders, ends, dies, stays })
 }
 
@@ -99,9 +76,7 @@ fn agent(name: &str) -> PinnedAgent {
         "sharer" => json!({"deduplicate_seconds": 60}),
         _ => json!({}),
     };
-    let mut agent = json!({"kind": "cli", "name": name, "executable_path": name});
-    agent.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    PinnedAgent::alone(Arc::new(AgentDefinition::from_canonical(&agent.to_string()).unwrap()), None)
+    pinned_agent(json!({"kind": "cli", "name": name, "executable_path": name}), &more)
 }
 
 /// True if a run may be repeated after a crash.
@@ -192,17 +167,14 @@ impl ProgramRunner for MachinePrograms {
             let end = tokio::select! {
                 () = tokio::time::sleep(Duration::from_secs(1)) => match end {
                     FakeRunEnd::Answer => RunEnd::Answered(format!("{} done", request.input)),
-                    FakeRunEnd::TransientFailure => RunEnd::Failed(failed(ErrorCategory::Transient)),
-                    FakeRunEnd::PermanentFailure => RunEnd::Failed(failed(ErrorCategory::Permanent)),
+                    FakeRunEnd::TransientFailure => RunEnd::Failed(transient("scripted failure")),
+                    FakeRunEnd::PermanentFailure => RunEnd::Failed(permanent("scripted failure")),
                     FakeRunEnd::TimedOut => RunEnd::TimedOut("too long".to_owned()),
                 },
                 _ = stop.wait_for(|stop| *stop) => RunEnd::Stopped,
             };
-            let report = RunReport {
-                process_id: Some(7),
-                exit: Some(ProcessExit::Code(0)),
-                ..RunReport::default()
-            };
+            let (process_id, exit) = (Some(7), Some(ProcessExit::Code(0)));
+            let report = RunReport { process_id, exit, ..RunReport::default() };
             let outcome = RunOutcome { end, report, usage: Usage::default() };
             self.machine.state().runs.insert(key, Some(outcome.clone()));
             outcome
@@ -218,10 +190,6 @@ impl ProgramRunner for MachinePrograms {
 
 impl RunCleanup for MachinePrograms {}
 
-fn failed(category: ErrorCategory) -> AttemptFailure {
-    AttemptFailure { category, message: "scripted failure".into() }
-}
-
 /// Fewer cases, because each takes longer than other histories.
 fn cases() -> u32 {
     (ProptestConfig::default().cases / 4).max(1)
@@ -234,18 +202,12 @@ proptest! {
     fn cli_runs_are_neither_lost_nor_repeated_after_random_crashes(
         processes in prop::collection::vec(process(), 1..5)
     ) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        runtime.block_on(history(&processes));
+        block_on_paused(history(&processes));
     }
 }
 
 struct CliAgentWorld {
-    journal: Arc<dyn Store>,
-    leases: Arc<TestLeases>,
+    base: RuntimeFixture,
     machine: Arc<FakeMachine>,
     clock: Arc<TokioClock>,
     known: Vec<TaskId>,
@@ -263,28 +225,24 @@ impl CliAgentWorld {
         let models = Arc::new(FakeModels::new([], Duration::ZERO));
         let programs =
             Arc::new(MachinePrograms { machine: Arc::clone(&self.machine), ends: ends.into() });
-        let deps = runtime_deps(store, models, &self.leases, instance_id(number), number);
+        let deps = self.base.deps_on(store, number, models);
         let limits = Limits { concurrent_tasks: 8.try_into().unwrap(), ..deps.limits };
-        let clock = self.clock.clone();
-        polity_store::block_on(Runtime::start(RuntimeDeps { programs, limits, clock, ..deps }))
-            .unwrap()
+        start(RuntimeDeps { programs, limits, clock: self.clock.clone(), ..deps })
     }
 
     /// Kills a process and its runs.
     async fn end(&self, live: LiveProcess, acknowledged: &mut Vec<AcknowledgedCommit>) {
         live.store.crash();
-        drop(live.runtime);
-        self.leases.end(instance_id(live.number));
+        self.base.kill(live.number, live.runtime);
         acknowledged.extend(live.store.acknowledged());
         // Lets aborted tasks be dropped.
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        sleep(1).await;
     }
 }
 
 async fn history(processes: &[CliAgentProcess]) {
     let mut world = CliAgentWorld {
-        journal: Arc::new(MemoryStore::new()),
-        leases: Arc::default(),
+        base: RuntimeFixture::new(),
         machine: Arc::default(),
         clock: Arc::new(TokioClock::new()),
         known: Vec::new(),
@@ -292,10 +250,14 @@ async fn history(processes: &[CliAgentProcess]) {
     let mut acknowledged = Vec::new();
     let mut previous: Option<LiveProcess> = None;
     for (number, process) in (1..).zip(processes) {
-        let store = Arc::new(CrashingStore::new(Arc::clone(&world.journal), Some(process.dies)));
+        let store = Arc::new(CrashingStore::new(Arc::clone(&world.base.store), Some(process.dies)));
         let runtime = world.begin(number, store.clone(), process.ends.clone());
         let live = LiveProcess { number, store, runtime };
-        carry_out(&mut world, &live, process).await;
+        adopt_orphans(&live.runtime, &live.store, &world.base.leases).await;
+        let create = |(which, text): &(usize, u8)| {
+            CreateTask::new(agent(AGENTS[*which]), format!("text {text}"))
+        };
+        carry_out(&process.orders, create, &live.runtime, &live.store, &mut world.known).await;
         if let Some(before) = previous.take() {
             world.end(before, &mut acknowledged).await;
         }
@@ -309,92 +271,42 @@ async fn history(processes: &[CliAgentProcess]) {
         world.end(last, &mut acknowledged).await;
     }
     recover(&world).await;
-    check(&*world.journal, &acknowledged, &world.known).await;
+    check(&*world.base.store, &acknowledged, &world.known).await;
     check_runs(&world);
-}
-
-async fn carry_out(world: &mut CliAgentWorld, live: &LiveProcess, process: &CliAgentProcess) {
-    let LiveProcess { store, runtime, .. } = live;
-    let journal: Arc<dyn Store> = store.clone();
-    for row in
-        find_orphans(&**store, &*world.leases, Timestamp::UNIX_EPOCH).await.unwrap_or_default()
-    {
-        // A crash during adoption is one of the tested cases.
-        let _ = runtime.adopt(row.id).await;
-    }
-    for order in &process.orders {
-        match order {
-            CliAgentOrder::Create(which, text) => {
-                let create = CreateTask::new(agent(AGENTS[*which]), format!("text {text}"));
-                if let Ok(handle) = runtime.create(create).await {
-                    world.known.push(handle.id);
-                }
-            }
-            CliAgentOrder::Cancel(index) => {
-                if let Some(id) = world.known.get(*index) {
-                    let _ = runtime.cancel(*id).await;
-                }
-            }
-            CliAgentOrder::Decide(index, verdict) => {
-                if let Some(row) = waiting(&**store).await.into_iter().nth(*index)
-                    && decide(&journal, runtime, row.id, verdict.clone()).await
-                {
-                    let _ = runtime.adopt(row.id).await;
-                }
-            }
-            CliAgentOrder::Pause(ms) => tokio::time::sleep(Duration::from_millis(*ms)).await,
-        }
-        if store.has_crashed() {
-            return;
-        }
-    }
 }
 
 /// Finishes all tasks in a process without crashes, with truthful review answers.
 async fn recover(world: &CliAgentWorld) {
-    let journal = &world.journal;
+    let journal = &world.base.store;
     let runtime = world.begin(99, Arc::clone(journal), Vec::new());
     for _ in 0..20 {
-        let mut handles = Vec::new();
-        for row in find_orphans(&**journal, &*world.leases, Timestamp::UNIX_EPOCH).await.unwrap() {
-            match runtime.adopt(row.id).await {
-                Ok(handle) => handles.push(handle),
-                Err(EngineError::Rejected(CommandRejection::AwaitingHuman { .. })) => {}
-                Err(error) => panic!("{error}"),
-            }
-        }
-        for handle in &mut handles {
-            let patience = Duration::from_hours(2);
-            let ended = tokio::time::timeout(patience, handle.wait()).await;
-            let Ok(ended) = ended else { panic!("{} is never left", handle.id) };
-            ended.unwrap();
-        }
+        let waits = |rejection: &_| matches!(rejection, CommandRejection::AwaitingHuman { .. });
+        finish_orphans(&world.base, &runtime, waits).await;
         for row in waiting(&**journal).await {
-            let loaded = load_task(&**journal, row.id).await.unwrap();
-            let begun = world.machine.begun(loaded.state.execution().unwrap().id) > 0;
-            let verdict = if begun {
+            let execution = world.base.load(row.id).await.execution().unwrap().id;
+            let verdict = if world.machine.begun(execution) > 0 {
                 ReviewVerdict::SkipWith { result: "by hand".into() }
             } else {
                 ReviewVerdict::Retry
             };
-            assert!(decide(journal, &runtime, row.id, verdict).await);
+            assert!(decide(&**journal, &runtime, row.id, verdict).await);
         }
     }
 }
 
 fn check_runs(world: &CliAgentWorld) {
-    let journal = &*world.journal;
+    let (base, journal) = (&world.base, &world.base.store);
     let open = ExecutionFilter { open_only: true, ..ExecutionFilter::default() };
     assert_eq!(journal.execution_rows(&open).wait().unwrap().len(), 0, "the queue is empty");
     assert!(world.machine.state().at_once.values().all(|count| *count == 0));
-    for row in journal.task_rows(&TaskFilter::default()).wait().unwrap() {
-        let task = journal.task(&row).wait().unwrap();
+    for row in base.all_tasks() {
+        let task = base.task(row.id);
         let executions = journal.executions(row.id).wait().unwrap();
         let begun: usize = executions.iter().map(|run| world.machine.begun(run.id)).sum();
-        let events = journal.events(&StreamId::Task(row.id), StreamSequence(0)).wait().unwrap();
+        let events = base.events(row.id);
         let answered = |wanted: &ReviewVerdict| {
-            let same = |event: &Event| matches!(event, Event::ReviewAnswered { verdict, .. } if verdict == wanted);
-            events.iter().filter(|recorded| same(&recorded.event)).count()
+            let same = |event: &&Event| matches!(event, Event::ReviewAnswered { verdict, .. } if verdict == wanted);
+            events.iter().filter(same).count()
         };
         let agent = row.assigned_agent.as_str();
         if !may_be_repeated(agent) {
@@ -411,10 +323,7 @@ fn check_runs(world: &CliAgentWorld) {
             assert!([&format!("{} done", task.description), "by hand"].contains(&result));
             match task.shared_with {
                 Some(other) => {
-                    let other = journal
-                        .task(&journal.task_row(other).wait().unwrap().unwrap())
-                        .wait()
-                        .unwrap();
+                    let other = base.task(other);
                     assert_eq!((other.status, other.shared_with), (TaskStatus::Completed, None));
                     assert_eq!(
                         (other.result.as_deref(), &other.description),

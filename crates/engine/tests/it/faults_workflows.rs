@@ -3,26 +3,14 @@
 //! Each case runs a small random workflow in a few processes, one after the other. Each crashes at a
 //! random commit. A reviewer answers truthfully, so the outcome equals that of a run without crashes.
 
-use std::collections::BTreeMap;
-use std::fmt::Write;
-use std::sync::Arc;
-use std::time::Duration;
-
-use polity_engine::commands::CreateTask;
-use polity_engine::decide::CommandRejection;
-use polity_engine::runtime::{EngineError, Runtime, active_root, find_orphans, load_task};
-use polity_model::event::{Event, NodeChange, StreamId, StreamSequence, ToolChange};
-use polity_model::ids::{TaskId, ToolCallId};
-use polity_model::machine::task::TaskStatus;
-use polity_model::review::{ReviewSubject, ReviewVerdict};
-use polity_model::state::StateUpdates;
-use polity_store::{Store, TaskFilter};
-use polity_testkit::faults::{CrashSide, CrashingStore};
-use polity_testkit::task_fixtures::instance_id;
+use polity_model::ids::ToolCallId;
 use proptest::prelude::*;
-use serde_json::Value;
 
-use crate::faults::{check, decide, waiting};
+use crate::faults::{
+    adopt_orphans, block_on_paused, check, crash, decide, decide_and_resume, finish_orphans,
+    waiting, waits_or_has_ended,
+};
+use crate::prelude::*;
 use crate::workflow_harness::{WorkflowHarness, comparable, end};
 
 /// Marks the effects of one task, to distinguish tasks.
@@ -108,9 +96,8 @@ fn process() -> impl Strategy<Value = WorkflowProcess> {
         1 => Just(Some(ReviewVerdict::Reject)),
         1 => Just(Some(ReviewVerdict::Retry)),
     ];
-    let side = prop_oneof![Just(CrashSide::Before), Just(CrashSide::After)];
     let answers = prop::collection::vec(verdict, 1..5);
-    (any::<bool>(), answers, 0u32..2, (0u32..30, side))
+    (any::<bool>(), answers, 0u32..2, crash(30))
         .prop_map(|(creates, answers, lost, dies)| WorkflowProcess { creates, answers, lost, dies })
 }
 
@@ -258,12 +245,7 @@ proptest! {
         flow in flow(),
         processes in prop::collection::vec(process(), 1..4)
     ) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        runtime.block_on(history(&flow, &processes));
+        block_on_paused(history(&flow, &processes));
     }
 }
 
@@ -299,47 +281,35 @@ async fn live(
     process: &WorkflowProcess,
     known: &mut Vec<TaskId>,
 ) {
-    let journal: Arc<dyn Store> = Arc::clone(store) as Arc<dyn Store>;
-    let runtime = harness.runtime_on(Arc::clone(&journal), number);
+    let runtime = harness.runtime_on(store.clone(), number);
     harness.tools.lose(process.lost);
-    let now = jiff::Timestamp::UNIX_EPOCH;
-    for row in find_orphans(&**store, &*harness.base.leases, now).await.unwrap_or_default() {
-        // A crash during adoption is one of the tested cases.
-        let _ = runtime.adopt(row.id).await;
-    }
+    adopt_orphans(&runtime, store, &harness.base.leases).await;
     if (process.creates || number == 1)
         && let Ok(handle) = runtime.create(order(harness, known.len())).await
     {
         known.push(handle.id);
     }
     for answer in &process.answers {
-        tokio::time::sleep(Duration::from_millis(150)).await;
+        sleep(150).await;
         for row in waiting(&**store).await {
             let verdict = match answer {
                 Some(verdict) => Some(verdict.clone()),
-                None => truth(harness, &journal, row.id).await,
+                None => truth(harness, &**store, row.id).await,
             };
-            if let Some(verdict) = verdict
-                && decide(&journal, &runtime, row.id, verdict).await
-                && let Ok(top) = active_root(&**store, row).await
-            {
-                let _ = runtime.adopt(top.id).await;
+            if let Some(verdict) = verdict {
+                decide_and_resume(store, &runtime, row, verdict).await;
             }
         }
         if store.has_crashed() {
             return;
         }
     }
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    sleep(100).await;
 }
 
 /// The truthful answer: an interrupted call was made if its effect exists; all else is approved.
-async fn truth(
-    harness: &WorkflowHarness,
-    journal: &Arc<dyn Store>,
-    id: TaskId,
-) -> Option<ReviewVerdict> {
-    let state = load_task(&**journal, id).await.ok()?.state;
+async fn truth(harness: &WorkflowHarness, store: &dyn Store, id: TaskId) -> Option<ReviewVerdict> {
+    let state = load_task(store, id).await.ok()?.state;
     match &state.review()?.subject {
         ReviewSubject::Doubt { call_id } => {
             let call = state.calls().get(*call_id)?;
@@ -373,11 +343,10 @@ struct NoteCall {
 /// Every call that records a text.
 fn calls(harness: &WorkflowHarness) -> Vec<NoteCall> {
     let mut found: BTreeMap<ToolCallId, NoteCall> = BTreeMap::new();
-    let store = &harness.base.store;
-    for row in store.task_rows(&TaskFilter::default()).wait().unwrap() {
+    for row in harness.base.all_tasks() {
         let mut in_doubt = None;
-        for recorded in store.events(&StreamId::Task(row.id), StreamSequence(0)).wait().unwrap() {
-            match recorded.event {
+        for event in harness.base.events(row.id) {
+            match event {
                 Event::NodeChanged { change: NodeChange::Start { call: Some(call) }, .. } => {
                     found.extend(noting(&call.arguments).map(|noting| (call.id, noting)));
                 }
@@ -419,38 +388,21 @@ fn order(harness: &WorkflowHarness, run: usize) -> CreateTask {
 
 /// Finishes all tasks in a process without crashes, with answers to every review.
 async fn finish(harness: &WorkflowHarness, runtime: &Runtime) {
-    let store = &harness.base.store;
+    let store = &*harness.base.store;
     for _ in 0..80 {
-        let mut handles = Vec::new();
-        for row in find_orphans(&**store, &*harness.base.leases, jiff::Timestamp::UNIX_EPOCH)
-            .await
-            .unwrap()
-        {
-            match runtime.adopt(row.id).await {
-                Ok(handle) => handles.push(handle),
-                Err(EngineError::Rejected(
-                    CommandRejection::AwaitingHuman { .. } | CommandRejection::Finished { .. },
-                )) => {}
-                Err(error) => panic!("{error}"),
-            }
-        }
-        for handle in &mut handles {
-            harness.wait(handle).await;
-        }
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        for row in waiting(&**store).await {
+        finish_orphans(&harness.base, runtime, waits_or_has_ended).await;
+        sleep(500).await;
+        for row in waiting(store).await {
             if let Some(verdict) = truth(harness, store, row.id).await {
                 decide(store, runtime, row.id, verdict).await;
             }
         }
-        let rows = store.task_rows(&TaskFilter::default()).await.unwrap();
-        if rows.iter().all(|row| row.status.is_final()) {
+        if harness.base.all_tasks().iter().all(|row| row.status.is_final()) {
             return;
         }
     }
-    let rows = store.task_rows(&TaskFilter::default()).await.unwrap();
-    for row in rows.iter().filter(|row| !row.status.is_final()) {
-        println!("{} is {}: {:#?}", row.id, row.status, harness.events(row.id));
+    for row in harness.base.all_tasks().iter().filter(|row| !row.status.is_final()) {
+        println!("{} is {}: {:#?}", row.id, row.status, harness.base.events(row.id));
     }
     panic!("not everything comes to an end");
 }
@@ -471,8 +423,8 @@ fn check_effects(harness: &WorkflowHarness) {
         let most = allowed.get(&text).copied().unwrap_or(Some(0));
         assert!(most.is_none_or(|most| times <= most), "{text} {times} times, not {most:?}");
     }
-    for row in harness.base.store.task_rows(&TaskFilter::default()).wait().unwrap() {
-        let numbers = harness.checkpoints(row.id).into_iter().map(|(number, _)| number);
+    for row in harness.base.all_tasks() {
+        let numbers = harness.checkpoint_numbers(row.id).into_iter();
         assert!(numbers.zip(0..).all(|(number, expected)| number == expected));
     }
 }
@@ -507,10 +459,10 @@ async fn check_ends(
     let (status, expected) = outcome(&calm, id).await;
     for id in known {
         let (found, text) = outcome(harness, *id).await;
-        assert_eq!(found, status, "{:#?}", harness.events(*id));
+        assert_eq!(found, status, "{:#?}", harness.base.events(*id));
         // The first of several failures ends the task.
         if status == TaskStatus::Completed {
-            assert_eq!(text, expected, "{:#?}", harness.events(*id));
+            assert_eq!(text, expected, "{:#?}", harness.base.events(*id));
         }
     }
 }
@@ -530,7 +482,7 @@ async fn check_fork(
         finish(harness, runtime).await;
         let forked = outcome(harness, fork).await;
         if flow.is_fixed() && first.0 == TaskStatus::Completed {
-            assert_eq!(forked, first, "at {at}, {node}: {:#?}", harness.events(fork));
+            assert_eq!(forked, first, "at {at}, {node}: {:#?}", harness.base.events(fork));
         }
     }
 }

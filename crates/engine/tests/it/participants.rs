@@ -1,28 +1,8 @@
-//! Scripted models, and a fixture for agents that delegate to one another.
+//! Scripted models for agents that delegate to one another.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use polity_model::usage::Cost;
 
-use jiff::Timestamp;
-use polity_definition::{Limits, TokenPrice};
-use polity_engine::commands::{AnswerReview, CreateTask};
-use polity_engine::driver::{
-    AskedArguments, AskedTool, BoxFuture, ModelDriver, ModelFailure, ModelReply, ModelRequest,
-    NotReady,
-};
-use polity_engine::pinned::PinnedAgent;
-use polity_engine::runtime::{Runtime, RuntimeDeps, TaskHandle, find_orphans, load_task};
-use polity_model::failure::{AttemptFailure, ErrorCategory};
-use polity_model::ids::TaskId;
-use polity_model::review::ReviewVerdict;
-use polity_model::state::StateUpdates;
-use polity_model::task::Task;
-use polity_model::usage::{Cost, Usage};
-use polity_store::{MemoryStore, Store, TaskFilter, TaskRow};
-use polity_testkit::runtime::{TestLeases, boss, runtime_deps};
-use polity_testkit::task_fixtures::instance_id;
-use serde_json::{Value, json};
+use crate::prelude::*;
 
 /// One reply of a scripted model.
 #[derive(Debug, Clone)]
@@ -51,19 +31,13 @@ pub(crate) struct TestModels {
 }
 
 impl TestModels {
-    pub(crate) fn new(
-        lines: impl IntoIterator<Item = (&'static str, Vec<ScriptedReply>)>,
-    ) -> Arc<Self> {
-        Self::weighing(1, lines)
+    pub(crate) fn new<const N: usize>(lines: [(&'static str, Vec<ScriptedReply>); N]) -> Arc<Self> {
+        Self::weighing(1, lines.into())
     }
 
     /// Models whose calls use `weight` times ten tokens.
-    pub(crate) fn weighing(
-        weight: u64,
-        lines: impl IntoIterator<Item = (&'static str, Vec<ScriptedReply>)>,
-    ) -> Arc<Self> {
-        let (shown, at_once) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { lines: lines.into_iter().collect(), shown, at_once, weight })
+    pub(crate) fn weighing(weight: u64, lines: ReplyScript) -> Arc<Self> {
+        Arc::new(Self { lines, shown: Mutex::default(), at_once: Mutex::default(), weight })
     }
 
     pub(crate) fn shown(&self) -> BTreeMap<String, Vec<String>> {
@@ -114,40 +88,23 @@ impl ModelDriver for TestModels {
             match line {
                 ScriptedReply::Text(text) => reply(text, Vec::new()),
                 ScriptedReply::Ask(calls) => reply("", calls.into_iter().map(asked).collect()),
-                ScriptedReply::Fail => {
-                    let (category, message) = (ErrorCategory::Permanent, "no such model".into());
-                    Err(ModelFailure::new(AttemptFailure { category, message }))
-                }
+                ScriptedReply::Fail => Err(ModelFailure::new(permanent("no such model"))),
                 ScriptedReply::Hang => std::future::pending().await,
             }
         })
     }
 }
 
-fn asked((tool, arguments): (&'static str, Value)) -> AskedTool {
+/// A call of a tool with these arguments, an object.
+pub(crate) fn asked((tool, arguments): (&str, Value)) -> AskedTool {
     let (server, tool) = tool.split_once('/').unwrap();
-    let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
-    let (server, tool) = (server.to_owned(), tool.to_owned());
-    AskedTool { server, tool, arguments: AskedArguments::Object(arguments), signature: None }
-}
-
-pub(crate) struct RuntimeFixture {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) leases: Arc<TestLeases>,
+    let arguments = AskedArguments::Object(serde_json::from_value(arguments).unwrap());
+    AskedTool { server: server.to_owned(), tool: tool.to_owned(), arguments, signature: None }
 }
 
 impl RuntimeFixture {
-    pub(crate) fn new() -> Self {
-        Self { store: Arc::new(MemoryStore::new()), leases: Arc::default() }
-    }
-
     pub(crate) fn process(&self, number: u64, models: &Arc<TestModels>) -> Runtime {
         self.limited(number, models, |limits| limits)
-    }
-
-    pub(crate) fn deps_of_process(&self, number: u64, models: &Arc<TestModels>) -> RuntimeDeps {
-        let (store, models) = (Arc::clone(&self.store), Arc::clone(models) as Arc<dyn ModelDriver>);
-        runtime_deps(store, models, &self.leases, instance_id(number), number)
     }
 
     pub(crate) fn limited(
@@ -156,65 +113,22 @@ impl RuntimeFixture {
         models: &Arc<TestModels>,
         limit: fn(Limits) -> Limits,
     ) -> Runtime {
-        let deps = self.deps_of_process(number, models);
-        let limits = limit(deps.limits);
-        polity_store::block_on(Runtime::start(RuntimeDeps { limits, ..deps })).unwrap()
-    }
-
-    pub(crate) fn kill(&self, number: u64, runtime: Runtime) {
-        drop(runtime);
-        self.leases.end(instance_id(number));
-    }
-
-    pub(crate) fn task(&self, id: TaskId) -> Task {
-        self.store.task(&self.store.task_row(id).wait().unwrap().unwrap()).wait().unwrap()
-    }
-
-    pub(crate) fn all_tasks(&self) -> Vec<TaskRow> {
-        self.store.task_rows(&TaskFilter::default()).wait().unwrap()
-    }
-
-    pub(crate) async fn orphan_ids(&self) -> Vec<TaskId> {
-        let orphans = find_orphans(&*self.store, &*self.leases, Timestamp::UNIX_EPOCH).await;
-        orphans.unwrap().into_iter().map(|row| row.id).collect()
-    }
-
-    pub(crate) fn sub_tasks(&self, of: TaskId) -> Vec<TaskRow> {
-        let filter = TaskFilter { parent: Some(of), ..TaskFilter::default() };
-        let mut rows = self.store.task_rows(&filter).wait().unwrap();
-        rows.reverse();
-        rows
-    }
-
-    pub(crate) fn said(&self, id: TaskId) -> Vec<String> {
-        let messages = self.store.messages(id).wait().unwrap();
-        messages.iter().map(|message| message.content().to_owned()).collect()
-    }
-
-    pub(crate) async fn until(&self, what: &str, look: impl Fn(&Self) -> bool) {
-        for _ in 0..1000 {
-            if look(self) {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        panic!("timed out waiting until {what}");
-    }
-
-    pub(crate) async fn answer(&self, runtime: &Runtime, id: TaskId, verdict: ReviewVerdict) {
-        let state = load_task(&*self.store, id).await.unwrap().state;
-        let checkpoint_id = state.review().unwrap().checkpoint_id;
-        let answer = AnswerReview {
-            checkpoint_id,
-            verdict,
-            message: None,
-            by: "ada".to_owned(),
-            state_updates: StateUpdates::default(),
-        };
-        runtime.answer(id, answer).await.unwrap();
+        let deps = self.deps(number, models.clone());
+        start(RuntimeDeps { limits: limit(deps.limits), ..deps })
     }
 }
 
+/// A boss that asks this many helpers at once.
+pub(crate) fn helpers(count: u32) -> [(&'static str, Vec<ScriptedReply>); 2] {
+    let parts = (0..count).map(|number| part("agent/helper", &number.to_string())).collect();
+    [("boss", vec![ScriptedReply::Ask(parts)]), ("helper", vec![])]
+}
+
+/// A task of the boss.
+pub(crate) fn for_boss(what: &str) -> CreateTask {
+    CreateTask::new(boss(), what)
+}
+
 pub(crate) async fn give(runtime: &Runtime, what: &str) -> TaskHandle {
-    runtime.create(CreateTask::new(boss(), what)).await.unwrap()
+    runtime.create(for_boss(what)).await.unwrap()
 }

@@ -1,32 +1,15 @@
 //! CLI agents: slots, queues, outcomes, and recovery after a crash.
 
-use std::num::NonZeroU32;
-use std::sync::Arc;
-use std::time::Duration;
-
-use polity_definition::{AgentDefinition, Limits};
-use polity_engine::clock::SystemClock;
-use polity_engine::commands::{AnswerReview, CreateTask, ToggleAgent};
-use polity_engine::driver::{ProgramDriver, RunEnd};
-use polity_engine::pinned::PinnedAgent;
-use polity_engine::runtime::{Runtime, RuntimeDeps, TaskHandle, toggle_agent};
-use polity_model::event::{StreamId, StreamSequence};
-use polity_model::failure::{AttemptFailure, ErrorCategory, ErrorCode};
-use polity_model::machine::task::TaskStatus;
-use polity_model::review::ReviewVerdict;
-use polity_model::state::StateUpdates;
-use polity_model::usage::Usage;
-use polity_store::{ExecutionFilter, MemoryStore, Store};
+use polity_engine::commands::ToggleAgent;
+use polity_engine::runtime::toggle_agent;
 use polity_testkit::programs::{FakeCliAgents, SECRET};
-use polity_testkit::runtime::{FakeModels, TestLeases, runtime_deps};
-use polity_testkit::task_fixtures::instance_id;
-use serde_json::{Value, json};
+
+use crate::prelude::*;
 
 const TAKES: Duration = Duration::from_secs(1);
 
 struct CliAgentFixture {
-    store: Arc<dyn Store>,
-    leases: Arc<TestLeases>,
+    base: RuntimeFixture,
     programs: Arc<FakeCliAgents>,
 }
 
@@ -36,37 +19,31 @@ impl CliAgentFixture {
     }
 
     fn taking(time: Duration, ends: impl IntoIterator<Item = RunEnd>) -> Self {
-        let programs = Arc::new(FakeCliAgents::new(time, ends));
-        Self { store: Arc::new(MemoryStore::new()), leases: Arc::default(), programs }
+        Self { base: RuntimeFixture::new(), programs: Arc::new(FakeCliAgents::new(time, ends)) }
     }
 
     fn process(&self, number: u64) -> Runtime {
-        let models = Arc::new(FakeModels::new([], Duration::ZERO));
-        let (store, instance) = (Arc::clone(&self.store), instance_id(number));
-        let deps = runtime_deps(store, models, &self.leases, instance, number);
+        let deps = self.base.deps(number, Arc::new(FakeModels::new([], Duration::ZERO)));
         let limits = Limits { concurrent_tasks: NonZeroU32::new(64).unwrap(), ..deps.limits };
-        let programs = Arc::clone(&self.programs) as Arc<dyn ProgramDriver>;
-        polity_store::block_on(Runtime::start(RuntimeDeps { programs, limits, ..deps })).unwrap()
+        start(RuntimeDeps { programs: self.programs.clone(), limits, ..deps })
     }
 
     fn status(&self, handle: &TaskHandle) -> (TaskStatus, Option<ErrorCode>) {
-        let row = self.store.task_row(handle.id).wait().unwrap().unwrap();
+        let row = self.base.row(handle.id);
         (row.status, row.error_code)
     }
 
     /// The numbers of queued and of running executions.
     fn line(&self) -> (usize, usize) {
         let filter = ExecutionFilter { open_only: true, ..ExecutionFilter::default() };
-        let rows = self.store.execution_rows(&filter).wait().unwrap();
+        let rows = self.base.store.execution_rows(&filter).wait().unwrap();
         let running = rows.iter().filter(|row| row.execution.is_active()).count();
         (rows.len() - running, running)
     }
 }
 
 fn coder(more: &Value) -> PinnedAgent {
-    let mut agent = json!({"kind": "cli", "name": "coder", "executable_path": "coder"});
-    agent.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    PinnedAgent::alone(Arc::new(AgentDefinition::from_canonical(&agent.to_string()).unwrap()), None)
+    pinned_agent(json!({"kind": "cli", "name": "coder", "executable_path": "coder"}), more)
 }
 
 async fn give(runtime: &Runtime, agent: &PinnedAgent, inputs: &[&str]) -> Vec<TaskHandle> {
@@ -78,6 +55,14 @@ async fn give(runtime: &Runtime, agent: &PinnedAgent, inputs: &[&str]) -> Vec<Ta
     handles
 }
 
+async fn ends_of(handles: &mut [TaskHandle]) -> Vec<TaskStatus> {
+    let mut ends = Vec::new();
+    for handle in handles {
+        ends.push(handle.wait().await.unwrap());
+    }
+    ends
+}
+
 #[tokio::test(start_paused = true)]
 async fn writing_cli_agents_run_in_order_across_processes() {
     let harness = CliAgentFixture::new([]);
@@ -86,16 +71,13 @@ async fn writing_cli_agents_run_in_order_across_processes() {
     let mut handles = give(&one, &agent, &["a", "b"]).await;
     handles.extend(give(&two, &agent, &["c"]).await);
     handles.extend(give(&one, &agent, &["d"]).await);
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    sleep(200).await;
     assert_eq!(harness.line(), (3, 1));
-    for handle in &mut handles {
-        assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
-    }
+    assert!(ends_of(&mut handles).await.iter().all(|end| *end == TaskStatus::Completed));
     assert_eq!(harness.programs.max_concurrent(), 1);
     assert_eq!(harness.programs.inputs(), ["a", "b", "c", "d"]);
     assert_eq!(harness.line(), (0, 0));
-    let row = harness.store.task_row(handles[3].id).await.unwrap().unwrap();
-    assert_eq!(harness.store.task(&row).await.unwrap().result.as_deref(), Some("d"));
+    assert_eq!(harness.base.task(handles[3].id).result.as_deref(), Some("d"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,9 +86,7 @@ async fn read_only_cli_agents_run_in_parallel_up_to_the_limit() {
     let runtime = harness.process(1);
     let agent = coder(&json!({"access_type": "read-only", "max_concurrent_executions": 3}));
     let mut handles = give(&runtime, &agent, &["a"; 8]).await;
-    for handle in &mut handles {
-        assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
-    }
+    assert!(ends_of(&mut handles).await.iter().all(|end| *end == TaskStatus::Completed));
     assert_eq!(harness.programs.max_concurrent(), 3);
 }
 
@@ -115,9 +95,7 @@ async fn full_queue_rejects_tasks() {
     let harness = CliAgentFixture::new([]);
     let runtime = harness.process(1);
     let mut handles = give(&runtime, &coder(&json!({"queue_limit": 2})), &["a"; 5]).await;
-    for handle in &mut handles {
-        handle.wait().await.unwrap();
-    }
+    ends_of(&mut handles).await;
     let ends: Vec<_> = handles.iter().map(|handle| harness.status(handle)).collect();
     let full = (TaskStatus::Failed, Some(ErrorCode::LimitQueue));
     assert_eq!(ends.iter().filter(|end| **end == full).count(), 2, "{ends:?}");
@@ -130,13 +108,10 @@ async fn queue_wait_times_out() {
     let runtime = harness.process(1);
     let agent = coder(&json!({"queue_timeout_seconds": 1}));
     let mut handles = give(&runtime, &agent, &["a", "b", "c"]).await;
-    for handle in &mut handles {
-        handle.wait().await.unwrap();
-    }
-    let row = harness.store.task_row(handles[2].id).await.unwrap().unwrap();
-    assert_eq!(row.error_code, Some(ErrorCode::LimitQueue));
-    let error = harness.store.task(&row).await.unwrap().error.unwrap();
-    assert!(error.contains("queue_timeout_seconds"), "{error}");
+    ends_of(&mut handles).await;
+    let task = harness.base.task(handles[2].id);
+    assert_eq!(task.error_code, Some(ErrorCode::LimitQueue));
+    assert!(task.error.unwrap().contains("queue_timeout_seconds"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,14 +119,14 @@ async fn cancels_queued_and_running_cli_agents() {
     let harness = CliAgentFixture::new([]);
     let runtime = harness.process(1);
     let mut handles = give(&runtime, &coder(&json!({})), &["a", "b", "c"]).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    sleep(300).await;
     for index in [1, 0] {
         runtime.cancel(handles[index].id).await.unwrap();
         assert_eq!(handles[index].wait().await.unwrap(), TaskStatus::Cancelled);
     }
     assert_eq!(handles[2].wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(harness.programs.inputs(), ["a", "c"]);
-    let executions = harness.store.executions(handles[0].id).await.unwrap();
+    let executions = harness.base.store.executions(handles[0].id).await.unwrap();
     let path: Vec<_> =
         executions[0].state_transitions.iter().map(|moved| moved.to.to_string()).collect();
     assert_eq!(path, ["starting", "running", "cancelled", "cleanup", "idle"]);
@@ -159,8 +134,7 @@ async fn cancels_queued_and_running_cli_agents() {
 
 #[tokio::test(start_paused = true)]
 async fn transient_failure_is_retried_with_exponential_backoff() {
-    let failure = AttemptFailure { category: ErrorCategory::Transient, message: "busy".into() };
-    let harness = CliAgentFixture::new([RunEnd::Failed(failure.clone()), RunEnd::Failed(failure)]);
+    let harness = CliAgentFixture::new(vec![RunEnd::Failed(transient("busy")); 2]);
     let runtime = harness.process(1);
     let began = tokio::time::Instant::now();
     let mut handles = give(&runtime, &coder(&json!({"idempotent": true})), &["a"]).await;
@@ -168,7 +142,7 @@ async fn transient_failure_is_retried_with_exponential_backoff() {
     // Three runs of a second, and waits of one and two with up to a quarter more.
     let took = began.elapsed().as_secs_f64();
     assert!((6.0..7.0).contains(&took), "{took}");
-    let execution = harness.store.executions(handles[0].id).await.unwrap().remove(0);
+    let execution = harness.base.store.executions(handles[0].id).await.unwrap().remove(0);
     assert_eq!((execution.retry_count, execution.runs.len()), (2, 3));
     assert_eq!(harness.programs.forgotten(), [(execution.id, 3)]);
 }
@@ -181,26 +155,22 @@ async fn secrets_reach_the_cli_agent_but_not_the_journal() {
     create.parameters.insert("more".into(), json!([{"deep": SECRET}]));
     create.overrides.envs.insert("TOKEN".into(), SECRET.into());
     let mut handle = runtime.create(create).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(harness.store.sealed_input(handle.id).await.unwrap().is_some());
+    sleep(100).await;
+    assert!(harness.base.store.sealed_input(handle.id).await.unwrap().is_some());
     handle.wait().await.unwrap();
     assert_eq!(harness.programs.inputs(), [format!("the key is {SECRET}")]);
-    assert_eq!(harness.store.sealed_input(handle.id).await.unwrap(), None);
-    let events =
-        harness.store.events(&StreamId::Task(handle.id), StreamSequence::default()).await.unwrap();
-    assert!(!format!("{events:?}").contains(SECRET));
-    let row = harness.store.task_row(handle.id).await.unwrap().unwrap();
-    assert_eq!(harness.store.task(&row).await.unwrap().description, "the key is ***");
+    assert_eq!(harness.base.store.sealed_input(handle.id).await.unwrap(), None);
+    assert!(!format!("{:?}", harness.base.recorded(handle.id)).contains(SECRET));
+    assert_eq!(harness.base.task(handle.id).description, "the key is ***");
 }
 
 /// A process that crashes during the first of two runs, and its successor.
 async fn after_a_death(harness: &CliAgentFixture, agent: &Value) -> (Runtime, TaskHandle) {
     let runtime = harness.process(1);
     let handle = give(&runtime, &coder(agent), &["a"]).await.remove(0);
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    sleep(500).await;
     assert_eq!(harness.line(), (0, 1));
-    harness.leases.end(instance_id(1));
-    drop(runtime);
+    harness.base.kill(1, runtime);
     tokio::time::sleep(Duration::from_secs(5)).await;
     (harness.process(2), handle)
 }
@@ -210,19 +180,16 @@ async fn finished_run_of_a_crashed_process_is_not_repeated() {
     let harness = CliAgentFixture::new([]);
     let (runtime, handle) = after_a_death(&harness, &json!({})).await;
     harness.programs.find(RunEnd::Answered("found".into()));
-    let mut adopted = runtime.adopt(handle.id).await.unwrap();
-    assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
+    assert_eq!(adopt(&runtime, handle.id).await, TaskStatus::Completed);
     assert_eq!(harness.programs.inputs().len(), 1);
-    let row = harness.store.task_row(handle.id).await.unwrap().unwrap();
-    assert_eq!(harness.store.task(&row).await.unwrap().result.as_deref(), Some("found"));
+    assert_eq!(harness.base.task(handle.id).result.as_deref(), Some("found"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn repeatable_run_is_repeated_after_a_crash() {
     let harness = CliAgentFixture::new([]);
     let (runtime, handle) = after_a_death(&harness, &json!({"access_type": "read-only"})).await;
-    let mut adopted = runtime.adopt(handle.id).await.unwrap();
-    assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
+    assert_eq!(adopt(&runtime, handle.id).await, TaskStatus::Completed);
     assert_eq!(harness.programs.inputs().len(), 2);
 }
 
@@ -230,22 +197,12 @@ async fn repeatable_run_is_repeated_after_a_crash() {
 async fn unrepeatable_run_opens_a_review_after_a_crash() {
     let harness = CliAgentFixture::new([]);
     let (runtime, handle) = after_a_death(&harness, &json!({})).await;
-    let mut adopted = runtime.adopt(handle.id).await.unwrap();
-    assert_eq!(adopted.wait().await.unwrap(), TaskStatus::AwaitingHuman);
+    assert_eq!(adopt(&runtime, handle.id).await, TaskStatus::AwaitingHuman);
     assert_eq!((harness.programs.inputs().len(), harness.line()), (1, (0, 0)));
-    let checkpoint_id = harness.store.checkpoints(handle.id).await.unwrap()[0].checkpoint_id;
-    let answer = AnswerReview {
-        checkpoint_id,
-        verdict: ReviewVerdict::Retry,
-        message: None,
-        by: "ada".into(),
-        state_updates: StateUpdates::default(),
-    };
-    runtime.answer(handle.id, answer).await.unwrap();
-    let mut adopted = runtime.adopt(handle.id).await.unwrap();
-    assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
+    harness.base.answer(&runtime, handle.id, ReviewVerdict::Retry).await;
+    assert_eq!(adopt(&runtime, handle.id).await, TaskStatus::Completed);
     assert_eq!(harness.programs.inputs().len(), 2);
-    assert_eq!(harness.store.executions(handle.id).await.unwrap().len(), 2);
+    assert_eq!(harness.base.store.executions(handle.id).await.unwrap().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -258,7 +215,7 @@ async fn budget_counts_and_serializes_cli_agents() {
     let create = CreateTask { budget, ..CreateTask::new(agent, "a") };
     let mut handle = runtime.create(create).await.unwrap();
     handle.wait().await.unwrap();
-    let row = harness.store.task_row(handle.id).await.unwrap().unwrap();
+    let row = harness.base.row(handle.id);
     // The running call may exceed it.
     assert_eq!((row.status, row.usage.input_tokens), (TaskStatus::Completed, 40));
 }
@@ -270,9 +227,9 @@ async fn agent_disabled_by_another_process_rejects_tasks() {
     let mut before = give(&runtime, &agent, &["a"]).await;
     let name = "coder".parse().unwrap();
     let disable = ToggleAgent::Disable { reason: Some("no key".into()) };
-    assert!(toggle_agent(&*harness.store, &SystemClock, &name, &disable).await.unwrap());
-    assert!(!toggle_agent(&*harness.store, &SystemClock, &name, &disable).await.unwrap());
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(toggle_agent(&*harness.base.store, &SystemClock, &name, &disable).await.unwrap());
+    assert!(!toggle_agent(&*harness.base.store, &SystemClock, &name, &disable).await.unwrap());
+    sleep(200).await;
     let refused = runtime.create(CreateTask::new(agent.clone(), "b")).await.unwrap_err();
     assert_eq!(refused.to_string(), "agent \"coder\" is disabled: no key");
     // A new process reads it at start.
@@ -280,8 +237,8 @@ async fn agent_disabled_by_another_process_rejects_tasks() {
     assert!(other.create(CreateTask::new(agent.clone(), "b")).await.is_err());
     // Earlier tasks continue.
     assert_eq!(before[0].wait().await.unwrap(), TaskStatus::Completed);
-    toggle_agent(&*harness.store, &SystemClock, &name, &ToggleAgent::Enable).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    toggle_agent(&*harness.base.store, &SystemClock, &name, &ToggleAgent::Enable).await.unwrap();
+    sleep(200).await;
     let mut after = give(&runtime, &agent, &["c"]).await;
     assert_eq!(after[0].wait().await.unwrap(), TaskStatus::Completed);
 }
@@ -294,9 +251,7 @@ async fn duplicate_tasks_share_one_run() {
     let mut handles = give(&one, &agent, &["a"]).await;
     handles.extend(give(&two, &agent, &["a", "b"]).await);
     handles.extend(give(&one, &agent, &["a"]).await);
-    for handle in &mut handles {
-        assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
-    }
+    assert!(ends_of(&mut handles).await.iter().all(|end| *end == TaskStatus::Completed));
     // Finished runs are shared too.
     let mut late = give(&two, &agent, &["a"]).await.remove(0);
     assert_eq!(late.wait().await.unwrap(), TaskStatus::Completed);
@@ -304,10 +259,7 @@ async fn duplicate_tasks_share_one_run() {
     let mut inputs = harness.programs.inputs();
     inputs.sort();
     assert_eq!(inputs, ["a", "b"]);
-    let task = |handle: &TaskHandle| {
-        let row = harness.store.task_row(handle.id).wait().unwrap().unwrap();
-        harness.store.task(&row).wait().unwrap()
-    };
+    let task = |handle: &TaskHandle| harness.base.task(handle.id);
     for handle in [&handles[1], &handles[3], &late] {
         assert_eq!(task(handle).shared_with, Some(handles[0].id));
         assert_eq!(task(handle).result.as_deref(), Some("a"));
@@ -317,15 +269,11 @@ async fn duplicate_tasks_share_one_run() {
 
 #[tokio::test(start_paused = true)]
 async fn failed_run_is_not_shared_and_a_duplicate_runs_next() {
-    let failure = AttemptFailure { category: ErrorCategory::Permanent, message: "no".into() };
-    let harness = CliAgentFixture::new([RunEnd::Failed(failure)]);
+    let harness = CliAgentFixture::new([RunEnd::Failed(permanent("no"))]);
     let runtime = harness.process(1);
     let agent = coder(&json!({"deduplicate_seconds": 60}));
     let mut handles = give(&runtime, &agent, &["a"; 4]).await;
-    let mut ends = Vec::new();
-    for handle in &mut handles {
-        ends.push(handle.wait().await.unwrap());
-    }
+    let ends = ends_of(&mut handles).await;
     assert_eq!(ends[0], TaskStatus::Failed);
     assert_eq!(ends[1..], [TaskStatus::Completed; 3]);
     assert_eq!(harness.programs.inputs(), ["a", "a"]);
@@ -339,29 +287,26 @@ async fn duplicates_stop_waiting_for_a_crashed_run() {
     let _gone = give(&first, &agent, &["a"]).await;
     let second = harness.process(2);
     let mut waiting = give(&second, &agent, &["a"]).await.remove(0);
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    drop(first);
-    harness.leases.end(instance_id(1));
+    sleep(300).await;
+    harness.base.kill(1, first);
     assert_eq!(waiting.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(harness.programs.inputs(), ["a", "a"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn start_removes_leftovers_of_crashed_processes() {
-    let failure = AttemptFailure { category: ErrorCategory::Permanent, message: "no".into() };
-    let harness = CliAgentFixture::new([RunEnd::Answered("well".into()), RunEnd::Failed(failure)]);
+    let ends = [RunEnd::Answered("well".into()), RunEnd::Failed(permanent("no"))];
+    let harness = CliAgentFixture::new(ends);
     let first = harness.process(1);
     let mut handles = give(&first, &coder(&json!({})), &["a", "b", "c"]).await;
-    for handle in &mut handles[..2] {
-        handle.wait().await.unwrap();
-    }
+    ends_of(&mut handles[..2]).await;
     let ids: Vec<_> = handles
         .iter()
-        .map(|handle| harness.store.executions(handle.id).wait().unwrap()[0].id)
+        .map(|handle| harness.base.store.executions(handle.id).wait().unwrap()[0].id)
         .collect();
     harness.programs.leave_behind(ids.clone());
     let swept = || async {
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        sleep(10).await;
         let mut swept = harness.programs.swept();
         swept.sort();
         swept
@@ -369,8 +314,7 @@ async fn start_removes_leftovers_of_crashed_processes() {
     // Its owner is alive.
     let _second = harness.process(2);
     assert_eq!(swept().await, []);
-    drop(first);
-    harness.leases.end(instance_id(1));
+    harness.base.kill(1, first);
     let _third = harness.process(3);
     // The third has not ended.
     let mut expected = vec![(ids[0], true), (ids[1], false)];
@@ -385,8 +329,7 @@ async fn start_removes_leftovers_of_crashed_processes() {
 
 #[tokio::test(start_paused = true)]
 async fn run_with_its_own_workspace_is_repeated() {
-    let passing = AttemptFailure { category: ErrorCategory::Transient, message: "429".into() };
-    let harness = CliAgentFixture::new([RunEnd::Failed(passing)]);
+    let harness = CliAgentFixture::new([RunEnd::Failed(transient("429"))]);
     let runtime = harness.process(1);
     let mut handle = give(&runtime, &coder(&json!({"workspace": "copy"})), &["a"]).await.remove(0);
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);

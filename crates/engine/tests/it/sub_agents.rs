@@ -1,23 +1,10 @@
 //! Sub-agents: isolation, parallel calls, crashes, reviews and cancellation.
 
-use std::num::NonZeroU32;
-use std::sync::Arc;
-use std::time::Duration;
-
-use polity_definition::Limits;
-use polity_engine::commands::CreateTask;
-use polity_engine::runtime::{Runtime, RuntimeDeps, load_task};
-use polity_model::event::Event;
-use polity_model::ids::TaskId;
-use polity_model::machine::task::TaskStatus;
-use polity_model::review::ReviewVerdict;
-use polity_store::{Commit, TaskRow};
-use polity_testkit::runtime::boss;
-use polity_testkit::tools::{FakeToolAct, FakeTools};
-use serde_json::json;
+use polity_testkit::task_fixtures::commit;
 
 use crate::participants::ScriptedReply::{Ask, Fail, Hang, Text};
-use crate::participants::{RuntimeFixture, TestModels, give, part};
+use crate::participants::{ScriptedReply, TestModels, for_boss, give, helpers, part};
+use crate::prelude::*;
 
 #[tokio::test(start_paused = true)]
 async fn conversations_of_parent_and_sub_agent_stay_separate() {
@@ -28,27 +15,25 @@ async fn conversations_of_parent_and_sub_agent_stay_separate() {
         ("helper", vec![Text("CANARY-BELOW")]),
     ]);
     let runtime = fixture.process(1, &models);
-    let mut create = CreateTask::new(boss(), "CANARY-ABOVE");
+    let mut create = for_boss("CANARY-ABOVE");
     create.parameters.insert("secret".to_owned(), "CANARY-PARAMETER".into());
-    let mut handle = runtime.create(create).await.unwrap();
-    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+    let id = complete(&runtime, create).await;
     let shown = models.shown();
     let sessions: Vec<&str> = shown.keys().map(String::as_str).collect();
     assert_eq!(sessions, ["boss", "boss/1.1/deputy", "boss/1.1/deputy/1.1/helper"]);
     assert_eq!(shown["boss"], ["CANARY-ABOVE", "", "SUMMARY"]);
     assert_eq!(shown["boss/1.1/deputy"], ["CANARY-DOWN", "", "CANARY-BELOW"]);
     assert_eq!(shown["boss/1.1/deputy/1.1/helper"], ["deeper"]);
-    let deputy = &fixture.sub_tasks(handle.id)[0];
+    let deputy = &fixture.sub_tasks(id)[0];
     let task = fixture.task(deputy.id);
-    assert_eq!((task.parent_task_id, task.parameters.len()), (Some(handle.id), 0));
+    assert_eq!((task.parent_task_id, task.parameters.len()), (Some(id), 0));
     assert_eq!(fixture.said(deputy.id), ["CANARY-DOWN", "", "CANARY-BELOW", "SUMMARY"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn sub_agents_of_one_turn_run_in_parallel_without_own_slots() {
     let fixture = RuntimeFixture::new();
-    let helpers = (0..8).map(|number| part("agent/helper", &number.to_string())).collect();
-    let models = TestModels::new([("boss", vec![Ask(helpers)]), ("helper", vec![])]);
+    let models = TestModels::new(helpers(8));
     let one = |limits| Limits { concurrent_tasks: NonZeroU32::MIN, ..limits };
     let runtime = fixture.limited(1, &models, one);
     let mut first = give(&runtime, "a").await;
@@ -62,19 +47,13 @@ async fn sub_agents_of_one_turn_run_in_parallel_without_own_slots() {
 #[tokio::test(start_paused = true)]
 async fn calls_beyond_the_fan_out_limit_are_reported_to_the_model() {
     let fixture = RuntimeFixture::new();
-    let helpers = (0..4).map(|number| part("agent/helper", &number.to_string())).collect();
-    let models = TestModels::new([("boss", vec![Ask(helpers)]), ("helper", vec![])]);
-    let two = NonZeroU32::new(2).unwrap();
-    let runtime = fixture.limited(1, &models, |limits| Limits {
-        sub_agent_fan_out: NonZeroU32::new(2).unwrap(),
-        ..limits
-    });
-    let mut handle = give(&runtime, "a").await;
-    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(fixture.sub_tasks(handle.id).len(), two.get() as usize);
+    let two = |limits| Limits { sub_agent_fan_out: NonZeroU32::new(2).unwrap(), ..limits };
+    let runtime = fixture.limited(1, &TestModels::new(helpers(4)), two);
+    let id = complete(&runtime, for_boss("a")).await;
+    assert_eq!(fixture.sub_tasks(id).len(), 2);
     let refused = "error: at most 2 sub-agents are called at once (limits.sub_agent_fan_out); ask \
                    for this one again";
-    assert_eq!(fixture.said(handle.id)[2..6], ["done", "done", refused, refused]);
+    assert_eq!(fixture.said(id)[2..6], ["done", "done", refused, refused]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,10 +67,9 @@ async fn fan_out_limit_covers_every_depth() {
     ]);
     let runtime = fixture
         .limited(1, &models, |limits| Limits { sub_agents: NonZeroU32::new(3).unwrap(), ..limits });
-    let mut handle = give(&runtime, "a").await;
-    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(fixture.store.task_tree(handle.id).await.unwrap().task_count, 4);
-    let second = fixture.sub_tasks(handle.id)[1].id;
+    let id = complete(&runtime, for_boss("a")).await;
+    assert_eq!(fixture.store.task_tree(id).await.unwrap().task_count, 4);
+    let second = fixture.sub_tasks(id)[1].id;
     let expected = "error: the sub-agent was not called: 3 have worked for this task, the most that \
                 limits.sub_agents allows";
     assert_eq!(fixture.said(second)[2], expected);
@@ -100,15 +78,10 @@ async fn fan_out_limit_covers_every_depth() {
 #[tokio::test(start_paused = true)]
 async fn too_deep_delegation_is_rejected_before_any_call() {
     let fixture = RuntimeFixture::new();
-    let models = TestModels::new([]);
-    let runtime =
-        fixture.limited(1, &models, |limits| Limits { sub_agent_depth: NonZeroU32::MIN, ..limits });
-    let refused = runtime.create(CreateTask::new(boss(), "a")).await.unwrap_err();
-    assert_eq!(
-        refused.to_string(),
-        "work could be handed on over 2 steps (boss -> deputy -> helper); limits.sub_agent_depth \
-         allows 1"
-    );
+    let one = |limits| Limits { sub_agent_depth: NonZeroU32::MIN, ..limits };
+    let runtime = fixture.limited(1, &TestModels::new([]), one);
+    let refused = runtime.create(for_boss("a")).await.unwrap_err();
+    insta::assert_snapshot!(refused, @"work could be handed on over 2 steps (boss -> deputy -> helper); limits.sub_agent_depth allows 1");
     assert_eq!(fixture.store.last_position().await.unwrap().0, 0);
 }
 
@@ -120,10 +93,9 @@ async fn sub_agent_failure_is_reported_to_its_parent() {
         ("helper", vec![Fail]),
     ]);
     let runtime = fixture.process(1, &models);
-    let mut handle = give(&runtime, "a").await;
-    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+    let id = complete(&runtime, for_boss("a")).await;
     let expected = "error: helper failed (model_rejected): no such model";
-    assert_eq!(fixture.said(handle.id)[2..], [expected, "by myself, then"]);
+    assert_eq!(fixture.said(id)[2..], [expected, "by myself, then"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -146,16 +118,38 @@ async fn cancelling_a_parent_cancels_all_sub_agents() {
 #[tokio::test(start_paused = true)]
 async fn cancelled_sub_agent_is_reported_to_its_parent() {
     let fixture = RuntimeFixture::new();
-    let models = TestModels::new([
-        ("boss", vec![Ask(vec![part("agent/helper", "x")])]),
-        ("helper", vec![Hang]),
-    ]);
+    let models = helped_by(Hang);
     let runtime = fixture.process(1, &models);
     let mut handle = give(&runtime, "a").await;
     fixture.until("it is at work", |fixture| has_running_sub_task(fixture, handle.id)).await;
     runtime.cancel(fixture.sub_tasks(handle.id)[0].id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(fixture.said(handle.id)[2], "error: helper was cancelled");
+}
+
+/// A boss with one helper, which replies like this.
+fn helped_by(reply: ScriptedReply) -> Arc<TestModels> {
+    TestModels::new([("boss", vec![Ask(vec![part("agent/helper", "x")])]), ("helper", vec![reply])])
+}
+
+/// A call that needs approval.
+fn delete() -> ScriptedReply {
+    Ask(vec![("files/delete", json!({"n": 1}))])
+}
+
+/// A process whose first tool call times out.
+fn with_hanging_tool(fixture: &RuntimeFixture, models: Arc<TestModels>) -> Runtime {
+    let tools = FakeTools::new(&Arc::default(), [FakeToolAct::Hang], Duration::from_millis(5));
+    start(RuntimeDeps { tools: Arc::new(tools), ..fixture.deps(1, models) })
+}
+
+/// The newest task of an agent.
+fn named(fixture: &RuntimeFixture, agent: &str) -> Option<TaskRow> {
+    fixture.all_tasks().into_iter().find(|row| row.assigned_agent.as_str() == agent)
+}
+
+fn status(fixture: &RuntimeFixture, agent: &str) -> Option<TaskStatus> {
+    named(fixture, agent).map(|row| row.status)
 }
 
 fn has_running_sub_task(fixture: &RuntimeFixture, id: TaskId) -> bool {
@@ -165,19 +159,19 @@ fn has_running_sub_task(fixture: &RuntimeFixture, id: TaskId) -> bool {
 #[tokio::test(start_paused = true)]
 async fn parent_and_sub_agents_resume_after_a_crash() {
     let fixture = RuntimeFixture::new();
-    let scripts = || [("boss", vec![Ask(vec![part("agent/deputy", "x")])])];
-    let stuck = [("deputy", vec![Ask(vec![part("agent/helper", "y")])]), ("helper", vec![Hang])];
-    let runtime = fixture.process(1, &TestModels::new(scripts().into_iter().chain(stuck)));
+    let scripts = |deputy, helper| {
+        let boss = vec![Ask(vec![part("agent/deputy", "x")])];
+        TestModels::new([("boss", boss), ("deputy", deputy), ("helper", helper)])
+    };
+    let stuck = scripts(vec![Ask(vec![part("agent/helper", "y")])], vec![Hang]);
+    let runtime = fixture.process(1, &stuck);
     let id = give(&runtime, "a").await.id;
     fixture.until("all are at work", |fixture| fixture.all_tasks().len() == 3).await;
     fixture.kill(1, runtime);
     // One of them is resumed, and the others with it.
     assert_eq!(fixture.orphan_ids().await, [id]);
-    let models =
-        TestModels::new(scripts().into_iter().chain([("deputy", vec![]), ("helper", vec![])]));
-    let runtime = fixture.process(2, &models);
-    let mut handle = runtime.adopt(id).await.unwrap();
-    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+    let runtime = fixture.process(2, &scripts(vec![], vec![]));
+    assert_eq!(adopt(&runtime, id).await, TaskStatus::Completed);
     assert_eq!(fixture.all_tasks().len(), 3, "no sub-agent was opened twice");
     assert!(fixture.all_tasks().iter().all(|row| row.status == TaskStatus::Completed));
     let said: Vec<String> = fixture.said(fixture.sub_tasks(id)[0].id);
@@ -187,10 +181,7 @@ async fn parent_and_sub_agents_resume_after_a_crash() {
 #[tokio::test(start_paused = true)]
 async fn sub_agent_of_an_ended_parent_is_cancelled() {
     let fixture = RuntimeFixture::new();
-    let models = TestModels::new([
-        ("boss", vec![Ask(vec![part("agent/helper", "x")])]),
-        ("helper", vec![Hang]),
-    ]);
+    let models = helped_by(Hang);
     let runtime = fixture.process(1, &models);
     let handle = give(&runtime, "a").await;
     fixture.until("it is at work", |fixture| has_running_sub_task(fixture, handle.id)).await;
@@ -204,63 +195,49 @@ async fn sub_agent_of_an_ended_parent_is_cancelled() {
 #[tokio::test(start_paused = true)]
 async fn parent_pauses_with_its_sub_agent_and_frees_its_slot() {
     let fixture = RuntimeFixture::new();
-    let delete = ("files/delete", json!({"n": 1}));
     let models = TestModels::new([
         ("boss", vec![Ask(vec![part("agent/deputy", "x")]), Text("all done")]),
         ("deputy", vec![Ask(vec![part("agent/helper", "y")])]),
-        ("helper", vec![Ask(vec![delete])]),
+        ("helper", vec![delete()]),
     ]);
     let runtime = fixture.process(1, &models);
-    let mut handle = give(&runtime, "a").await;
-    assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
-    let rows = fixture.all_tasks();
-    for row in &rows {
+    let id = pause(&runtime, for_boss("a")).await;
+    for row in fixture.all_tasks() {
         assert_eq!((row.status, row.owner), (TaskStatus::AwaitingHuman, None));
     }
     assert_eq!(fixture.orphan_ids().await, []);
     fixture.kill(1, runtime);
     let runtime = fixture.process(2, &models);
     // Without an answer, it pauses again.
-    let mut handle = runtime.adopt(handle.id).await.unwrap();
-    assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
-    let deputy = fixture.sub_tasks(handle.id)[0].id;
+    assert_eq!(adopt(&runtime, id).await, TaskStatus::AwaitingHuman);
+    let deputy = fixture.sub_tasks(id)[0].id;
     let helper = fixture.sub_tasks(deputy)[0].id;
     fixture.answer(&runtime, helper, ReviewVerdict::Approve).await;
-    assert_eq!(fixture.orphan_ids().await, [handle.id]);
-    let mut handle = runtime.adopt(handle.id).await.unwrap();
-    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(fixture.task(handle.id).result.as_deref(), Some("all done"));
+    assert_eq!(fixture.orphan_ids().await, [id]);
+    assert_eq!(adopt(&runtime, id).await, TaskStatus::Completed);
+    assert_eq!(fixture.task(id).result.as_deref(), Some("all done"));
     assert_eq!(fixture.all_tasks().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
 async fn other_sub_agents_continue_during_a_review() {
     let fixture = RuntimeFixture::new();
-    let delete = ("files/delete", json!({"n": 1}));
     let boss = Ask(vec![part("agent/helper", "x"), part("agent/deputy", "y")]);
     let models = TestModels::new([
         ("boss", vec![boss, Text("both done")]),
         ("deputy", vec![Hang]),
-        ("helper", vec![Ask(vec![delete])]),
+        ("helper", vec![delete()]),
     ]);
     let runtime = fixture.process(1, &models);
     let mut handle = give(&runtime, "a").await;
-    let id = handle.id;
-    let named = |fixture: &RuntimeFixture, agent: &str| {
-        fixture.sub_tasks(id).into_iter().find(|row| row.assigned_agent.as_str() == agent)
-    };
-    let status =
-        |fixture: &RuntimeFixture, agent: &str| named(fixture, agent).map(|row| row.status);
-    fixture
-        .until("one waits", |fixture| status(fixture, "helper") == Some(TaskStatus::AwaitingHuman))
-        .await;
+    let waits = Some(TaskStatus::AwaitingHuman);
+    fixture.until("one waits", |fixture| status(fixture, "helper") == waits).await;
     let helper = named(&fixture, "helper").unwrap().id;
     assert_eq!(fixture.task(handle.id).status, TaskStatus::Running);
     fixture.answer(&runtime, helper, ReviewVerdict::Approve).await;
     // The parent's process notices the answer, and resumes the sub-agent.
-    fixture
-        .until("it goes on", |fixture| status(fixture, "helper") == Some(TaskStatus::Completed))
-        .await;
+    let done = Some(TaskStatus::Completed);
+    fixture.until("it goes on", |fixture| status(fixture, "helper") == done).await;
     assert_eq!(fixture.task(handle.id).status, TaskStatus::Running);
     runtime.cancel(named(&fixture, "deputy").unwrap().id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
@@ -269,65 +246,47 @@ async fn other_sub_agents_continue_during_a_review() {
 #[tokio::test(start_paused = true)]
 async fn nested_answer_reaches_a_busy_parent() {
     let fixture = RuntimeFixture::new();
-    let delete = ("files/delete", json!({"n": 1}));
     let parts = Ask(vec![part("agent/deputy", "x"), part("agent/helper", "hang")]);
     let models = TestModels::new([
         ("boss", vec![parts]),
         ("deputy", vec![Ask(vec![part("agent/helper", "delete")]), Text("deleted")]),
-        ("helper", vec![Ask(vec![delete])]),
+        ("helper", vec![delete()]),
     ]);
     let runtime = fixture.process(1, &models);
-    let mut handle = give(&runtime, "a").await;
-    let id = handle.id;
-    let waiting = |fixture: &RuntimeFixture| -> Vec<TaskRow> {
-        let rows = fixture.all_tasks();
-        rows.into_iter().filter(|row| row.status == TaskStatus::AwaitingHuman).collect()
+    let id = pause(&runtime, for_boss("a")).await;
+    let rows = fixture.all_tasks();
+    assert_eq!(
+        rows.iter().map(|row| row.status).collect::<Vec<_>>(),
+        [TaskStatus::AwaitingHuman; 4]
+    );
+    let below = |agent: &str, of: TaskId| {
+        let mut rows = fixture.sub_tasks(of).into_iter();
+        rows.find(|row| row.assigned_agent.as_str() == agent).unwrap().id
     };
-    assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
-    assert_eq!(waiting(&fixture).len(), 4);
-    let below = |fixture: &RuntimeFixture, agent: &str, of: TaskId| {
-        fixture
-            .sub_tasks(of)
-            .into_iter()
-            .find(|row| row.assigned_agent.as_str() == agent)
-            .unwrap()
-            .id
-    };
-    let deputy = below(&fixture, "deputy", id);
-    let far_below = below(&fixture, "helper", deputy);
+    let deputy = below("deputy", id);
+    let far_below = below("helper", deputy);
     // The answer to the innermost task makes its ancestors orphans.
     fixture.answer(&runtime, far_below, ReviewVerdict::Approve).await;
     assert_eq!(fixture.orphan_ids().await, [id]);
-    let mut handle = runtime.adopt(id).await.unwrap();
-    assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
+    assert_eq!(adopt(&runtime, id).await, TaskStatus::AwaitingHuman);
     assert_eq!(fixture.task(deputy).status, TaskStatus::Completed);
     // The owner of the root finishes it while the other is answered.
-    fixture.answer(&runtime, below(&fixture, "helper", id), ReviewVerdict::Approve).await;
-    let mut handle = runtime.adopt(id).await.unwrap();
-    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+    fixture.answer(&runtime, below("helper", id), ReviewVerdict::Approve).await;
+    assert_eq!(adopt(&runtime, id).await, TaskStatus::Completed);
 }
 
 #[tokio::test(start_paused = true)]
 async fn answer_two_levels_down_is_noticed_by_a_running_root() {
     let fixture = RuntimeFixture::new();
-    let delete = ("files/delete", json!({"n": 1}));
     // The boss also waits for a tool, which times out.
     let hangs = ("files/write", json!({"n": 2}));
     let models = TestModels::new([
         ("boss", vec![Ask(vec![part("agent/deputy", "x"), hangs])]),
         ("deputy", vec![Ask(vec![part("agent/helper", "delete")]), Text("deleted")]),
-        ("helper", vec![Ask(vec![delete])]),
+        ("helper", vec![delete()]),
     ]);
-    let deps = fixture.deps_of_process(1, &models);
-    let tools = FakeTools::new(&Arc::default(), [FakeToolAct::Hang], Duration::from_millis(5));
-    let runtime = Runtime::start(RuntimeDeps { tools: Arc::new(tools), ..deps }).await.unwrap();
+    let runtime = with_hanging_tool(&fixture, models);
     let mut handle = give(&runtime, "a").await;
-    let named = |fixture: &RuntimeFixture, agent: &str| {
-        let rows = fixture.all_tasks();
-        rows.into_iter().find(|row| row.assigned_agent.as_str() == agent)
-    };
-    let status =
-        |fixture: &RuntimeFixture, agent: &str| named(fixture, agent).map(|row| row.status);
     let waits = Some(TaskStatus::AwaitingHuman);
     fixture.until("the deputy waits", |fixture| status(fixture, "deputy") == waits).await;
     assert_eq!(status(&fixture, "boss"), Some(TaskStatus::Running));
@@ -344,16 +303,14 @@ async fn answer_at_any_moment_around_the_pause_is_applied() {
     // The tool times out after five seconds, and then the boss pauses.
     for ms in (4_800..5_300).step_by(20) {
         let fixture = RuntimeFixture::new();
-        let (delete, hangs) = (("files/delete", json!({"n": 1})), ("files/write", json!({"n": 2})));
+        let hangs = ("files/write", json!({"n": 2}));
         let models = TestModels::new([
             ("boss", vec![Ask(vec![part("agent/helper", "x"), hangs])]),
-            ("helper", vec![Ask(vec![delete])]),
+            ("helper", vec![delete()]),
         ]);
-        let deps = fixture.deps_of_process(1, &models);
-        let tools = FakeTools::new(&Arc::default(), [FakeToolAct::Hang], Duration::from_millis(5));
-        let runtime = Runtime::start(RuntimeDeps { tools: Arc::new(tools), ..deps }).await.unwrap();
+        let runtime = with_hanging_tool(&fixture, models);
         let mut handle = give(&runtime, "a").await;
-        tokio::time::sleep(Duration::from_millis(ms)).await;
+        sleep(ms).await;
         fixture.answer(&runtime, fixture.sub_tasks(handle.id)[0].id, ReviewVerdict::Approve).await;
         // The answerer resumes the root, unless another process runs it.
         let adopted = runtime.adopt(handle.id).await;
@@ -369,28 +326,15 @@ async fn answer_at_any_moment_around_the_pause_is_applied() {
 #[tokio::test(start_paused = true)]
 async fn paused_sub_agent_ends_with_its_parent_after_a_crash() {
     let fixture = RuntimeFixture::new();
-    let delete = ("files/delete", json!({"n": 1}));
-    let models = TestModels::new([
-        ("boss", vec![Ask(vec![part("agent/helper", "x")])]),
-        ("helper", vec![Ask(vec![delete])]),
-    ]);
+    let models = helped_by(delete());
     let runtime = fixture.process(1, &models);
-    let mut handle = give(&runtime, "a").await;
-    assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
+    let id = pause(&runtime, for_boss("a")).await;
     // The process crashes after ending the parent and before ending the sub-agent.
-    let parent = load_task(&*fixture.store, handle.id).await.unwrap().state;
-    let commit = Commit {
-        stream: parent.stream(),
-        expected_sequence: parent.sequence(),
-        owner_epoch: None,
-        at: parent.task().order().created_at,
-        events: vec![Event::TaskCancelled],
-        definitions: Vec::new(),
-        sealed_input: None,
-    };
+    let sequence = fixture.load(id).await.sequence().0;
+    let commit = commit(id, sequence, None, vec![Event::TaskCancelled]);
     fixture.store.commit(commit).await.unwrap();
     fixture.kill(1, runtime);
-    let helper = fixture.sub_tasks(handle.id)[0].id;
+    let helper = fixture.sub_tasks(id)[0].id;
     assert_eq!(fixture.orphan_ids().await, [helper]);
     let refused = fixture.process(2, &models).adopt(helper).await.unwrap_err();
     assert!(refused.to_string().contains("is already cancelled"), "{refused}");

@@ -1,31 +1,20 @@
 //! Outcomes of tasks: answered, retried, failed, timed out, cancelled.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use polity_engine::runtime::Runtime;
-use polity_model::failure::ErrorCode;
-use polity_model::machine::task::TaskStatus;
-use polity_model::message::Message;
-use polity_model::task::Task;
-use polity_store::{MemoryStore, Store};
 use polity_testkit::runtime::FakeModelTurn::{
-    self, Answer, Hang, PermanentFailure, RequestTools, TransientFailure,
+    Answer, Hang, PermanentFailure, RequestTools, TransientFailure,
 };
-use polity_testkit::runtime::{FakeModels, TestLeases, create_task, runtime_deps};
-use polity_testkit::task_fixtures::instance_id;
+
+use crate::prelude::*;
 
 async fn run(turns: impl IntoIterator<Item = FakeModelTurn>) -> (Task, Arc<dyn Store>, u64) {
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let fixture = RuntimeFixture::new();
     let models = Arc::new(FakeModels::new(turns, Duration::from_millis(10)));
-    let leases = Arc::new(TestLeases::default());
-    let deps = runtime_deps(Arc::clone(&store), models.clone(), &leases, instance_id(1), 1);
-    let runtime = Runtime::start(deps).await.unwrap();
+    let runtime = start(fixture.deps(1, models.clone()));
     let mut handle = runtime.create(create_task("Ada")).await.unwrap();
     let status = handle.wait().await.unwrap();
-    let task = store.task(&store.task_row(handle.id).await.unwrap().unwrap()).await.unwrap();
+    let task = fixture.task(handle.id);
     assert_eq!(task.status, status);
-    (task, store, models.calls())
+    (task, fixture.store, models.calls())
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,40 +1,18 @@
 //! Tool calls: parallelism, crashes, reviews and timeouts.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use jiff::Timestamp;
-use polity_engine::commands::AnswerReview;
-use polity_engine::decide::CommandRejection;
-use polity_engine::runtime::{
-    CancelOutcome, EngineError, LiveEvent, Runtime, RuntimeDeps, find_orphans, load_task,
-};
-use polity_model::event::{Event, StreamId, StreamSequence, ToolChange};
-use polity_model::failure::ErrorCode;
-use polity_model::ids::{CheckpointId, TaskId};
-use polity_model::machine::task::TaskStatus;
-use polity_model::message::Message;
-use polity_model::review::ReviewVerdict;
-use polity_model::state::StateUpdates;
 use polity_model::trace::TraceLog;
-use polity_store::{MemoryStore, Store};
-use polity_testkit::runtime::FakeModelTurn::{self, Answer, ContextFull, RequestTools};
-use polity_testkit::runtime::{
-    FakeModels, TestLeases, cancel_from_outside, create_task, runtime_deps,
-};
-use polity_testkit::task_fixtures::instance_id;
-use polity_testkit::tools::{FakeToolAct, FakeTools, ToolEffects};
+use polity_testkit::runtime::FakeModelTurn::{Answer, ContextFull, RequestTools};
+
+use crate::prelude::*;
 
 struct ToolFixture {
-    store: Arc<dyn Store>,
-    leases: Arc<TestLeases>,
+    base: RuntimeFixture,
     world: Arc<ToolEffects>,
 }
 
 impl ToolFixture {
     fn new() -> Self {
-        let store = Arc::new(MemoryStore::new());
-        Self { store, leases: Arc::default(), world: Arc::default() }
+        Self { base: RuntimeFixture::new(), world: Arc::default() }
     }
 
     fn process(
@@ -46,30 +24,12 @@ impl ToolFixture {
         let pause = Duration::from_millis(10);
         let models = Arc::new(FakeModels::new(turns, pause).on(&self.world));
         let tools = Arc::new(FakeTools::new(&self.world, tool_turns, pause));
-        let store = Arc::clone(&self.store);
-        let deps = runtime_deps(store, models, &self.leases, instance_id(number), number);
-        let tools_part = Arc::clone(&tools) as Arc<dyn polity_engine::driver::ToolDriver>;
-        (
-            polity_store::block_on(Runtime::start(RuntimeDeps { tools: tools_part, ..deps }))
-                .unwrap(),
-            tools,
-        )
-    }
-
-    /// Kills the process.
-    fn kill(&self, number: u64, runtime: Runtime) {
-        drop(runtime);
-        self.leases.end(instance_id(number));
-    }
-
-    fn said(&self, id: TaskId) -> Vec<String> {
-        let messages = self.store.messages(id).wait().unwrap();
-        messages.iter().map(|message| message.content().to_owned()).collect()
+        let deps = self.base.deps(number, models);
+        (start(RuntimeDeps { tools: tools.clone(), ..deps }), tools)
     }
 
     fn trace(&self, id: TaskId) -> TraceLog {
-        let events = self.store.events(&StreamId::Task(id), StreamSequence(0)).wait().unwrap();
-        TraceLog::from_events(id, &events).unwrap()
+        TraceLog::from_events(id, &self.base.recorded(id)).unwrap()
     }
 
     /// Answers the open review.
@@ -79,22 +39,12 @@ impl ToolFixture {
         id: TaskId,
         verdict: ReviewVerdict,
     ) -> Result<(), EngineError> {
-        let state = load_task(&*self.store, id).await.unwrap().state;
+        let state = self.base.load(id).await;
         let nothing = CheckpointId::from_random_bytes([0; 16]);
         let checkpoint_id = state.review().map_or(nothing, |review| review.checkpoint_id);
-        let (message, by) = (Some("as I say".to_owned()), "ada".to_owned());
-        runtime
-            .answer(
-                id,
-                AnswerReview {
-                    checkpoint_id,
-                    verdict,
-                    message,
-                    by,
-                    state_updates: StateUpdates::default(),
-                },
-            )
-            .await
+        let message = Some("as I say".to_owned());
+        let answer = AnswerReview { message, ..answer_review(checkpoint_id, verdict) };
+        runtime.answer(id, answer).await
     }
 }
 
@@ -103,10 +53,9 @@ async fn calls_of_one_turn_run_in_parallel_with_ordered_answers() {
     let fixture = ToolFixture::new();
     let turns = vec![RequestTools(&["files/write", "files/read", "time/now"]), Answer("done")];
     let (runtime, tools) = fixture.process(1, turns, vec![]);
-    let mut handle = runtime.create(create_task("a")).await.unwrap();
-    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+    let id = complete(&runtime, create_task("a")).await;
     assert_eq!(tools.max_concurrent(), 3);
-    let said = fixture.said(handle.id);
+    let said = fixture.base.said(id);
     assert_eq!(said[2..], ["files/write 0", "files/read 1", "time/now 2", "done"]);
 }
 
@@ -115,12 +64,8 @@ async fn tool_timeout_is_reported_to_the_model() {
     let fixture = ToolFixture::new();
     let turns = vec![RequestTools(&["files/write"]), Answer("done")];
     let (runtime, _) = fixture.process(1, turns, vec![FakeToolAct::Hang]);
-    let mut handle = runtime.create(create_task("a")).await.unwrap();
-    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(
-        fixture.said(handle.id)[2],
-        "error: files/write: the tool took too long (it may have had its effect all the same)"
-    );
+    let id = complete(&runtime, create_task("a")).await;
+    insta::assert_snapshot!(fixture.base.said(id)[2], @"error: files/write: the tool took too long (it may have had its effect all the same)");
     assert_eq!(fixture.world.effects()[&0], 1);
 }
 
@@ -130,9 +75,8 @@ async fn each_failed_attempt_is_recorded() {
     let turns = vec![RequestTools(&["files/write"]), Answer("done")];
     let (runtime, _) =
         fixture.process(1, turns, vec![FakeToolAct::NotReached, FakeToolAct::NotReached]);
-    let mut handle = runtime.create(create_task("a")).await.unwrap();
-    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
-    let trace = fixture.trace(handle.id);
+    let id = complete(&runtime, create_task("a")).await;
+    let trace = fixture.trace(id);
     let calls: Vec<_> =
         trace.steps.iter().flat_map(|step| &step.tool_calls).map(|call| &call.error).collect();
     assert_eq!(calls.len(), 3);
@@ -146,12 +90,12 @@ async fn cancel_stops_running_tools_and_answers_every_call() {
     let (runtime, _) =
         fixture.process(1, vec![RequestTools(&["files/write"])], vec![FakeToolAct::Hang]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    sleep(200).await;
     assert_eq!(runtime.cancel(handle.id).await.unwrap(), CancelOutcome::Requested);
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Cancelled);
-    let messages = fixture.store.messages(handle.id).await.unwrap();
+    let messages = fixture.base.store.messages(handle.id).await.unwrap();
     assert!(matches!(messages.last(), Some(Message::Tool { .. })), "{messages:?}");
-    let said = fixture.said(handle.id).pop().unwrap();
+    let said = fixture.base.said(handle.id).pop().unwrap();
     assert!(said.contains("cancelled") && said.contains("may have had its effect"), "{said}");
 }
 
@@ -160,34 +104,22 @@ async fn approval_resumes_in_another_process() {
     let fixture = ToolFixture::new();
     let turns = vec![RequestTools(&["files/delete"]), Answer("unheard")];
     let (first, _) = fixture.process(1, turns, vec![]);
-    let mut handle = first.create(create_task("a")).await.unwrap();
-    assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
-    let row = fixture.store.task_row(handle.id).await.unwrap().unwrap();
+    let id = pause(&first, create_task("a")).await;
+    let row = fixture.base.row(id);
     assert_eq!((row.status, row.owner), (TaskStatus::AwaitingHuman, None));
-    fixture.kill(1, first);
-    assert_eq!(
-        find_orphans(&*fixture.store, &*fixture.leases, Timestamp::UNIX_EPOCH).await.unwrap(),
-        [],
-        "it waits, and is no orphan"
-    );
+    fixture.base.kill(1, first);
+    assert_eq!(fixture.base.orphan_ids().await, [], "it waits, and is no orphan");
     assert!(fixture.world.effects().is_empty());
 
     let (second, _) = fixture.process(2, vec![Answer("deleted")], vec![]);
-    let early = second.adopt(handle.id).await.unwrap_err();
-    assert!(
-        matches!(early, EngineError::Rejected(CommandRejection::AwaitingHuman { .. })),
-        "{early}"
-    );
-    fixture.answer(&second, handle.id, ReviewVerdict::Approve).await.unwrap();
-    let twice = fixture.answer(&second, handle.id, ReviewVerdict::Reject).await.unwrap_err();
-    assert!(
-        matches!(twice, EngineError::Rejected(CommandRejection::NothingToDecide { .. })),
-        "{twice}"
-    );
-    let mut adopted = second.adopt(handle.id).await.unwrap();
-    assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
+    let early = second.adopt(id).await.unwrap_err();
+    assert!(matches!(early, EngineError::Rejected(CommandRejection::AwaitingHuman { .. })));
+    fixture.answer(&second, id, ReviewVerdict::Approve).await.unwrap();
+    let twice = fixture.answer(&second, id, ReviewVerdict::Reject).await.unwrap_err();
+    assert!(matches!(twice, EngineError::Rejected(CommandRejection::NothingToDecide { .. })));
+    assert_eq!(adopt(&second, id).await, TaskStatus::Completed);
     assert_eq!(fixture.world.effects()[&0], 1);
-    assert_eq!(fixture.said(handle.id).last().unwrap(), "deleted");
+    assert_eq!(fixture.base.said(id).last().unwrap(), "deleted");
 }
 
 #[tokio::test(start_paused = true)]
@@ -195,13 +127,11 @@ async fn rejected_call_is_reported_to_the_model() {
     let fixture = ToolFixture::new();
     let turns = vec![RequestTools(&["files/delete"]), Answer("then not")];
     let (runtime, _) = fixture.process(1, turns, vec![]);
-    let mut handle = runtime.create(create_task("a")).await.unwrap();
-    handle.wait().await.unwrap();
-    fixture.answer(&runtime, handle.id, ReviewVerdict::Reject).await.unwrap();
-    let mut adopted = runtime.adopt(handle.id).await.unwrap();
-    assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
+    let id = pause(&runtime, create_task("a")).await;
+    fixture.answer(&runtime, id, ReviewVerdict::Reject).await.unwrap();
+    assert_eq!(adopt(&runtime, id).await, TaskStatus::Completed);
     assert!(fixture.world.effects().is_empty());
-    let said = fixture.said(handle.id);
+    let said = fixture.base.said(id);
     assert_eq!(said[2], "a person decided against calling files/delete: as I say");
     assert_eq!(said[3], "then not");
 }
@@ -210,16 +140,13 @@ async fn rejected_call_is_reported_to_the_model() {
 async fn cancels_a_task_that_awaits_review() {
     let fixture = ToolFixture::new();
     let (runtime, _) = fixture.process(1, vec![RequestTools(&["files/delete"])], vec![]);
-    let mut handle = runtime.create(create_task("a")).await.unwrap();
-    handle.wait().await.unwrap();
-    let steered = runtime.cancel(handle.id).await.unwrap();
+    let id = pause(&runtime, create_task("a")).await;
+    let steered = runtime.cancel(id).await.unwrap();
     assert_eq!(steered, CancelOutcome::Done(TaskStatus::Cancelled));
-    let execution = &fixture.store.executions(handle.id).await.unwrap()[0];
+    let execution = &fixture.base.store.executions(id).await.unwrap()[0];
     assert_eq!(execution.state.to_string(), "idle", "it was put in order");
-    assert_eq!(
-        fixture.said(handle.id).pop().unwrap(),
-        "the task was cancelled before the tool was called"
-    );
+    let said = fixture.base.said(id).pop().unwrap();
+    insta::assert_snapshot!(said, @"the task was cancelled before the tool was called");
 }
 
 /// A process crashes during two tool calls, of which one is repeatable.
@@ -227,8 +154,8 @@ async fn died_in_the_midst(fixture: &ToolFixture) -> TaskId {
     let turns = vec![RequestTools(&["files/write", "files/read"])];
     let (first, _) = fixture.process(1, turns, vec![FakeToolAct::Hang, FakeToolAct::Hang]);
     let handle = first.create(create_task("a")).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    fixture.kill(1, first);
+    sleep(200).await;
+    fixture.base.kill(1, first);
     handle.id
 }
 
@@ -237,29 +164,24 @@ async fn interrupted_call_opens_a_review_while_others_continue() {
     let fixture = ToolFixture::new();
     let id = died_in_the_midst(&fixture).await;
     let (second, _) = fixture.process(2, vec![Answer("done")], vec![]);
-    let mut adopted = second.adopt(id).await.unwrap();
-    assert_eq!(adopted.wait().await.unwrap(), TaskStatus::AwaitingHuman);
-    let task = load_task(&*fixture.store, id).await.unwrap();
-    let question = &task.state.review().unwrap().question;
+    assert_eq!(adopt(&second, id).await, TaskStatus::AwaitingHuman);
+    let state = fixture.base.load(id).await;
+    let question = &state.review().unwrap().question;
     assert!(question.contains("files/write with {\"n\":0}"), "{question}");
     assert_eq!(fixture.world.effects()[&0], 1, "it is not called again by itself");
     // The repeatable call was repeated and answered.
-    let events = fixture.store.events(&StreamId::Task(id), StreamSequence(0)).await.unwrap();
     let is_answer = |event: &Event| {
         matches!(event, Event::ToolChanged { change: ToolChange::Answer { .. }, .. })
     };
-    assert_eq!(events.iter().filter(|recorded| is_answer(&recorded.event)).count(), 1);
+    assert_eq!(fixture.base.events(id).into_iter().filter(is_answer).count(), 1);
 
     let refused = fixture.answer(&second, id, ReviewVerdict::Approve).await.unwrap_err();
     assert!(matches!(refused, EngineError::Rejected(CommandRejection::DoubtNeedsChoice { .. })));
-    fixture
-        .answer(&second, id, ReviewVerdict::SkipWith { result: "written".into() })
-        .await
-        .unwrap();
-    let mut adopted = second.adopt(id).await.unwrap();
-    assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
+    let verdict = ReviewVerdict::SkipWith { result: "written".into() };
+    fixture.answer(&second, id, verdict).await.unwrap();
+    assert_eq!(adopt(&second, id).await, TaskStatus::Completed);
     assert_eq!(fixture.world.effects()[&0], 1);
-    assert_eq!(fixture.said(id)[2..], ["written", "files/read 1", "done"]);
+    assert_eq!(fixture.base.said(id)[2..], ["written", "files/read 1", "done"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -267,31 +189,15 @@ async fn interrupted_call_is_repeated_after_a_retry_verdict() {
     let fixture = ToolFixture::new();
     let id = died_in_the_midst(&fixture).await;
     let (second, _) = fixture.process(2, vec![Answer("done")], vec![]);
-    second.adopt(id).await.unwrap().wait().await.unwrap();
+    adopt(&second, id).await;
     fixture.answer(&second, id, ReviewVerdict::Retry).await.unwrap();
-    let mut adopted = second.adopt(id).await.unwrap();
-    assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
+    assert_eq!(adopt(&second, id).await, TaskStatus::Completed);
     assert_eq!(fixture.world.effects()[&0], 2);
     let trace = fixture.trace(id);
     let steps: Vec<_> = trace.steps.iter().map(|step| step.step_name.as_str()).collect();
-    assert_eq!(
-        steps,
-        [
-            "created",
-            "started",
-            "model_call",
-            "resumed",
-            "tool_call",
-            "tool_call",
-            "tool_call",
-            "doubt_asked",
-            "review_answered",
-            "resumed",
-            "tool_call",
-            "model_call",
-            "completed"
-        ]
-    );
+    let expected = "created started model_call resumed tool_call tool_call tool_call doubt_asked \
+                    review_answered resumed tool_call model_call completed";
+    assert_eq!(steps.join(" "), expected);
 }
 
 #[tokio::test(start_paused = true)]
@@ -299,9 +205,9 @@ async fn rejected_interrupted_call_fails_the_task() {
     let fixture = ToolFixture::new();
     let id = died_in_the_midst(&fixture).await;
     let (second, _) = fixture.process(2, vec![], vec![]);
-    second.adopt(id).await.unwrap().wait().await.unwrap();
+    adopt(&second, id).await;
     fixture.answer(&second, id, ReviewVerdict::Reject).await.unwrap();
-    let row = fixture.store.task_row(id).await.unwrap().unwrap();
+    let row = fixture.base.row(id);
     assert_eq!((row.status, row.error_code), (TaskStatus::Failed, Some(ErrorCode::Rejected)));
 }
 
@@ -316,15 +222,14 @@ async fn long_conversation_is_shortened_and_traced() {
         Answer("short"),
     ];
     let (runtime, _) = fixture.process(1, turns, vec![]);
-    let mut handle = runtime.create(create_task("a")).await.unwrap();
-    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
-    let steps = fixture.trace(handle.id).steps;
+    let id = complete(&runtime, create_task("a")).await;
+    let steps = fixture.trace(id).steps;
     let shortened = steps.iter().filter(|step| step.step_name == "shortened").count();
     assert_eq!(shortened, 1);
     // Nothing of it is lost.
-    assert_eq!(fixture.store.messages(handle.id).await.unwrap().len(), 9);
-    let events = fixture.store.events(&StreamId::Task(handle.id), StreamSequence(0)).await.unwrap();
-    assert!(events.iter().any(|e| matches!(e.event, Event::HistoryShortened { kept_from: 6 })));
+    assert_eq!(fixture.base.store.messages(id).await.unwrap().len(), 9);
+    let events = fixture.base.events(id);
+    assert!(events.iter().any(|event| matches!(event, Event::HistoryShortened { kept_from: 6 })));
 }
 
 #[tokio::test(start_paused = true)]
@@ -334,10 +239,8 @@ async fn remote_cancel_wins_over_a_simultaneous_tool_answer() {
         let turns = vec![RequestTools(&["files/read", "files/write"])];
         let (runtime, _) = fixture.process(1, turns, vec![FakeToolAct::Answer, FakeToolAct::Hang]);
         let mut handle = runtime.create(create_task("a")).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(pause_ms)).await;
-        let clock = polity_testkit::runtime::TokioClock::new();
-        let steered =
-            cancel_from_outside(&fixture.store, &*fixture.leases, &clock, handle.id).await;
+        sleep(pause_ms).await;
+        let steered = fixture.base.cancel(handle.id).await;
         assert!(steered.is_ok(), "{steered:?}");
         let ended = tokio::time::timeout(Duration::from_millis(300), handle.wait()).await;
         assert_eq!(ended.unwrap().unwrap(), TaskStatus::Cancelled, "after {pause_ms} ms");
@@ -350,7 +253,7 @@ async fn cancel_between_attempts_prevents_the_next() {
     let turns = vec![RequestTools(&["files/write"])];
     let (runtime, _) = fixture.process(1, turns, vec![FakeToolAct::NotReached]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    sleep(200).await;
     runtime.cancel(handle.id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Cancelled);
     tokio::time::sleep(Duration::from_secs(10)).await;

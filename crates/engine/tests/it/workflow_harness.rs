@@ -1,35 +1,17 @@
 //! A harness for workflows: agents that echo their input, fake tools and answered reviews.
 
-use std::collections::BTreeMap;
-use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use polity_definition::{Home, HomeFile, Limits, TokenPrice};
-use polity_engine::commands::{AnswerReview, CreateTask};
+use polity_definition::{Home, HomeFile};
 use polity_engine::driver::{
-    AskedArguments, AskedTool, BoxFuture, CallSite, ModelDriver, ModelFailure, ModelReply,
-    ModelRequest, NotReady, ToolDriver, ToolFailure, ToolReply, ToolRequest, ToolSpec, Toolbox,
-    ToolsUnavailable,
+    CallSite, ToolDriver, ToolFailure, ToolReply, ToolRequest, ToolSpec, Toolbox, ToolsUnavailable,
 };
 use polity_engine::pinned::PinnedWorkflow;
-use polity_engine::runtime::{EngineError, Runtime, RuntimeDeps, TaskHandle, load_task};
-use polity_model::event::{Event, NodeChange, StreamId, StreamSequence};
-use polity_model::failure::{AttemptFailure, ErrorCategory};
-use polity_model::ids::TaskId;
-use polity_model::message::Message;
-use polity_model::review::ReviewVerdict;
-use polity_model::state::{State, StateUpdates};
-use polity_model::task::Task;
+use polity_model::state::State;
 use polity_model::tool::{ToolName, ToolPattern};
-use polity_model::usage::Usage;
-use polity_store::Store;
-use polity_testkit::runtime::runtime_deps;
-use polity_testkit::task_fixtures::instance_id;
-use serde_json::{Map, Value, json};
 
-use crate::participants::RuntimeFixture;
+use crate::participants::asked;
+use crate::prelude::*;
 
 /// The agents. `asker` calls a tool that needs approval.
 const AGENTS: [&str; 6] = ["ann", "bob", "cid", "dot", "eve", "asker"];
@@ -63,11 +45,11 @@ impl WorkflowModels {
 }
 
 impl ModelDriver for WorkflowModels {
-    fn ready(&self, _pinned: &polity_engine::pinned::PinnedAgent) -> Result<(), NotReady> {
+    fn ready(&self, _pinned: &PinnedAgent) -> Result<(), NotReady> {
         Ok(())
     }
 
-    fn price(&self, _pinned: &polity_engine::pinned::PinnedAgent) -> Option<TokenPrice> {
+    fn price(&self, _pinned: &PinnedAgent) -> Option<TokenPrice> {
         Some(TokenPrice::FREE)
     }
 
@@ -79,29 +61,22 @@ impl ModelDriver for WorkflowModels {
         let part = self.parts.lock().unwrap().get(&agent).cloned().unwrap_or(AgentBehaviour::Echo);
         let delay = self.delays.lock().unwrap().get(&agent).copied().unwrap_or(20);
         self.called.lock().unwrap().push(agent.clone());
-        let given = request.history.iter().next().map(|first| first.content().to_owned());
-        let given = given.unwrap_or_default();
+        let first = request.history.iter().next();
+        let given = first.map(|first| first.content().to_owned()).unwrap_or_default();
         let asks = agent == "asker" && request.call_site.turn == 1;
         Box::pin(async move {
-            tokio::time::sleep(Duration::from_millis(delay)).await;
+            sleep(delay).await;
             let usage = Usage { input_tokens: 8, output_tokens: 2, ..Usage::default() };
             let reply = |content: String, tool_calls| {
                 Ok(ModelReply { content, tool_calls, usage, is_cut: false, mark: None })
             };
             if asks {
-                let arguments = Map::from_iter([("text".to_owned(), given.into())]);
-                let arguments = AskedArguments::Object(arguments);
-                let (server, tool) = ("kit".to_owned(), "delete".to_owned());
-                let asked = AskedTool { server, tool, arguments, signature: None };
-                return reply(String::new(), vec![asked]);
+                return reply(String::new(), vec![asked(("kit/delete", json!({"text": given})))]);
             }
             match part {
                 AgentBehaviour::Echo => reply(format!("{agent}({given})"), Vec::new()),
                 AgentBehaviour::Say(text) => reply(text, Vec::new()),
-                AgentBehaviour::Fail => {
-                    let (category, message) = (ErrorCategory::Permanent, "no such model".into());
-                    Err(ModelFailure::new(AttemptFailure { category, message }))
-                }
+                AgentBehaviour::Fail => Err(ModelFailure::new(permanent("no such model"))),
                 AgentBehaviour::Hang => std::future::pending().await,
             }
         })
@@ -187,8 +162,7 @@ impl ToolDriver for WorkflowTools {
         let is_down = self.is_down.load(Ordering::SeqCst);
         Box::pin(async move {
             if is_down {
-                let (category, message) = (ErrorCategory::Transient, "kit is down".into());
-                return Err(ToolsUnavailable { failure: AttemptFailure { category, message } });
+                return Err(ToolsUnavailable { failure: transient("kit is down") });
             }
             Ok(Arc::new(Toolbox::new(offered, reserve)))
         })
@@ -202,20 +176,14 @@ impl ToolDriver for WorkflowTools {
         *self.calls.lock().unwrap() += 1;
         let text = arguments["text"].as_str().unwrap().to_owned();
         let takes = arguments.get("ms").and_then(Value::as_u64).unwrap_or(20);
-        let is_lost = {
-            let mut lost = self.lost.lock().unwrap();
-            let is_lost = *lost > 0;
-            *lost = lost.saturating_sub(1);
-            is_lost
-        };
-        let failed = |message: &str, maybe_done, timed_out| {
-            let (category, message) = (ErrorCategory::Transient, message.to_owned());
-            ToolFailure { failure: AttemptFailure { category, message }, maybe_done, timed_out }
-        };
+        let left = self.lost.lock().unwrap().checked_sub(1);
+        let is_lost = left.is_some();
+        *self.lost.lock().unwrap() = left.unwrap_or(0);
         let takes = Duration::from_millis(takes);
         Box::pin(async move {
             if is_lost {
-                return Err(failed("the connection was lost", false, false));
+                let failure = transient("the connection was lost");
+                return Err(ToolFailure { failure, maybe_done: false, timed_out: false });
             }
             let mut call = DroppedCallCounter(self, false);
             if matches!(tool.tool(), "note" | "delete") {
@@ -224,13 +192,21 @@ impl ToolDriver for WorkflowTools {
             tokio::time::sleep(takes.min(limit)).await;
             call.1 = true;
             if takes > limit {
-                return Err(failed("it took too long", true, true));
+                let failure = transient("it took too long");
+                return Err(ToolFailure { failure, maybe_done: true, timed_out: true });
             }
             let is_error = matches!(tool.tool(), "error" | "shaky");
             let content = if is_error { format!("no: {text}") } else { text };
             Ok(ToolReply { content, is_error, ..ToolReply::default() })
         })
     }
+}
+
+/// A home with one workflow of these nodes and edges, entered at the first node.
+pub(crate) fn workflow(nodes: &str) -> WorkflowHarness {
+    let (entry_point, _) = nodes.trim().split_once(':').unwrap();
+    let workflow = format!("name: test\nentry_point: {entry_point}\nnodes:\n{nodes}");
+    WorkflowHarness::new(&[&workflow])
 }
 
 /// A home with workflows, and the fakes that run them.
@@ -285,21 +261,25 @@ impl WorkflowHarness {
         self.models.delays.lock().unwrap().insert(agent.to_owned(), ms);
     }
 
+    pub(crate) fn all_take(&self, delays: &[(&str, u64)]) {
+        for (agent, ms) in delays {
+            self.takes(agent, *ms);
+        }
+    }
+
     pub(crate) fn runtime(&self, number: u64) -> Runtime {
         self.runtime_on(Arc::clone(&self.base.store), number)
     }
 
     /// A process with its own view of the journal.
     pub(crate) fn runtime_on(&self, store: Arc<dyn Store>, number: u64) -> Runtime {
-        let models = Arc::clone(&self.models) as Arc<dyn ModelDriver>;
-        let deps = runtime_deps(store, models, &self.base.leases, instance_id(number), number);
+        let deps = self.base.deps_on(store, number, self.models.clone());
         let limits = (self.limits)(Limits {
             concurrent_tasks: NonZeroU32::new(8).unwrap(),
             input_bytes: NonZeroU64::new(1_000_000).unwrap(),
             ..deps.limits
         });
-        let tools = Arc::clone(&self.tools) as Arc<dyn ToolDriver>;
-        polity_store::block_on(Runtime::start(RuntimeDeps { tools, limits, ..deps })).unwrap()
+        start(RuntimeDeps { tools: self.tools.clone(), limits, ..deps })
     }
 
     pub(crate) fn order(&self, input: &str) -> CreateTask {
@@ -310,9 +290,18 @@ impl WorkflowHarness {
 
     /// Runs the first workflow until it ends or pauses.
     pub(crate) async fn run(&self, input: &str) -> Task {
+        self.start(input).await.1
+    }
+
+    /// Runs the first workflow until it ends or pauses, and returns the process too.
+    pub(crate) async fn start(&self, input: &str) -> (Runtime, Task) {
         let runtime = self.runtime(1);
-        let mut handle = runtime.create(self.order(input)).await.unwrap();
-        self.wait(&mut handle).await
+        let task = self.run_on(&runtime, self.order(input)).await;
+        (runtime, task)
+    }
+
+    pub(crate) async fn run_on(&self, runtime: &Runtime, order: CreateTask) -> Task {
+        self.wait(&mut runtime.create(order).await.unwrap()).await
     }
 
     pub(crate) async fn wait(&self, handle: &mut TaskHandle) -> Task {
@@ -330,17 +319,16 @@ impl WorkflowHarness {
         id: TaskId,
         verdict: ReviewVerdict,
     ) -> Task {
-        self.say(runtime, id, verdict, None, json!({})).await.unwrap();
+        self.base.answer(runtime, id, verdict).await;
         self.go_on(runtime, id).await
     }
 
     /// Adopts the task.
     pub(crate) async fn go_on(&self, runtime: &Runtime, id: TaskId) -> Task {
-        let mut handle = runtime.adopt(id).await.unwrap();
-        self.wait(&mut handle).await
+        self.wait(&mut runtime.adopt(id).await.unwrap()).await
     }
 
-    /// Answers the open review.
+    /// Answers the open review with a message and updates.
     pub(crate) async fn say(
         &self,
         runtime: &Runtime,
@@ -349,21 +337,20 @@ impl WorkflowHarness {
         message: Option<&str>,
         updates: Value,
     ) -> Result<(), EngineError> {
-        let state = load_task(&*self.base.store, id).await.unwrap().state;
-        let checkpoint_id = state.review().unwrap().checkpoint_id;
+        let checkpoint_id = self.base.load(id).await.review().unwrap().checkpoint_id;
         let state_updates = StateUpdates::new(updates.as_object().unwrap().clone()).unwrap();
-        let (message, by) = (message.map(str::to_owned), "ada".to_owned());
-        let answer = AnswerReview { checkpoint_id, verdict, message, by, state_updates };
-        runtime.answer(id, answer).await
+        let message = message.map(str::to_owned);
+        let answer = answer_review(checkpoint_id, verdict);
+        runtime.answer(id, AnswerReview { message, state_updates, ..answer }).await
     }
 
     pub(crate) async fn question(&self, id: TaskId) -> String {
-        let state = load_task(&*self.base.store, id).await.unwrap().state;
+        let state = self.base.load(id).await;
         state.review().map(|review| review.question.clone()).unwrap_or_default()
     }
 
     pub(crate) async fn state(&self, id: TaskId) -> State {
-        load_task(&*self.base.store, id).await.unwrap().state.state()
+        self.base.load(id).await.state()
     }
 
     /// The texts of the messages, in order.
@@ -372,14 +359,9 @@ impl WorkflowHarness {
         state.messages.messages().iter().map(|said| said.content().to_owned()).collect()
     }
 
-    pub(crate) fn events(&self, id: TaskId) -> Vec<Event> {
-        let events = self.base.store.events(&StreamId::Task(id), StreamSequence(0)).wait().unwrap();
-        events.into_iter().map(|recorded| recorded.event).collect()
-    }
-
     /// The changes of the nodes, in order, as `node: change`.
     pub(crate) fn nodes(&self, id: TaskId) -> Vec<String> {
-        let events = self.events(id);
+        let events = self.base.events(id);
         let changes = events.iter().filter_map(|event| {
             let Event::NodeChanged { node, change } = event else { return None };
             Some(match change {
@@ -394,13 +376,22 @@ impl WorkflowHarness {
 
     /// The checkpoints' numbers and nodes, in order.
     pub(crate) fn checkpoints(&self, id: TaskId) -> Vec<(u32, String)> {
-        let events = self.events(id).into_iter();
-        events
-            .filter_map(|event| match event {
-                Event::CheckpointTaken { sequence, node, .. } => Some((sequence, node)),
-                _ => None,
-            })
-            .collect()
+        let checkpoints = self.base.events(id).into_iter().filter_map(|event| match event {
+            Event::CheckpointTaken { sequence, node, .. } => Some((sequence, node)),
+            _ => None,
+        });
+        checkpoints.collect()
+    }
+
+    /// The numbers of the checkpoints, in order.
+    pub(crate) fn checkpoint_numbers(&self, id: TaskId) -> Vec<u32> {
+        self.checkpoints(id).into_iter().map(|(number, _)| number).collect()
+    }
+
+    /// The number of starts of a node.
+    pub(crate) fn starts(&self, id: TaskId, node: &str) -> usize {
+        let start = format!("{node}: start");
+        self.nodes(id).into_iter().filter(|change| *change == start).count()
     }
 }
 

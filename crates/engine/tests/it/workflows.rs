@@ -1,32 +1,26 @@
 //! Paths through a workflow: edges, joins, mappings, loops and data.
 
-use std::collections::BTreeSet;
-
-use polity_model::machine::task::TaskStatus;
-
-use crate::workflow_harness::{AgentBehaviour, WorkflowHarness, comparable, end};
+use crate::prelude::*;
+use crate::workflow_harness::{AgentBehaviour, WorkflowHarness, comparable, end, workflow};
 
 #[tokio::test(start_paused = true)]
 async fn each_node_receives_the_previous_output() {
-    let harness = WorkflowHarness::new(&["name: line
-entry_point: one
-nodes:
+    let harness = workflow(
+        "
   one: {type: agent, agent: ann}
   two: {type: tool, tool: kit/echo, arguments: {text: '<{{ last }}>'}}
   three: {type: agent, agent: bob, input: '{{ input }} {{ nodes.one.output }} {{ last }}'}
 edges: [{from: one, to: two}, {from: two, to: three}]
-"]);
+",
+    );
     let task = harness.run("hi").await;
     assert_eq!(end(&task), "bob(hi ann(hi) <ann(hi)>)");
     assert_eq!(harness.said(task.id).await[..3], ["hi", "ann(hi)", "<ann(hi)>"]);
-    let checkpoints = harness.checkpoints(task.id);
-    let nodes: Vec<_> = checkpoints.iter().map(|(number, node)| (*number, node.as_str())).collect();
-    assert_eq!(nodes, [(0, "one"), (1, "two"), (2, "three")]);
+    let expected = [(0, "one"), (1, "two"), (2, "three")].map(|(at, node)| (at, node.to_owned()));
+    assert_eq!(harness.checkpoints(task.id), expected);
 }
 
-const DIAMOND: &str = "name: diamond
-entry_point: start
-nodes:
+const DIAMOND: &str = "
   start: {type: agent, agent: ann}
   left: {type: agent, agent: bob, outputs: [left]}
   right: {type: agent, agent: cid, outputs: [right]}
@@ -39,9 +33,8 @@ edges: [{from: start, to: left}, {from: start, to: right}, {from: left, to: end}
 async fn join_waits_for_both_sides_and_is_deterministic() {
     let mut seen = BTreeSet::new();
     for (bob, cid) in [(10, 90), (90, 10), (50, 50), (1, 1000)] {
-        let harness = WorkflowHarness::new(&[DIAMOND]);
-        harness.takes("bob", bob);
-        harness.takes("cid", cid);
+        let harness = workflow(DIAMOND);
+        harness.all_take(&[("bob", bob), ("cid", cid)]);
         let task = harness.run("x").await;
         assert_eq!(end(&task), "dot(bob(ann(x)) cid(ann(x)) cid(ann(x)))");
         assert_eq!(harness.said(task.id).await[2..4], ["bob(ann(x))", "cid(ann(x))"]);
@@ -54,9 +47,8 @@ async fn join_waits_for_both_sides_and_is_deterministic() {
 async fn unjoined_paths_leave_a_deterministic_state() {
     let mut seen = BTreeSet::new();
     for (bob, cid, dot, eve) in [(10, 90, 10, 10), (90, 10, 10, 10), (10, 20, 100, 5)] {
-        let harness = WorkflowHarness::new(&["name: apart
-entry_point: start
-nodes:
+        let harness = workflow(
+            "
   start: {type: agent, agent: ann}
   one: {type: agent, agent: bob}
   two: {type: agent, agent: cid}
@@ -66,10 +58,9 @@ nodes:
   four: {type: agent, agent: eve}
 edges: [{from: start, to: one}, {from: start, to: two}, {from: one, to: which},
         {from: two, to: that}, {from: which, to: three}, {from: that, to: four}]
-"]);
-        for (agent, ms) in [("bob", bob), ("cid", cid), ("dot", dot), ("eve", eve)] {
-            harness.takes(agent, ms);
-        }
+",
+        );
+        harness.all_take(&[("bob", bob), ("cid", cid), ("dot", dot), ("eve", eve)]);
         let task = harness.run("x").await;
         assert_eq!(end(&task), "dot(bob(ann(x)))\n\neve(cid(ann(x)))", "two end nodes");
         seen.insert(comparable(&harness.state(task.id).await).to_string());
@@ -77,9 +68,7 @@ edges: [{from: start, to: one}, {from: start, to: two}, {from: one, to: which},
     assert_eq!(seen.len(), 1, "{seen:#?}");
 }
 
-const DEAD: &str = "name: dead
-entry_point: which
-nodes:
+const DEAD: &str = "
   which: {type: condition, expression: 'input'}
   left: {type: agent, agent: ann}
   right: {type: agent, agent: bob}
@@ -94,12 +83,9 @@ edges:
 
 #[tokio::test(start_paused = true)]
 async fn join_ignores_a_skipped_side() {
-    let harness = WorkflowHarness::new(&[DEAD]);
-    let task = harness.run("left").await;
-    assert_eq!(end(&task), "dot(ann(left))");
-    let harness = WorkflowHarness::new(&[DEAD]);
-    assert_eq!(end(&harness.run("right").await), "dot(cid(bob(right)))");
-    let harness = WorkflowHarness::new(&[DEAD]);
+    assert_eq!(end(&workflow(DEAD).run("left").await), "dot(ann(left))");
+    assert_eq!(end(&workflow(DEAD).run("right").await), "dot(cid(bob(right)))");
+    let harness = workflow(DEAD);
     let task = harness.run("neither").await;
     assert_eq!(end(&task), "dot(neither)", "the default");
     assert_eq!(harness.nodes(task.id), ["which: finish", "join: start", "join: finish"]);
@@ -108,16 +94,16 @@ async fn join_ignores_a_skipped_side() {
 #[tokio::test(start_paused = true)]
 async fn every_matching_edge_is_taken_and_no_match_fails() {
     let harness = || {
-        WorkflowHarness::new(&["name: edges
-entry_point: one
-nodes:
+        workflow(
+            "
   one: {type: agent, agent: ann}
   two: {type: agent, agent: bob}
   three: {type: agent, agent: cid}
 edges:
   - {from: one, to: two, condition: 'input.contains(\"b\")'}
   - {from: one, to: three, condition: 'input.contains(\"c\")'}
-"])
+",
+        )
     };
     assert_eq!(end(&harness().run("b").await), "bob(ann(b))");
     assert_eq!(end(&harness().run("bc").await), "bob(ann(bc))\n\ncid(ann(bc))");
@@ -129,33 +115,31 @@ edges:
 
 #[tokio::test(start_paused = true)]
 async fn mapping_without_key_or_default_fails() {
-    let harness = WorkflowHarness::new(&["name: keyed
-entry_point: which
-nodes:
+    let harness = workflow(
+        "
   which: {type: condition, expression: 'input'}
   a: {type: agent, agent: ann}
   b: {type: agent, agent: bob}
 edges: [{from: which, to: {a: a, b: b}}]
-"]);
+",
+    );
     let task = harness.run("c").await;
     assert!(end(&task).contains("the routing key is \"c\""), "{task:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn evaluation_error_fails_the_node_and_the_task() {
-    for (node, edges) in [
+    for (node, edge) in [
         ("{type: condition, expression: 'metadata.missing.deep'}", ""),
         ("{type: agent, agent: ann, input: '{{ metadata.missing.deep }}'}", ""),
         ("{type: tool, tool: kit/echo, arguments: {text: '{{ metadata.missing.deep }}'}}", ""),
         ("{type: human, question: '{{ metadata.missing.deep }}'}", ""),
         ("{type: agent, agent: ann, input: ' {{ \"\" }} '}", ""),
-        ("{type: agent, agent: ann}", "[{from: one, to: end, condition: 'metadata.missing > 3'}]"),
+        ("{type: agent, agent: ann}", ", condition: 'metadata.missing > 3'"),
     ] {
-        let edges = if edges.is_empty() { "[{from: one, to: end}]" } else { edges };
-        let harness = WorkflowHarness::new(&[&format!(
-            "name: torn\nentry_point: one\nnodes:\n  one: {node}\n  end: {{type: agent, agent: \
-             bob}}\nedges: {edges}\n"
-        )]);
+        let harness = workflow(&format!(
+            "  one: {node}\n  end: {{type: agent, agent: bob}}\nedges: [{{from: one, to: end{edge}}}]\n"
+        ));
         let task = harness.run("x").await;
         assert!(end(&task).starts_with("condition_failed: one: "), "{node}: {task:?}");
         assert_eq!(harness.nodes(task.id).last().unwrap(), "one: condition_failed");
@@ -164,29 +148,29 @@ async fn evaluation_error_fails_the_node_and_the_task() {
 
 #[tokio::test(start_paused = true)]
 async fn calls_beside_an_instant_failure_are_answered() {
-    let harness = WorkflowHarness::new(&["name: beside
-entry_point: which
-nodes:
+    let harness = workflow(
+        "
   which: {type: condition, expression: 'input'}
   good: {type: tool, tool: kit/note, arguments: {text: good}}
   also: {type: agent, agent: ann}
   bad: {type: agent, agent: bob, input: '{{ metadata.missing.deep }}'}
 edges: [{from: which, to: good}, {from: which, to: also}, {from: which, to: bad}]
-"]);
+",
+    );
     let task = harness.run("x").await;
     assert!(end(&task).starts_with("condition_failed: bad"), "{task:?}");
-    let state =
-        polity_engine::runtime::load_task(&*harness.base.store, task.id).await.unwrap().state;
-    assert_eq!(state.calls().open().count(), 0, "no call is left without an answer");
+    assert_eq!(
+        harness.base.load(task.id).await.calls().open().count(),
+        0,
+        "no call is left without an answer"
+    );
     assert_eq!(harness.tools.noted(), [""; 0], "nothing is called for a task that has ended");
     assert!(harness.base.sub_tasks(task.id).is_empty());
 }
 
 fn looping(max_loops: u32, rest: &str) -> WorkflowHarness {
-    WorkflowHarness::new(&[&format!(
-        "name: looping
-entry_point: write
-nodes:
+    workflow(&format!(
+        "
   write: {{type: agent, agent: ann}}
   check: {{type: condition, expression: '\"again\"'}}
   end: {{type: agent, agent: bob, input: end}}
@@ -194,22 +178,18 @@ edges:
   - {{from: write, to: check}}
   - {{from: check, to: {{again: write, {rest}: end}}, max_loops: {max_loops}}}
 "
-    )])
+    ))
 }
 
 #[tokio::test(start_paused = true)]
 async fn loop_stops_at_its_limit() {
     for loops in [1, 2, 5] {
-        let harness = looping(loops, "default");
-        let task = harness.run("x").await;
-        assert_eq!(end(&task), "bob(end)");
-        let written = harness.nodes(task.id).iter().filter(|node| *node == "write: start").count();
-        assert_eq!(written, loops as usize + 1);
-        let harness = looping(loops, "never");
-        let task = harness.run("x").await;
-        assert!(end(&task).starts_with("limit_loops: check: "), "{task:?}");
-        let written = harness.nodes(task.id).iter().filter(|node| *node == "write: start").count();
-        assert_eq!(written, loops as usize + 1);
+        for (rest, expected) in [("default", "bob(end)"), ("never", "limit_loops: check: ")] {
+            let harness = looping(loops, rest);
+            let task = harness.run("x").await;
+            assert!(end(&task).starts_with(expected), "{task:?}");
+            assert_eq!(harness.starts(task.id, "write"), loops as usize + 1);
+        }
     }
 }
 
@@ -223,9 +203,8 @@ async fn repeated_node_receives_the_output_that_led_back() {
 
 #[tokio::test(start_paused = true)]
 async fn loop_edges_to_one_node_are_counted_separately() {
-    let harness = WorkflowHarness::new(&["name: twice
-entry_point: write
-nodes:
+    let harness = workflow(
+        "
   write: {type: agent, agent: ann}
   check: {type: agent, agent: bob, input: 'b'}
   end: {type: agent, agent: cid, input: end}
@@ -234,19 +213,18 @@ edges:
   - {from: check, to: write, condition: 'false', max_loops: 1}
   - {from: check, to: write, condition: 'true', max_loops: 3}
   - {from: check, to: end}
-"]);
+",
+    );
     let task = harness.run("x").await;
     assert_eq!(end(&task), "cid(end)");
-    let written = harness.nodes(task.id).iter().filter(|node| *node == "write: start").count();
-    assert_eq!(written, 4);
+    assert_eq!(harness.starts(task.id, "write"), 4);
 }
 
 #[tokio::test(start_paused = true)]
 async fn loop_edge_waits_for_running_nodes_behind_its_target() {
     for slow in [5, 500] {
-        let harness = WorkflowHarness::new(&["name: wide
-entry_point: start
-nodes:
+        let harness = workflow(
+            "
   start: {type: agent, agent: ann}
   quick: {type: agent, agent: bob, input: q}
   slow: {type: agent, agent: cid, input: s}
@@ -257,13 +235,13 @@ edges:
   - {from: quick, to: start, condition: 'true', max_loops: 2}
   - {from: quick, to: join}
   - {from: slow, to: join}
-"]);
+",
+        );
         harness.takes("cid", slow);
         let task = harness.run("x").await;
         assert_eq!(end(&task), "dot(j)");
         let nodes = harness.nodes(task.id);
-        let count = |what: &str| nodes.iter().filter(|node| *node == what).count();
-        let runs = ["start", "quick", "slow", "join"].map(|node| count(&format!("{node}: start")));
+        let runs = ["start", "quick", "slow", "join"].map(|node| harness.starts(task.id, node));
         assert_eq!(runs, [3, 3, 3, 1], "{nodes:?}");
         let mut at_work = 0_i32;
         for node in &nodes {
@@ -281,9 +259,8 @@ edges:
 async fn simultaneous_loop_edges_restart_the_target_once() {
     let mut seen = BTreeSet::new();
     for (bob, cid) in [(5, 50), (50, 5), (20, 20)] {
-        let harness = WorkflowHarness::new(&["name: both
-entry_point: start
-nodes:
+        let harness = workflow(
+            "
   start: {type: agent, agent: ann}
   middle: {type: agent, agent: eve}
   one: {type: agent, agent: bob, input: '1 {{ last }}'}
@@ -297,15 +274,13 @@ edges:
   - {from: two, to: middle, condition: 'true', max_loops: 1}
   - {from: one, to: join}
   - {from: two, to: join}
-"]);
-        harness.takes("bob", bob);
-        harness.takes("cid", cid);
+",
+        );
+        harness.all_take(&[("bob", bob), ("cid", cid)]);
         let task = harness.run("x").await;
         assert_eq!(task.status, TaskStatus::Completed, "{task:?}");
-        let nodes = harness.nodes(task.id);
-        let count = |what: &str| nodes.iter().filter(|node| *node == what).count();
-        let runs = ["start", "middle", "one", "join"].map(|node| count(&format!("{node}: start")));
-        assert_eq!(runs, [2, 2, 2, 1], "{nodes:?}");
+        let runs = ["start", "middle", "one", "join"].map(|node| harness.starts(task.id, node));
+        assert_eq!(runs, [2, 2, 2, 1], "{:?}", harness.nodes(task.id));
         seen.insert(comparable(&harness.state(task.id).await).to_string());
     }
     assert_eq!(seen.len(), 1, "{seen:#?}");
@@ -313,16 +288,16 @@ edges:
 
 #[tokio::test(start_paused = true)]
 async fn workflow_fails_at_its_node_limit() {
-    let harness = WorkflowHarness::new(&["name: long
-entry_point: write
-max_iterations: 4
-nodes:
+    let harness = workflow(
+        "
   write: {type: agent, agent: ann}
   check: {type: condition, expression: '\"again\"'}
 edges:
   - {from: write, to: check}
   - {from: check, to: write, max_loops: 100}
-"]);
+max_iterations: 4
+",
+    );
     let task = harness.run("x").await;
     assert!(end(&task).starts_with("limit_iterations: "), "{task:?}");
     assert_eq!(harness.models.called().len(), 2);
@@ -332,17 +307,14 @@ edges:
 #[tokio::test(start_paused = true)]
 async fn reader_runs_after_the_writer_of_its_data() {
     for (ann, bob) in [(5, 50), (50, 5)] {
-        let harness = WorkflowHarness::new(&["name: data
-entry_point: start
-nodes:
+        let harness = workflow("
   start: {type: condition, expression: 'input'}
   last: {type: agent, agent: cid, inputs: [one, two], input: '{{ metadata.one }} {{ metadata.two.n }}'}
   writes_one: {type: agent, agent: ann, outputs: [one]}
   writes_two: {type: agent, agent: bob, outputs: [two]}
 edges: [{from: start, to: writes_one}, {from: start, to: writes_two}]
-"]);
-        harness.takes("ann", ann);
-        harness.takes("bob", bob);
+");
+        harness.all_take(&[("ann", ann), ("bob", bob)]);
         harness.play("bob", AgentBehaviour::Say("{\"n\": 7}".into()));
         let task = harness.run("x").await;
         assert_eq!(end(&task), "cid(ann(x) 7)");
@@ -352,18 +324,15 @@ edges: [{from: start, to: writes_one}, {from: start, to: writes_two}]
 #[tokio::test(start_paused = true)]
 async fn branch_waits_for_its_data() {
     for (ann, bob) in [(5, 50), (50, 5)] {
-        let harness = WorkflowHarness::new(&["name: within
-entry_point: start
-nodes:
+        let harness = workflow("
   start: {type: condition, expression: 'input'}
   all: {type: parallel, branches: [reads, writes], join: all}
   reads: {type: agent, agent: cid, inputs: [one, two], input: '{{ metadata.one }} {{ metadata.two }}'}
   writes: {type: agent, agent: ann, outputs: [one]}
   beside: {type: agent, agent: bob, outputs: [two]}
 edges: [{from: start, to: all}, {from: start, to: beside}]
-"]);
-        harness.takes("ann", ann);
-        harness.takes("bob", bob);
+");
+        harness.all_take(&[("ann", ann), ("bob", bob)]);
         let task = harness.run("x").await;
         assert_eq!(end(&task), "{\"reads\":\"cid(ann(x) bob(x))\",\"writes\":\"ann(x)\"}");
     }
@@ -371,33 +340,32 @@ edges: [{from: start, to: all}, {from: start, to: beside}]
 
 #[tokio::test(start_paused = true)]
 async fn last_output_is_the_result_if_the_reader_is_skipped() {
-    let harness = WorkflowHarness::new(&["name: unread
-entry_point: start
-nodes:
+    let harness = workflow(
+        "
   start: {type: condition, expression: 'input'}
   writes: {type: agent, agent: ann, outputs: [one]}
   other: {type: agent, agent: bob}
   reads: {type: agent, agent: cid, inputs: [one]}
 edges: [{from: start, to: {other: other, default: writes}}, {from: other, to: reads}]
-"]);
+",
+    );
     assert_eq!(end(&harness.run("x").await), "ann(x)");
 }
 
 #[tokio::test(start_paused = true)]
 async fn several_outputs_form_one_json_object() {
-    let workflow = "name: fields
-entry_point: one
-nodes:
-  one: {type: agent, agent: ann, outputs: [title, words]}
-  two: {type: agent, agent: bob, input: '{{ metadata.title }} {{ metadata.words }}'}
-edges: [{from: one, to: two}]
-";
     for (said, expected) in [
         ("{\"title\": \"T\", \"words\": 3, \"more\": 1}", "bob(T 3)"),
         ("{\"title\": \"T\"}", "invalid_output: one: its output has no field \"words\""),
         ("T", "invalid_output: one: its output must be a JSON object with title, words"),
     ] {
-        let harness = WorkflowHarness::new(&[workflow]);
+        let harness = workflow(
+            "
+  one: {type: agent, agent: ann, outputs: [title, words]}
+  two: {type: agent, agent: bob, input: '{{ metadata.title }} {{ metadata.words }}'}
+edges: [{from: one, to: two}]
+",
+        );
         harness.play("ann", AgentBehaviour::Say(said.into()));
         let task = harness.run("x").await;
         assert!(end(&task).starts_with(expected), "{said}: {task:?}");
@@ -407,9 +375,7 @@ edges: [{from: one, to: two}]
 
 #[tokio::test(start_paused = true)]
 async fn simultaneous_conditions_read_the_same_state() {
-    let harness = WorkflowHarness::new(&["name: together
-entry_point: start
-nodes:
+    let harness = workflow("
   start: {type: condition, expression: '\"first\"'}
   left: {type: condition, expression: 'routing_key + \" left\"', outputs: [left]}
   right: {type: condition, expression: 'routing_key + (has(metadata.left) ? \" late\" : \" right\")'}
@@ -419,10 +385,8 @@ edges:
   - {from: start, to: right}
   - {from: left, to: end}
   - {from: right, to: end}
-"]);
+");
     let task = harness.run("x").await;
     assert_eq!(end(&task), "ann(first left, first right)");
-    let checkpoints = harness.checkpoints(task.id);
-    let numbers: Vec<u32> = checkpoints.iter().map(|(number, _)| *number).collect();
-    assert_eq!(numbers, [0, 1, 2, 3], "{checkpoints:?}");
+    assert_eq!(harness.checkpoint_numbers(task.id), [0, 1, 2, 3]);
 }

@@ -1,17 +1,9 @@
 //! Forks: tasks that continue from a checkpoint of another.
 
-use polity_engine::commands::CreateTask;
-use polity_engine::runtime::Runtime;
-use polity_model::ids::TaskId;
-use polity_model::machine::task::TaskStatus;
-use polity_model::review::ReviewVerdict;
-use polity_model::state::StateUpdates;
-use polity_model::task::Task;
-use serde_json::{Value, json};
-
 use crate::participants::ScriptedReply::{Ask, Text};
-use crate::participants::{RuntimeFixture, TestModels};
-use crate::workflow_harness::{WorkflowHarness, comparable, end};
+use crate::participants::TestModels;
+use crate::prelude::*;
+use crate::workflow_harness::{WorkflowHarness, comparable, end, workflow};
 
 fn updates(value: Value) -> StateUpdates {
     let Value::Object(updates) = value else { panic!("updates are an object") };
@@ -30,11 +22,8 @@ async fn fork(
 }
 
 fn wide(join: &str) -> WorkflowHarness {
-    WorkflowHarness::new(&[&format!(
-        "name: wide
-entry_point: start
-max_iterations: 13
-nodes:
+    workflow(&format!(
+        "
   start: {{type: agent, agent: ann}}
   all: {{type: parallel, branches: [one, two, three], join: {join}}}
   one: {{type: agent, agent: bob, outputs: [one]}}
@@ -49,8 +38,9 @@ edges:
   - {{from: all, to: check}}
   - {{from: other, to: check}}
   - {{from: check, to: {{again: all, default: join}}, max_loops: 1}}
+max_iterations: 13
 "
-    )])
+    ))
 }
 
 #[tokio::test(start_paused = true)]
@@ -58,9 +48,7 @@ async fn fork_from_any_checkpoint_has_the_same_outcome() {
     for join in ["all", "any", "first"] {
         let harness = wide(join);
         harness.takes("eve", 200);
-        let runtime = harness.runtime(1);
-        let mut handle = runtime.create(harness.order("x")).await.unwrap();
-        let first = harness.wait(&mut handle).await;
+        let (runtime, first) = harness.start("x").await;
         assert_eq!(first.status, TaskStatus::Completed, "{first:?}");
         let state = comparable(&harness.state(first.id).await);
         let checkpoints = harness.checkpoints(first.id);
@@ -79,9 +67,7 @@ async fn fork_from_any_checkpoint_has_the_same_outcome() {
     }
 }
 
-const CHOICE: &str = "name: choice
-entry_point: start
-nodes:
+const CHOICE: &str = "
   start: {type: agent, agent: ann}
   which: {type: condition, expression: 'metadata.way'}
   left: {type: agent, agent: bob}
@@ -91,12 +77,11 @@ edges: [{from: start, to: which}, {from: which, to: {left: left, default: right}
 
 #[tokio::test(start_paused = true)]
 async fn fork_with_changed_state_takes_another_path_and_can_be_forked() {
-    let harness = WorkflowHarness::new(&[CHOICE]);
+    let harness = workflow(CHOICE);
     let runtime = harness.runtime(1);
     let mut order = harness.order("x");
     order.parameters.insert("way".to_owned(), "left".into());
-    let mut handle = runtime.create(order).await.unwrap();
-    let first = harness.wait(&mut handle).await;
+    let first = harness.run_on(&runtime, order).await;
     assert_eq!(end(&first), "bob(ann(x))");
     let set = json!({"metadata.way": "right", "messages": ["by the way"]});
     let forked = fork(&harness, &runtime, first.id, 0, set).await;
@@ -117,23 +102,21 @@ async fn fork_with_changed_state_takes_another_path_and_can_be_forked() {
 
 #[tokio::test(start_paused = true)]
 async fn fork_at_a_review_opens_its_own_review() {
-    let harness = WorkflowHarness::new(&["name: asks
-entry_point: start
-checkpoints: [end]
-nodes:
+    let harness = workflow(
+        "
   start: {type: agent, agent: ann}
   ask: {type: human, question: 'Go {{ metadata.where | default }}?'}
   end: {type: agent, agent: bob, input: '{{ nodes.ask.output }}'}
 edges: [{from: start, to: ask}, {from: ask, to: end}]
-"]);
-    let runtime = harness.runtime(1);
-    let mut handle = runtime.create(harness.order("x")).await.unwrap();
-    let first = harness.wait(&mut handle).await;
+checkpoints: [end]
+",
+    );
+    let (runtime, first) = harness.start("x").await;
     let forked = fork(&harness, &runtime, first.id, 1, json!({"metadata.where": "home"})).await;
     assert_eq!(forked.status, TaskStatus::AwaitingHuman);
     assert_eq!(harness.question(forked.id).await, "Go home?");
     assert_eq!(harness.base.task(first.id).status, TaskStatus::AwaitingHuman);
-    harness.say(&runtime, forked.id, ReviewVerdict::Approve, None, json!({})).await.unwrap();
+    harness.base.answer(&runtime, forked.id, ReviewVerdict::Approve).await;
     // The next question follows the answer at once.
     assert!(harness.question(forked.id).await.contains("end, which gives work to bob"));
     let done = harness.answer(&runtime, forked.id, ReviewVerdict::Approve).await;
@@ -144,17 +127,15 @@ edges: [{from: start, to: ask}, {from: ask, to: end}]
 
 #[tokio::test(start_paused = true)]
 async fn fork_inside_a_parallel_node_repeats_no_review() {
-    let harness = WorkflowHarness::new(&["name: midst
-entry_point: all
-checkpoints: [all]
-nodes:
+    let harness = workflow(
+        "
   all: {type: parallel, branches: [one, two], join: all}
   one: {type: condition, expression: 'input'}
   two: {type: agent, agent: ann}
-"]);
-    let runtime = harness.runtime(1);
-    let mut handle = runtime.create(harness.order("x")).await.unwrap();
-    let id = harness.wait(&mut handle).await.id;
+checkpoints: [all]
+",
+    );
+    let (runtime, Task { id, .. }) = harness.start("x").await;
     let first = harness.answer(&runtime, id, ReviewVerdict::Approve).await;
     let expected = comparable(&harness.state(id).await);
     for (at, node) in harness.checkpoints(id).into_iter().skip(1) {
@@ -170,15 +151,11 @@ async fn agent_task_can_be_forked() {
     let scripts = [("greeter", vec![Ask(vec![("files/delete", json!({"n": 1}))]), Text("over")])];
     let models = TestModels::new(scripts);
     let runtime = fixture.process(1, &models);
-    let order = CreateTask::new(polity_testkit::runtime::pinned(), "x");
-    let mut handle = runtime.create(order).await.unwrap();
-    assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
-    let first = handle.id;
+    let first = pause(&runtime, create_task("x")).await;
     let mut fork = runtime.fork(first, 0, StateUpdates::default()).await.unwrap();
     assert_eq!(fork.wait().await.unwrap(), TaskStatus::AwaitingHuman);
     fixture.answer(&runtime, fork.id, ReviewVerdict::Reject).await;
-    let mut handle = runtime.adopt(fork.id).await.unwrap();
-    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+    assert_eq!(adopt(&runtime, fork.id).await, TaskStatus::Completed);
     assert_eq!(fixture.task(fork.id).result.as_deref(), Some("over"));
     assert_eq!(fixture.task(first).status, TaskStatus::AwaitingHuman);
 }

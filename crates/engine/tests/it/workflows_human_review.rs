@@ -1,30 +1,14 @@
 //! Reviews in workflows: human nodes, pauses before nodes, deadlines and state updates.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use jiff::Timestamp;
-use polity_engine::decide::CommandRejection;
-use polity_engine::runtime::{EngineError, Runtime, find_orphans, load_task};
-use polity_model::ids::TaskId;
-use polity_model::machine::task::TaskStatus;
-use polity_model::review::ReviewVerdict;
-use polity_model::state::StateUpdates;
-use polity_model::task::Task;
-use polity_testkit::faults::{CrashSide, CrashingStore};
-use serde_json::{Map, json};
-
-use crate::workflow_harness::{WorkflowHarness, end};
+use crate::prelude::*;
+use crate::workflow_harness::{WorkflowHarness, end, workflow};
 
 fn modify() -> ReviewVerdict {
     ReviewVerdict::Modify { arguments: Map::new() }
 }
 
 fn review(edges: &str, more: &str) -> WorkflowHarness {
-    WorkflowHarness::new(&[&format!(
-        "name: review
-entry_point: draft
-nodes:
+    workflow(&format!("
   draft: {{type: agent, agent: ann}}
   ask: {{type: human, question: 'Is \"{{{{ last }}}}\" fine?'{more}}}
   publish: {{type: agent, agent: bob}}
@@ -32,8 +16,7 @@ nodes:
 edges:
   - {{from: draft, to: ask}}
   {edges}
-"
-    )])
+"))
 }
 
 const BY_KEY: &str = "- {from: ask, to: {approve: publish, default: again}}";
@@ -43,12 +26,10 @@ const BY_CONDITION: &str = "- {from: ask, to: publish, condition: 'routing_key =
 
 /// Runs until a review opens.
 async fn asked(harness: &WorkflowHarness) -> (Runtime, TaskId) {
-    let runtime = harness.runtime(1);
-    let mut handle = runtime.create(harness.order("x")).await.unwrap();
-    let task = harness.wait(&mut handle).await;
+    let (runtime, task) = harness.start("x").await;
     assert_eq!(task.status, TaskStatus::AwaitingHuman, "{task:?}");
-    let row = harness.base.store.task_row(task.id).await.unwrap().unwrap();
-    assert_eq!(row.owner, None, "a task that waits belongs to no process");
+    let owner = harness.base.row(task.id).owner;
+    assert_eq!(owner, None, "a task that waits belongs to no process");
     (runtime, task.id)
 }
 
@@ -96,17 +77,9 @@ async fn review_message_and_updates_reach_the_state() {
 async fn second_answer_is_rejected() {
     let harness = review(BY_KEY, "");
     let (runtime, id) = asked(&harness).await;
-    let state = load_task(&*harness.base.store, id).await.unwrap().state;
-    let checkpoint_id = state.review().unwrap().checkpoint_id;
-    harness.say(&runtime, id, ReviewVerdict::Approve, None, json!({})).await.unwrap();
-    let again = polity_engine::commands::AnswerReview {
-        checkpoint_id,
-        verdict: ReviewVerdict::Reject,
-        message: None,
-        by: "bob".into(),
-        state_updates: StateUpdates::default(),
-    };
-    let refused = runtime.answer(id, again).await;
+    let checkpoint_id = harness.base.load(id).await.review().unwrap().checkpoint_id;
+    harness.base.answer(&runtime, id, ReviewVerdict::Approve).await;
+    let refused = runtime.answer(id, answer_review(checkpoint_id, ReviewVerdict::Reject)).await;
     assert!(
         matches!(refused, Err(EngineError::Rejected(CommandRejection::NothingToDecide { .. }))),
         "{refused:?}"
@@ -116,16 +89,16 @@ async fn second_answer_is_rejected() {
 
 #[tokio::test(start_paused = true)]
 async fn questions_are_asked_one_at_a_time() {
-    let harness = WorkflowHarness::new(&["name: two
-entry_point: start
-nodes:
+    let harness = workflow(
+        "
   start: {type: agent, agent: ann}
   one: {type: human, question: 'One?'}
   two: {type: human, question: 'Two?'}
   end: {type: agent, agent: bob, input: '{{ nodes.one.output }} {{ nodes.two.output }}'}
 edges: [{from: start, to: one}, {from: start, to: two}, {from: one, to: end},
         {from: two, to: end}]
-"]);
+",
+    );
     let (runtime, id) = asked(&harness).await;
     assert_eq!(harness.question(id).await, "One?");
     harness.say(&runtime, id, ReviewVerdict::Approve, Some("yes"), json!({})).await.unwrap();
@@ -135,22 +108,20 @@ edges: [{from: start, to: one}, {from: start, to: two}, {from: one, to: end},
     assert_eq!(harness.question(id).await, "Two?");
     harness.say(&runtime, id, modify(), Some("no"), json!({})).await.unwrap();
     assert_eq!(end(&harness.go_on(&runtime, id).await), "bob(yes no)");
-    let numbers: Vec<u32> = harness.checkpoints(id).iter().map(|(number, _)| *number).collect();
+    let numbers = harness.checkpoint_numbers(id);
     assert_eq!(numbers, [0, 1, 2, 3]);
 }
 
 fn paused(node: &str) -> WorkflowHarness {
-    WorkflowHarness::new(&[&format!(
-        "name: paused
-entry_point: start
-checkpoints: [act]
-nodes:
+    workflow(&format!(
+        "
   start: {{type: agent, agent: ann}}
   act: {node}
   end: {{type: agent, agent: bob}}
 edges: [{{from: start, to: act}}, {{from: act, to: end}}]
+checkpoints: [act]
 "
-    )])
+    ))
 }
 
 #[tokio::test(start_paused = true)]
@@ -212,23 +183,24 @@ async fn overdue(default: &str, edges: &str) -> (WorkflowHarness, Task) {
 
 #[tokio::test(start_paused = true)]
 async fn expired_review_takes_the_default_or_fails_the_task() {
-    let (_, task) = overdue(", default_action: approve", BY_KEY).await;
-    assert_eq!(end(&task), "bob(ann(x))");
-    let (_, task) = overdue(", default_action: reject", WITH_REJECT).await;
-    assert!(end(&task).starts_with("cid(no one answered until "), "{task:?}");
-    let (_, task) = overdue(", default_action: reject", BY_KEY).await;
-    assert!(end(&task).starts_with("rejected: ask: a person decided against it"), "{task:?}");
-    let (harness, task) = overdue("", BY_KEY).await;
-    assert!(end(&task).starts_with("timeout: ask: no one answered until "), "{task:?}");
-    assert_eq!(harness.nodes(task.id).last().unwrap(), "ask: timeout");
+    let reject = ", default_action: reject";
+    for (default, edges, expected, last) in [
+        (", default_action: approve", BY_KEY, "bob(ann(x))", "publish: finish"),
+        (reject, WITH_REJECT, "cid(no one answered until ", "again: finish"),
+        (reject, BY_KEY, "rejected: ask: a person decided against it", "ask: rejected"),
+        ("", BY_KEY, "timeout: ask: no one answered until ", "ask: timeout"),
+    ] {
+        let (harness, task) = overdue(default, edges).await;
+        assert!(end(&task).starts_with(expected), "{default} {edges}: {task:?}");
+        assert_eq!(harness.nodes(task.id).last().unwrap(), last);
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn open_review_becomes_an_orphan_after_its_deadline() {
     let harness = review(BY_KEY, ", deadline_seconds: 60");
     let (runtime, id) = asked(&harness).await;
-    let review = load_task(&*harness.base.store, id).await.unwrap().state;
-    let deadline = review.review().unwrap().deadline.unwrap();
+    let deadline = harness.base.load(id).await.review().unwrap().deadline.unwrap();
     let at = |time| {
         polity_store::block_on(find_orphans(&*harness.base.store, &*harness.base.leases, time))
             .unwrap()
@@ -249,17 +221,17 @@ async fn open_review_becomes_an_orphan_after_its_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn workflow_pauses_with_its_agent_and_resumes_after_the_answer() {
-    let harness = WorkflowHarness::new(&["name: below
-entry_point: one
-nodes:
+    let harness = workflow(
+        "
   one: {type: agent, agent: asker}
   two: {type: agent, agent: bob}
 edges: [{from: one, to: two}]
-"]);
+",
+    );
     let (runtime, id) = asked(&harness).await;
     let part = harness.base.sub_tasks(id)[0].id;
     assert!(harness.question(part).await.contains("kit/delete"));
-    harness.say(&runtime, part, ReviewVerdict::Approve, None, json!({})).await.unwrap();
+    harness.base.answer(&runtime, part, ReviewVerdict::Approve).await;
     let task = harness.go_on(&runtime, id).await;
     assert_eq!(end(&task), "bob(asker(x))");
     assert_eq!(harness.tools.noted(), ["x"]);
@@ -268,21 +240,18 @@ edges: [{from: one, to: two}]
 
 #[tokio::test(start_paused = true)]
 async fn review_of_a_workflow_does_not_block_its_subtasks() {
-    let harness = WorkflowHarness::new(&["name: both
-entry_point: all
-nodes:
+    let harness = workflow(
+        "
   all: {type: parallel, branches: [one, ask]}
   one: {type: agent, agent: asker}
   ask: {type: human, question: 'Well?'}
-"]);
+",
+    );
     let (runtime, id) = asked(&harness).await;
     assert_eq!(harness.question(id).await, "Well?");
     let part = harness.base.sub_tasks(id)[0].id;
-    harness.say(&runtime, part, ReviewVerdict::Approve, None, json!({})).await.unwrap();
-    let left = find_orphans(&*harness.base.store, &*harness.base.leases, Timestamp::UNIX_EPOCH)
-        .await
-        .unwrap();
-    assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [part]);
+    harness.base.answer(&runtime, part, ReviewVerdict::Approve).await;
+    assert_eq!(harness.base.orphan_ids().await, [part]);
     assert_eq!(end(&harness.go_on(&runtime, part).await), "asker(x)");
     assert_eq!(harness.tools.noted(), ["x"]);
     assert_eq!(harness.base.task(id).status, TaskStatus::AwaitingHuman);
@@ -294,13 +263,10 @@ nodes:
 
 #[tokio::test(start_paused = true)]
 async fn paused_task_is_found_again_after_a_crash() {
-    let harness = WorkflowHarness::new(&["name: below
-entry_point: one
-nodes: {one: {type: agent, agent: asker}}
-"]);
+    let harness = workflow("  one: {type: agent, agent: asker}");
     let (runtime, id) = asked(&harness).await;
     let part = harness.base.sub_tasks(id)[0].id;
-    harness.say(&runtime, part, ReviewVerdict::Reject, None, json!({})).await.unwrap();
+    harness.base.answer(&runtime, part, ReviewVerdict::Reject).await;
     // The process that adopts it crashes after its claim.
     let journal = Arc::clone(&harness.base.store);
     let store = Arc::new(CrashingStore::new(journal, Some((0, CrashSide::After))));
@@ -309,10 +275,7 @@ nodes: {one: {type: agent, agent: asker}}
     harness.base.kill(2, mortal);
     // The subtask ends, and only its parent waits for it.
     harness.go_on(&runtime, part).await;
-    let left = find_orphans(&*harness.base.store, &*harness.base.leases, Timestamp::UNIX_EPOCH)
-        .await
-        .unwrap();
-    assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [id]);
+    assert_eq!(harness.base.orphan_ids().await, [id]);
     assert_eq!(end(&harness.go_on(&runtime, id).await), "asker(x)");
 }
 
@@ -337,11 +300,10 @@ edges: [{from: ask, to: say}]
     let (runtime, id) = asked(&harness).await;
     let part = harness.base.sub_tasks(id)[0].id;
     assert_eq!(harness.question(part).await, "Inner?");
-    harness.say(&runtime, part, ReviewVerdict::Approve, None, json!({})).await.unwrap();
+    harness.base.answer(&runtime, part, ReviewVerdict::Approve).await;
     assert_eq!(end(&harness.go_on(&runtime, id).await), "bob(cid(x))");
     // The root handles the deadline of its subtask.
-    let mut handle = runtime.create(harness.order("y")).await.unwrap();
-    let id = harness.wait(&mut handle).await.id;
+    let id = harness.run_on(&runtime, harness.order("y")).await.id;
     tokio::time::sleep(Duration::from_secs(61)).await;
     let task = harness.go_on(&runtime, id).await;
     assert_eq!(end(&task), "bob(cid(y))");
@@ -349,29 +311,19 @@ edges: [{from: ask, to: say}]
 
 #[tokio::test(start_paused = true)]
 async fn review_time_does_not_count_towards_the_node_timeout() {
-    let harness = WorkflowHarness::new(&["name: patient
-entry_point: one
-nodes: {one: {type: agent, agent: asker, timeout_seconds: 2}}
-"]);
+    let harness = workflow("  one: {type: agent, agent: asker, timeout_seconds: 2}");
     let (runtime, id) = asked(&harness).await;
     tokio::time::sleep(Duration::from_hours(1)).await;
     let part = harness.base.sub_tasks(id)[0].id;
-    harness.say(&runtime, part, ReviewVerdict::Approve, None, json!({})).await.unwrap();
+    harness.base.answer(&runtime, part, ReviewVerdict::Approve).await;
     assert_eq!(end(&harness.go_on(&runtime, id).await), "asker(x)");
 }
 
 #[tokio::test(start_paused = true)]
 async fn human_node_respects_its_timeout() {
-    let harness = WorkflowHarness::new(&["name: short
-entry_point: ask
-nodes:
-  ask:
-    type: human
-    question: 'Well?'
-    deadline_seconds: 60
-    default_action: approve
-    timeout_seconds: 2
-"]);
+    let harness = workflow("
+  ask: {type: human, question: 'Well?', deadline_seconds: 60, default_action: approve, timeout_seconds: 2}
+");
     let (runtime, id) = asked(&harness).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     let refused = runtime.adopt(id).await;

@@ -1,19 +1,11 @@
 //! Parallel nodes: joins, outputs, and stopped branches.
 
-use std::collections::BTreeSet;
-use std::time::Duration;
-
-use polity_model::machine::task::TaskStatus;
-use polity_model::review::ReviewVerdict;
-use serde_json::json;
-
-use crate::workflow_harness::{AgentBehaviour, WorkflowHarness, comparable, end};
+use crate::prelude::*;
+use crate::workflow_harness::{AgentBehaviour, WorkflowHarness, comparable, end, workflow};
 
 fn parallel(join: &str) -> WorkflowHarness {
-    WorkflowHarness::new(&[&format!(
-        "name: several
-entry_point: all
-nodes:
+    workflow(&format!(
+        "
   all: {{type: parallel, branches: [one, two, three], join: {join}}}
   one: {{type: agent, agent: ann}}
   two: {{type: agent, agent: bob}}
@@ -21,7 +13,7 @@ nodes:
   end: {{type: agent, agent: cid}}
 edges: [{{from: all, to: end}}]
 "
-    )])
+    ))
 }
 
 #[tokio::test(start_paused = true)]
@@ -29,8 +21,7 @@ async fn join_all_returns_branch_outputs_in_order() {
     let mut seen = BTreeSet::new();
     for (ann, bob) in [(5, 200), (200, 5), (60, 60)] {
         let harness = parallel("all");
-        harness.takes("ann", ann);
-        harness.takes("bob", bob);
+        harness.all_take(&[("ann", ann), ("bob", bob)]);
         let task = harness.run("x").await;
         let all = "{\"one\":\"ann(x)\",\"three\":\"t x\",\"two\":\"bob(x)\"}";
         assert_eq!(end(&task), format!("cid({all})"));
@@ -46,20 +37,13 @@ async fn simultaneous_nodes_keep_their_own_outputs() {
   one: {type: condition, expression: '\"a\"'}
   two: {type: condition, expression: '\"b\"'}
 ";
-    let all = format!(
-        "name: several\nentry_point: all\nnodes:
-  all: {{type: parallel, branches: [one, two], join: all}}{conditions}edges: []\n"
-    );
-    let task = WorkflowHarness::new(&[&all]).run("x").await;
+    let all = "  all: {type: parallel, branches: [one, two], join: all}";
+    let task = workflow(&format!("{all}{conditions}")).run("x").await;
     assert_eq!(end(&task), "{\"one\":\"a\",\"two\":\"b\"}");
 
-    let ends = format!(
-        "name: several\nentry_point: first\nnodes:
-  first: {{type: agent, agent: ann}}{conditions}edges:
-  - {{from: first, to: one}}
-  - {{from: first, to: two}}\n"
-    );
-    let task = WorkflowHarness::new(&[&ends]).run("x").await;
+    let first = "  first: {type: agent, agent: ann}";
+    let edges = "edges: [{from: first, to: one}, {from: first, to: two}]\n";
+    let task = workflow(&format!("{first}{conditions}{edges}")).run("x").await;
     assert_eq!(end(&task), "a\n\nb");
 }
 
@@ -96,19 +80,17 @@ async fn join_any_takes_the_first_success_and_lets_the_others_finish() {
 
 #[tokio::test(start_paused = true)]
 async fn join_any_fails_if_every_branch_fails() {
-    let harness = WorkflowHarness::new(&["name: lost
-entry_point: all
-nodes:
+    let harness = workflow(
+        "
   all: {type: parallel, branches: [one, two], join: any}
   one: {type: agent, agent: ann}
   two: {type: tool, tool: kit/error, arguments: {text: x, ms: 500}}
-"]);
+",
+    );
     harness.play("ann", AgentBehaviour::Fail);
     let task = harness.run("x").await;
-    assert!(
-        end(&task).starts_with("tool_failed: all: every branch failed, two last: "),
-        "{task:?}"
-    );
+    let expected = "tool_failed: all: every branch failed, two last: ";
+    assert!(end(&task).starts_with(expected), "{task:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,10 +117,8 @@ async fn join_first_takes_the_first_outcome_and_stops_the_others() {
 #[tokio::test(start_paused = true)]
 async fn simultaneous_branches_have_one_winner() {
     for join in ["first", "any"] {
-        let harness = WorkflowHarness::new(&[&format!(
-            "name: same
-entry_point: all
-nodes:
+        let harness = workflow(&format!(
+            "
   all: {{type: parallel, branches: [one, two, three], join: {join}}}
   one: {{type: tool, tool: kit/echo, arguments: {{text: one}}}}
   two: {{type: tool, tool: kit/echo, arguments: {{text: two}}}}
@@ -146,7 +126,7 @@ nodes:
   end: {{type: agent, agent: ann}}
 edges: [{{from: all, to: end}}]
 "
-        )]);
+        ));
         let task = harness.run("x").await;
         assert!(end(&task).starts_with("ann("), "{join}: {task:?}");
     }
@@ -154,36 +134,34 @@ edges: [{{from: all, to: end}}]
 
 #[tokio::test(start_paused = true)]
 async fn condition_branch_wins_before_others_start() {
-    let harness = WorkflowHarness::new(&["name: quick
-entry_point: all
-nodes:
+    let harness = workflow(
+        "
   all: {type: parallel, branches: [one, two, three], join: first}
   one: {type: agent, agent: ann}
   two: {type: condition, expression: 'input + \"!\"'}
   three: {type: tool, tool: kit/note, arguments: {text: three}}
   end: {type: agent, agent: bob}
 edges: [{from: all, to: end}]
-"]);
+",
+    );
     let task = harness.run("x").await;
     assert_eq!(end(&task), "bob(x!)");
-    let state =
-        polity_engine::runtime::load_task(&*harness.base.store, task.id).await.unwrap().state;
-    assert_eq!(state.calls().open().count(), 0);
+    assert_eq!(harness.base.load(task.id).await.calls().open().count(), 0);
     assert_eq!(harness.tools.noted(), [""; 0]);
     assert_eq!(harness.base.sub_tasks(task.id).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn branch_start_failure_stops_started_branches() {
-    let harness = WorkflowHarness::new(&["name: outer
-entry_point: any
-nodes:
+    let harness = workflow(
+        "
   any: {type: parallel, branches: [all, fine], join: any}
   all: {type: parallel, branches: [one, two], join: all}
   one: {type: agent, agent: ann}
   two: {type: agent, agent: bob, input: '{{ metadata.missing.deep }}'}
   fine: {type: agent, agent: cid}
-"]);
+",
+    );
     harness.play("ann", AgentBehaviour::Hang);
     let task = harness.run("x").await;
     assert_eq!(end(&task), "cid(x)", "{:?}", harness.nodes(task.id));
@@ -191,30 +169,30 @@ nodes:
 
 #[tokio::test(start_paused = true)]
 async fn parallel_nodes_nest() {
-    let harness = WorkflowHarness::new(&["name: nested
-entry_point: outer
-nodes:
+    let harness = workflow(
+        "
   outer: {type: parallel, branches: [inner, three], join: all}
   inner: {type: parallel, branches: [one, two], join: first}
   one: {type: agent, agent: ann}
   two: {type: agent, agent: bob}
   three: {type: agent, agent: cid}
-"]);
+",
+    );
     harness.takes("ann", 500);
     let task = harness.run("x").await;
     assert_eq!(end(&task), "{\"inner\":\"bob(x)\",\"three\":\"cid(x)\"}");
     let nodes = harness.nodes(task.id);
     assert!(nodes.contains(&"one: drop".to_owned()), "{nodes:?}");
     // All running calls are dropped.
-    let harness = WorkflowHarness::new(&["name: nested
-entry_point: outer
-nodes:
+    let harness = workflow(
+        "
   outer: {type: parallel, branches: [inner, three], join: first}
   inner: {type: parallel, branches: [one, two], join: all}
   one: {type: agent, agent: ann}
   two: {type: tool, tool: kit/echo, arguments: {text: x, ms: 4000}}
   three: {type: agent, agent: cid}
-"]);
+",
+    );
     harness.play("ann", AgentBehaviour::Hang);
     let task = harness.run("x").await;
     assert_eq!(end(&task), "cid(x)");
@@ -224,18 +202,16 @@ nodes:
 
 #[tokio::test(start_paused = true)]
 async fn human_node_can_be_a_branch() {
-    let harness = WorkflowHarness::new(&["name: asked
-entry_point: all
-nodes:
+    let harness = workflow(
+        "
   all: {type: parallel, branches: [one, ask], join: all}
   one: {type: agent, agent: ann}
   ask: {type: human, question: 'Is {{ input }} fine?'}
   end: {type: agent, agent: bob}
 edges: [{from: all, to: end}]
-"]);
-    let runtime = harness.runtime(1);
-    let mut handle = runtime.create(harness.order("x")).await.unwrap();
-    let task = harness.wait(&mut handle).await;
+",
+    );
+    let (runtime, task) = harness.start("x").await;
     assert_eq!(task.status, TaskStatus::AwaitingHuman);
     assert_eq!(harness.question(task.id).await, "Is x fine?");
     assert!(harness.said(task.id).await.contains(&"ann(x)".to_owned()), "the others came first");
@@ -248,32 +224,21 @@ async fn rejected_branch_fails_its_parallel_node() {
     for (join, expected) in
         [("all", "rejected: all: ask: a person decided against it"), ("any", "asker(x)")]
     {
-        let harness = WorkflowHarness::new(&[&format!(
-            "name: asked
-entry_point: all
-nodes:
+        let harness = workflow(&format!(
+            "
   all: {{type: parallel, branches: [ask, one], join: {join}}}
   one: {{type: agent, agent: asker}}
   ask: {{type: human, question: Well?}}
 "
-        )]);
-        let runtime = harness.runtime(1);
-        let mut handle = runtime.create(harness.order("x")).await.unwrap();
+        ));
         // The agent waits for a person too: both questions are open, in two tasks.
-        let task = harness.wait(&mut handle).await;
+        let (runtime, task) = harness.start("x").await;
         assert_eq!(harness.question(task.id).await, "Well?");
         let part = harness.base.sub_tasks(task.id)[0].id;
-        harness
-            .say(&runtime, task.id, ReviewVerdict::Reject, None, serde_json::json!({}))
-            .await
-            .unwrap();
+        harness.base.answer(&runtime, task.id, ReviewVerdict::Reject).await;
         if join == "any" {
-            let mut handle = runtime.adopt(task.id).await.unwrap();
-            assert_eq!(harness.wait(&mut handle).await.status, TaskStatus::AwaitingHuman);
-            harness
-                .say(&runtime, part, ReviewVerdict::Approve, None, serde_json::json!({}))
-                .await
-                .unwrap();
+            assert_eq!(adopt(&runtime, task.id).await, TaskStatus::AwaitingHuman);
+            harness.base.answer(&runtime, part, ReviewVerdict::Approve).await;
             let task = harness.go_on(&runtime, task.id).await;
             assert_eq!(end(&task), "asker(x)");
         } else {
@@ -286,21 +251,19 @@ nodes:
 
 #[tokio::test(start_paused = true)]
 async fn winning_branch_stops_a_branch_that_awaits_review() {
-    let harness = WorkflowHarness::new(&["name: asked
-entry_point: all
-nodes:
+    let harness = workflow(
+        "
   all: {type: parallel, branches: [ask, one], join: first}
   one: {type: agent, agent: asker}
   ask: {type: human, question: Well?}
   end: {type: agent, agent: bob}
 edges: [{from: all, to: end}]
-"]);
+",
+    );
     harness.play("bob", AgentBehaviour::Hang);
-    let runtime = harness.runtime(1);
-    let mut handle = runtime.create(harness.order("x")).await.unwrap();
-    let id = harness.wait(&mut handle).await.id;
+    let (runtime, Task { id, .. }) = harness.start("x").await;
     let part = harness.base.sub_tasks(id)[0].id;
-    harness.say(&runtime, id, ReviewVerdict::Approve, None, serde_json::json!({})).await.unwrap();
+    harness.base.answer(&runtime, id, ReviewVerdict::Approve).await;
     let _handle = runtime.adopt(id).await.unwrap();
     harness.base.until("it is ended", |fixture| fixture.task(part).status.is_final()).await;
     assert_eq!(harness.base.task(id).status, TaskStatus::Running);
@@ -313,7 +276,7 @@ async fn cancel_stops_every_running_branch() {
     harness.takes("bob", 100_000);
     let runtime = harness.runtime(1);
     let mut handle = runtime.create(harness.order("x")).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(30)).await;
+    sleep(30).await;
     runtime.cancel(handle.id).await.unwrap();
     let task = harness.wait(&mut handle).await;
     assert_eq!(task.status, TaskStatus::Cancelled);
@@ -326,9 +289,8 @@ async fn cancel_stops_every_running_branch() {
 #[tokio::test(start_paused = true)]
 async fn edges_of_a_parallel_node_see_every_branch() {
     for (ann, bob) in [(5, 50), (50, 5)] {
-        let harness = WorkflowHarness::new(&["name: seen
-entry_point: all
-nodes:
+        let harness = workflow(
+            "
   all: {type: parallel, branches: [one, two]}
   one: {type: agent, agent: ann, outputs: [first]}
   two: {type: agent, agent: bob, outputs: [second]}
@@ -339,18 +301,17 @@ edges:
     condition: >-
       nodes.one.output == 'ann(x)' && nodes.two.output == 'bob(x)'
       && metadata.first == 'ann(x)' && metadata.second == 'bob(x)' && size(messages) == 3
-"]);
-        harness.takes("ann", ann);
-        harness.takes("bob", bob);
+",
+        );
+        harness.all_take(&[("ann", ann), ("bob", bob)]);
         assert_eq!(end(&harness.run("x").await), "cid(seen)");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn loop_edge_waits_for_a_review_in_a_parallel_node() {
-    let harness = WorkflowHarness::new(&["name: held
-entry_point: start
-nodes:
+    let harness = workflow(
+        "
   start: {type: agent, agent: ann}
   again: {type: agent, agent: bob, input: b}
   both: {type: parallel, branches: [work, ask]}
@@ -363,51 +324,46 @@ edges:
   - {from: again, to: start, condition: 'true', max_loops: 1}
   - {from: again, to: end}
   - {from: both, to: end}
-"]);
-    let runtime = harness.runtime(1);
-    let mut handle = runtime.create(harness.order("x")).await.unwrap();
-    assert_eq!(harness.wait(&mut handle).await.status, TaskStatus::AwaitingHuman);
-    let task = harness.answer(&runtime, handle.id, ReviewVerdict::Approve).await;
-    assert_eq!(task.status, TaskStatus::AwaitingHuman, "{:?}", harness.nodes(task.id));
-    let task = harness.answer(&runtime, handle.id, ReviewVerdict::Approve).await;
+",
+    );
+    let (runtime, mut task) = harness.start("x").await;
+    for _ in 0..2 {
+        assert_eq!(task.status, TaskStatus::AwaitingHuman, "{:?}", harness.nodes(task.id));
+        task = harness.answer(&runtime, task.id, ReviewVerdict::Approve).await;
+    }
     assert_eq!(end(&task), "dot(d)", "{:?}", harness.nodes(task.id));
 }
 
 #[tokio::test(start_paused = true)]
 async fn join_any_still_opens_the_review_of_another_branch() {
-    let harness = WorkflowHarness::new(&["name: anyone
-entry_point: either
-nodes:
+    let harness = workflow(
+        "
   either: {type: parallel, branches: [ask, work], join: any}
   ask: {type: human, question: 'Well?', outputs: [said]}
   work: {type: agent, agent: ann}
   end: {type: agent, agent: bob}
 edges: [{from: either, to: end}]
-"]);
-    let runtime = harness.runtime(1);
-    let mut handle = runtime.create(harness.order("x")).await.unwrap();
-    let task = harness.wait(&mut handle).await;
-    assert_eq!(task.status, TaskStatus::AwaitingHuman);
-    assert!(
-        harness.nodes(task.id).contains(&"end: finish".to_owned()),
-        "{:?}",
-        harness.nodes(task.id)
+",
     );
+    let (runtime, task) = harness.start("x").await;
+    assert_eq!(task.status, TaskStatus::AwaitingHuman);
+    let nodes = harness.nodes(task.id);
+    assert!(nodes.contains(&"end: finish".to_owned()), "{nodes:?}");
     // Nothing is left to run after the answer.
-    harness.say(&runtime, task.id, ReviewVerdict::Approve, None, json!({})).await.unwrap();
+    harness.base.answer(&runtime, task.id, ReviewVerdict::Approve).await;
     assert_eq!(end(&harness.base.task(task.id)), "bob(ann(x))");
     assert_eq!(harness.state(task.id).await.metadata["said"], "approve");
 }
 
 #[tokio::test(start_paused = true)]
 async fn parallel_node_timeout_limits_its_branches() {
-    let harness = WorkflowHarness::new(&["name: short
-entry_point: all
-nodes:
+    let harness = workflow(
+        "
   all: {type: parallel, branches: [one, two], timeout_seconds: 2}
   one: {type: agent, agent: ann, timeout_seconds: 60}
   two: {type: agent, agent: bob}
-"]);
+",
+    );
     harness.play("ann", AgentBehaviour::Hang);
     let task = harness.run("x").await;
     assert!(end(&task).starts_with("timeout: all: one: "), "{task:?}");

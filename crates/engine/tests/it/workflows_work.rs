@@ -1,19 +1,10 @@
 //! Agent, tool and workflow nodes, and their failures.
 
-use std::num::{NonZeroU32, NonZeroU64};
-use std::time::Duration;
-
-use polity_definition::Limits;
-use polity_engine::decide::CommandRejection;
-use polity_engine::runtime::EngineError;
-use polity_model::budget::Budget;
-use polity_model::machine::task::TaskStatus;
-use polity_model::review::ReviewVerdict;
-
-use crate::workflow_harness::{AgentBehaviour, WorkflowHarness, end};
+use crate::prelude::*;
+use crate::workflow_harness::{AgentBehaviour, WorkflowHarness, end, workflow};
 
 fn alone(node: &str) -> WorkflowHarness {
-    WorkflowHarness::new(&[&format!("name: alone\nentry_point: one\nnodes:\n  one: {node}\n")])
+    workflow(&format!("  one: {node}\n"))
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,13 +77,13 @@ async fn transient_failure_is_retried_up_to_the_node_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn unlisted_tools_fail_the_node_that_needs_them() {
-    let harness = WorkflowHarness::new(&["name: late
-entry_point: one
-nodes:
+    let harness = workflow(
+        "
   one: {type: agent, agent: ann}
   two: {type: tool, tool: kit/echo, arguments: {text: x}}
 edges: [{from: one, to: two}]
-"]);
+",
+    );
     harness.tools.is_down(true);
     let task = harness.run("x").await;
     // The agent has tools of the same server.
@@ -149,40 +140,38 @@ async fn too_deep_workflow_nesting_is_rejected() {
 
 #[tokio::test(start_paused = true)]
 async fn task_budget_covers_all_nodes() {
-    let harness = WorkflowHarness::new(&["name: dear
-entry_point: one
-nodes:
+    let harness = workflow(
+        "
   one: {type: agent, agent: ann}
   two: {type: agent, agent: bob}
   three: {type: agent, agent: cid}
 edges: [{from: one, to: two}, {from: two, to: three}]
-"]);
-    let runtime = harness.runtime(1);
-    let mut order = harness.order("x");
-    order.budget = Some(Budget { max_tokens: NonZeroU64::new(15), max_cost_usd: None });
-    let mut handle = runtime.create(order).await.unwrap();
-    let task = harness.wait(&mut handle).await;
+",
+    );
+    let budget = Some(Budget { max_tokens: NonZeroU64::new(15), max_cost_usd: None });
+    let order = CreateTask { budget, ..harness.order("x") };
+    let task = harness.run_on(&harness.runtime(1), order).await;
     assert!(end(&task).starts_with("budget: "), "{task:?}");
     assert!(!harness.models.called().contains(&"cid".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn finished_node_is_not_repeated_after_a_crash() {
-    let harness = WorkflowHarness::new(&["name: sturdy
-entry_point: one
-nodes:
+    let harness = workflow(
+        "
   one: {type: tool, tool: kit/note, arguments: {text: one}}
   all: {type: parallel, branches: [two, three], join: all}
   two: {type: tool, tool: kit/note, arguments: {text: two}}
   three: {type: agent, agent: ann}
   four: {type: tool, tool: kit/note, arguments: {text: four}}
 edges: [{from: one, to: all}, {from: all, to: four}]
-"]);
+",
+    );
     harness.takes("ann", 1000);
     let mut runtime = harness.runtime(1);
     let mut handle = runtime.create(harness.order("x")).await.unwrap();
     for number in 2..5 {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        sleep(200).await;
         harness.base.kill(number - 1, runtime);
         runtime = harness.runtime(number);
         handle = runtime.adopt(handle.id).await.unwrap();
@@ -193,19 +182,19 @@ edges: [{from: one, to: all}, {from: all, to: four}]
 
 #[tokio::test(start_paused = true)]
 async fn interrupted_call_is_reviewed_after_running_nodes_end() {
-    let harness = WorkflowHarness::new(&["name: doubtful
-entry_point: all
-nodes:
+    let harness = workflow(
+        "
   all: {type: parallel, branches: [one, two], join: all}
   one: {type: tool, tool: kit/note, arguments: {text: one, ms: 3000}}
   two: {type: agent, agent: ann}
   end: {type: agent, agent: bob}
 edges: [{from: all, to: end}]
-"]);
+",
+    );
     harness.takes("ann", 500);
     let runtime = harness.runtime(1);
     let id = runtime.create(harness.order("x")).await.unwrap().id;
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    sleep(100).await;
     harness.base.kill(1, runtime);
     let runtime = harness.runtime(2);
     let task = harness.go_on(&runtime, id).await;
@@ -215,19 +204,19 @@ edges: [{from: all, to: end}]
     let task = harness.answer(&runtime, id, ReviewVerdict::SkipWith { result }).await;
     assert_eq!(end(&task), "bob({\"one\":\"by hand\",\"two\":\"ann(x)\"})");
     assert_eq!(harness.tools.noted(), ["one"]);
-    let numbers: Vec<u32> = harness.checkpoints(id).iter().map(|(number, _)| *number).collect();
+    let numbers = harness.checkpoint_numbers(id);
     assert_eq!(numbers, (0..u32::try_from(numbers.len()).unwrap()).collect::<Vec<_>>());
 }
 
 #[tokio::test(start_paused = true)]
 async fn missing_tool_fails_before_the_first_node() {
-    let harness = WorkflowHarness::new(&["name: later
-entry_point: one
-nodes:
+    let harness = workflow(
+        "
   one: {type: agent, agent: ann}
   two: {type: tool, tool: kit/nothing}
 edges: [{from: one, to: two}]
-"]);
+",
+    );
     let task = harness.run("x").await;
     assert_eq!(end(&task), "tools_unavailable: two: there is no tool kit/nothing");
     assert_eq!((harness.nodes(task.id), harness.models.called()), (Vec::new(), Vec::new()));

@@ -6,14 +6,14 @@ use polity_model::event::{Event, ExecutionChange};
 use polity_model::remote::RemoteTask;
 use polity_store::{Commit, ExecutionFilter, TaskFilter};
 
-use super::SharedStore;
+use super::{SharedStore, row, write};
 use crate::task_fixtures::{changed, claimed, commit, created, execution_id, instance_id, task_id};
 
 /// Pool queries return exactly the executions that wait for a slot or hold one.
 pub fn executions_are_found_by_pool_and_agent(store: &SharedStore) {
     for number in [3, 1, 2] {
         let events = vec![created("a"), claimed(instance_id(1), 1), queue(number)];
-        store.commit(commit(task_id(number), 0, Some(1), events)).wait().unwrap();
+        write(store, number, 0, Some(1), events);
     }
     let rows = |filter: ExecutionFilter| store.execution_rows(&filter).wait().unwrap();
     let open = || {
@@ -29,15 +29,15 @@ pub fn executions_are_found_by_pool_and_agent(store: &SharedStore) {
         changed(execution_id(1), start),
         changed(execution_id(1), ExecutionChange::Run { process_id: Some(7), remote: None }),
     ];
-    store.commit(commit(task_id(1), 3, Some(1), begins)).wait().unwrap();
+    write(store, 1, 3, Some(1), begins);
     let of_one = store.execution(execution_id(1)).wait().unwrap().unwrap();
     assert_eq!((of_one.process_id, of_one.is_active()), (Some(7), true));
     assert_eq!(rows(ExecutionFilter { limit: Some(1), ..ExecutionFilter::default() }).len(), 1);
     // Ended and unstarted executions are in no pool.
     let over = [ExecutionChange::Complete, ExecutionChange::CleanUp, ExecutionChange::Finish];
     let over = over.into_iter().map(|change| changed(execution_id(1), change)).collect();
-    store.commit(commit(task_id(1), 6, Some(1), over)).wait().unwrap();
-    store.commit(commit(task_id(2), 3, Some(1), vec![Event::TaskCancelled])).wait().unwrap();
+    write(store, 1, 6, Some(1), over);
+    write(store, 2, 3, Some(1), vec![Event::TaskCancelled]);
     assert_eq!(open(), [execution_id(3)]);
     let of_agent = |agent: &str| {
         rows(ExecutionFilter { agent: Some(agent.into()), ..ExecutionFilter::default() }).len()
@@ -56,7 +56,7 @@ pub fn sealed_input_is_removed_when_its_task_ends(store: &SharedStore) {
     store.commit(first).wait().unwrap();
     assert_eq!(store.sealed_input(task_id(1)).wait().unwrap().as_deref(), Some("s3cret"));
     assert_eq!(store.sealed_input(task_id(2)).wait().unwrap(), None);
-    store.commit(commit(task_id(1), 2, Some(1), vec![Event::TaskCancelled])).wait().unwrap();
+    write(store, 1, 2, Some(1), vec![Event::TaskCancelled]);
     assert_eq!(store.sealed_input(task_id(1)).wait().unwrap(), None);
 }
 
@@ -70,12 +70,11 @@ pub fn remote_cancel_is_recorded_after_the_task_ends(store: &SharedStore) {
     let changes = changes.map(|change| changed(execution_id(1), change));
     let events = [created("a"), claimed(instance_id(1), 1), Event::TaskStarted];
     let events = events.into_iter().chain(changes).chain([Event::TaskCancelled]).collect();
-    store.commit(commit(task_id(1), 0, Some(1), events)).wait().unwrap();
-    let ended = store.task_row(task_id(1)).wait().unwrap().unwrap();
+    write(store, 1, 0, Some(1), events);
+    let ended = row(store, 1);
     let end = ExecutionChange::EndRemote { task: task.clone(), refusal: None };
-    let events = vec![changed(execution_id(1), end)];
-    store.commit(commit(task_id(1), 9, None, events)).wait().unwrap();
-    let row = store.task_row(task_id(1)).wait().unwrap().unwrap();
+    write(store, 1, 9, None, vec![changed(execution_id(1), end)]);
+    let row = row(store, 1);
     assert_eq!((row.status, row.completed_at), (ended.status, ended.completed_at));
     assert_eq!(store.execution(execution_id(1)).wait().unwrap().unwrap().remote, Some(task));
 }
@@ -99,19 +98,18 @@ pub fn duplicate_tasks_are_found(store: &SharedStore) {
         rows.iter().map(|row| (row.id, row.shared_with)).collect::<Vec<_>>()
     };
     assert_eq!(found(), [(task_id(3), None), (task_id(1), None)]);
-    let made = store.task_row(task_id(1)).wait().unwrap().unwrap().created_at;
+    let made = row(store, 1).created_at;
     for (since, expected) in [(made, 2), (made + SignedDuration::from_secs(1), 0)] {
         let (request, created_since) = (Some(request), Some(since));
         let filter = TaskFilter { dedup_key: request, created_since, ..TaskFilter::default() };
         assert_eq!(store.task_rows(&filter).wait().unwrap().len(), expected);
     }
-    let shared = vec![Event::RunShared { with: task_id(1) }];
-    store.commit(commit(task_id(3), 3, Some(1), shared)).wait().unwrap();
+    write(store, 3, 3, Some(1), vec![Event::RunShared { with: task_id(1) }]);
     assert_eq!(found()[0], (task_id(3), Some(task_id(1))));
-    let row = store.task_row(task_id(3)).wait().unwrap().unwrap();
+    let row = row(store, 3);
     assert_eq!(store.task(&row).wait().unwrap().shared_with, Some(task_id(1)));
     // It runs on its own after all.
-    store.commit(commit(task_id(3), 4, Some(1), vec![queue(3)])).wait().unwrap();
+    write(store, 3, 4, Some(1), vec![queue(3)]);
     assert_eq!(found()[0], (task_id(3), None));
 }
 

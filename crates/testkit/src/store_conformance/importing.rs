@@ -1,13 +1,12 @@
 //! Cases of tasks imported from another store.
 
-use polity_model::event::{Event, ExecutionChange, JournalPosition, StreamId, StreamSequence};
-use polity_model::ids::TaskId;
+use polity_model::event::{Event, ExecutionChange, JournalPosition, StreamSequence};
 use polity_model::machine::task::TaskStatus;
-use polity_store::{ImportError, TaskFilter, TaskImport};
+use polity_store::{ImportError, TaskImport};
 
-use super::SharedStore;
+use super::{SharedStore, events_of, row, there, write};
 use crate::task_fixtures::{
-    at, changed, claimed, commit, created, created_under, definition, ended_well, execution_id,
+    at, changed, claimed, created, created_under, definition, ended_well, execution_id,
     execution_started, instance_id, task_id,
 };
 
@@ -30,23 +29,19 @@ fn life(number: u64, first: Event) -> TaskImport {
     }
 }
 
-fn there(store: &SharedStore) -> Vec<TaskId> {
-    store.task_rows(&TaskFilter::default()).wait().unwrap().iter().map(|row| row.id).collect()
-}
-
 /// Events keep their sequence and time, and the rows equal those of the other store.
 pub fn imported_tasks_are_unchanged(store: &SharedStore) {
-    store.commit(commit(task_id(9), 0, None, vec![created("own")])).wait().unwrap();
+    write(store, 9, 0, None, vec![created("own")]);
     let (top, part) = (life(1, created("Ada")), life(2, created_under(Some(task_id(1)), "a part")));
     store.import(vec![top.clone(), part]).wait().unwrap();
-    let events = store.events(&StreamId::Task(task_id(1)), StreamSequence(0)).wait().unwrap();
+    let events = events_of(store, 1);
     assert_eq!(events.len(), top.events.len());
     for (index, (recorded, (at, event))) in events.iter().zip(&top.events).enumerate() {
         assert_eq!(recorded.sequence, StreamSequence(index as u64 + 1));
         assert_eq!(recorded.position, JournalPosition(index as u64 + 2));
         assert_eq!((&recorded.at, &recorded.event), (at, event));
     }
-    let row = store.task_row(task_id(1)).wait().unwrap().unwrap();
+    let row = row(store, 1);
     assert_eq!(row.status, TaskStatus::Completed);
     assert_eq!((row.created_at, row.started_at), (at(100), Some(at(102))));
     assert_eq!(row.completed_at, Some(at(111)));

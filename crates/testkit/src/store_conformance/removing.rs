@@ -1,13 +1,10 @@
 //! Cases of removed tasks.
 
-use polity_model::event::{Event, JournalPosition, StreamId, StreamSequence};
-use polity_model::ids::TaskId;
+use polity_model::event::{Event, JournalPosition};
 use polity_model::machine::task::TaskStatus;
-use polity_store::{
-    CommitError, ImportError, RemovalBlocker, RemovalOutcome, TaskFilter, TaskImport,
-};
+use polity_store::{CommitError, ImportError, RemovalBlocker, RemovalOutcome, TaskImport};
 
-use super::{SharedStore, begin, complete, run};
+use super::{SharedStore, begin, complete, events_of, run, there};
 use crate::task_fixtures::{
     at, claimed, commit, created, created_under, definition, execution_id, forked, instance_id,
     task_id,
@@ -43,30 +40,23 @@ fn refused(number: u64, blocker: RemovalBlocker) -> RemovalOutcome {
     RemovalOutcome::Refused { task: task_id(number), blocker }
 }
 
-fn there(store: &SharedStore) -> Vec<TaskId> {
-    store.task_rows(&TaskFilter::default()).wait().unwrap().iter().map(|row| row.id).collect()
-}
-
 /// Removal deletes everything of a task except its spending.
 pub fn removal_deletes_all_rows_of_a_task(store: &SharedStore) {
     finished(store, 1);
     finished(store, 2);
     let (spent, row) =
         (store.spending().wait().unwrap(), store.task_row(task_id(2)).wait().unwrap());
-    let others = store.events(&StreamId::Task(task_id(2)), StreamSequence(0)).wait().unwrap();
+    let others = events_of(store, 2);
     assert_eq!(remove(store, &[&[1]]), [removed(&[1], &[1])]);
     assert_eq!(store.task_row(task_id(1)).wait().unwrap(), None);
-    assert_eq!(store.events(&StreamId::Task(task_id(1)), StreamSequence(0)).wait().unwrap(), []);
+    assert_eq!(events_of(store, 1), []);
     assert_eq!(store.messages(task_id(1)).wait().unwrap(), []);
     assert_eq!(store.checkpoints(task_id(1)).wait().unwrap(), []);
     assert_eq!(store.executions(task_id(1)).wait().unwrap(), []);
     assert_eq!(store.task_ids_by_prefix(&task_id(1).to_string(), 9).wait().unwrap(), []);
     assert_eq!(store.spending().wait().unwrap(), spent);
     assert_eq!(store.task_row(task_id(2)).wait().unwrap(), row);
-    assert_eq!(
-        store.events(&StreamId::Task(task_id(2)), StreamSequence(0)).wait().unwrap(),
-        others
-    );
+    assert_eq!(events_of(store, 2), others);
     assert_eq!(remove(store, &[&[1]]), [removed(&[], &[])]);
     // Its id is free again, without any data of the former task.
     finished(store, 1);

@@ -86,8 +86,7 @@ impl BeginRun {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::CommandRejection;
-    use crate::decide::fixtures::{labels, run_queued, run_running, test_context, with};
+    use crate::decide::fixtures::prelude::*;
 
     fn begin(wait: SlotWait, state: &TaskState) -> DecisionResult {
         BeginRun { wait }.decide(state, &test_context())
@@ -128,7 +127,6 @@ mod tests {
 
     #[test]
     fn running_run_is_refused() {
-        let refused = begin(SlotWait::Acquired, &run_running());
-        assert!(matches!(refused, Err(CommandRejection::UnexpectedCommand { .. })), "{refused:?}");
+        assert_rejected!(begin(SlotWait::Acquired, &run_running()), UnexpectedCommand);
     }
 }

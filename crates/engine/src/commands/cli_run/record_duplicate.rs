@@ -47,8 +47,7 @@ mod tests {
     use polity_model::ids::TaskId;
 
     use super::*;
-    use crate::decide::fixtures::{labels, run_queued, run_running, test_context, with};
-    use crate::decide::{CommandRejection, Effect};
+    use crate::decide::fixtures::prelude::*;
 
     fn original() -> TaskId {
         TaskId::from_random_bytes([9; 16])
@@ -64,8 +63,7 @@ mod tests {
         let state = with(state, vec![Event::CancelRequested]);
         let decision = command.decide(&state, &mut test_context()).unwrap();
         assert_eq!(labels(&decision), ["task_cancelled"]);
-        let refused = command.decide(&run_running(), &mut test_context());
-        assert!(matches!(refused, Err(CommandRejection::UnexpectedCommand { .. })), "{refused:?}");
+        assert_rejected!(command.decide(&run_running(), &mut test_context()), UnexpectedCommand);
     }
 
     #[test]

@@ -6,10 +6,9 @@ use polity_model::event::{Event, ExecutionChange, ResultRef};
 use polity_model::failure::ErrorCode;
 use polity_model::machine::execution::ExecutionState;
 use polity_model::machine::task::TaskStatus;
-use polity_model::message::Message;
 
 use crate::decide::cli_run::{cli_agent, failure_code, is_repeatable, retry_later};
-use crate::decide::outcomes::{cancel_task, execution_event};
+use crate::decide::outcomes::{add_answer, cancel_task, ended_execution, execution_event};
 use crate::decide::preconditions::unexpected_command;
 use crate::decide::{Decision, DecisionContext, DecisionResult};
 use crate::driver::{RunEnd, RunOutcome};
@@ -42,22 +41,14 @@ impl RecordRun {
             id,
             ExecutionChange::Report { report: report.clone().into(), usage: *usage },
         ));
-        let clean_up = [
-            execution_event(id, ExecutionChange::CleanUp),
-            execution_event(id, ExecutionChange::Finish),
-        ];
         let failed = |code, error: &String| {
             let (error, partial_result) = (error.clone(), Some(ResultRef::LastAnswer));
             Event::TaskFailed { code, error, partial_result }
         };
         match end {
             RunEnd::Answered(answer) => {
-                let (content, timestamp) = (answer.clone(), ctx.now);
-                let tool_calls = Vec::new();
-                let message = Message::Assistant { content, tool_calls, timestamp };
-                events.push(Event::MessageAdded { message });
-                events.push(execution_event(id, ExecutionChange::Complete));
-                events.extend(clean_up);
+                events.push(add_answer(answer, ctx.now));
+                events.extend(ended_execution(id, ExecutionChange::Complete));
                 events.push(Event::TaskCompleted { result: ResultRef::LastAnswer });
             }
             RunEnd::Failed(failure) => {
@@ -69,8 +60,7 @@ impl RecordRun {
                     return Ok(retry_later(execution, failure, None, ctx, events));
                 }
                 let change = ExecutionChange::Fail { failure: failure.clone(), retry_at: None };
-                events.push(execution_event(id, change));
-                events.extend(clean_up);
+                events.extend(ended_execution(id, change));
                 // The run never started because the budget was used up.
                 let is_over_budget = !was_started && ctx.budget.reached().is_some();
                 let code =
@@ -78,13 +68,11 @@ impl RecordRun {
                 events.push(failed(code, &failure.message));
             }
             RunEnd::TimedOut(message) => {
-                events.push(execution_event(id, ExecutionChange::TimeOut));
-                events.extend(clean_up);
+                events.extend(ended_execution(id, ExecutionChange::TimeOut));
                 events.push(failed(ErrorCode::Timeout, message));
             }
             RunEnd::Stopped if was_started => {
-                events.push(execution_event(id, ExecutionChange::Cancel));
-                events.extend(clean_up);
+                events.extend(ended_execution(id, ExecutionChange::Cancel));
                 events.push(Event::TaskCancelled);
             }
             RunEnd::Stopped => return Ok(cancel_task(state, events)),

@@ -1,16 +1,12 @@
 //! Tests for the end of a run.
 
-use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::run::{ProcessExit, RunReport};
 use polity_model::usage::Usage;
-use serde_json::json;
 
 use super::*;
-use crate::commands::{BeginRun, RecordProcess, RecordRecoveredRun, ResumeTask, SlotWait};
-use crate::decide::Effect;
-use crate::decide::fixtures::{
-    labels, retried, run_queued, run_running, run_with, started_run, test_context, with,
-};
+use crate::commands::{BeginRun, RecordProcess, SlotWait};
+use crate::decide::fixtures::prelude::*;
+use crate::decide::fixtures::{run_with, started_run};
 
 fn over(end: RunEnd) -> RecordRun {
     let (process_id, exit) = (Some(7), Some(ProcessExit::Code(0)));

@@ -125,17 +125,8 @@ fn code(category: ErrorCategory) -> ErrorCode {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use polity_model::failure::AttemptFailure;
-
     use super::*;
-    use crate::commands::{RecordModelReply, RecordToolReply};
-    use crate::decide::CommandRejection;
-    use crate::decide::fixtures::{
-        asks_for, backing_off, call_id, retried, running, test_context, with,
-    };
-    use crate::driver::ToolReply;
+    use crate::decide::fixtures::prelude::*;
 
     fn failed(category: ErrorCategory, cause: FailureCause) -> RecordModelFailure {
         let failure = AttemptFailure { category, message: "no".into() };
@@ -191,9 +182,11 @@ mod tests {
 
     #[test]
     fn failure_is_refused_during_a_backoff() {
-        let refused = failed(ErrorCategory::Transient, FailureCause::Model)
-            .decide(&backing_off(), &mut test_context());
-        assert!(matches!(refused, Err(CommandRejection::UnexpectedCommand { .. })));
+        assert_rejected!(
+            failed(ErrorCategory::Transient, FailureCause::Model)
+                .decide(&backing_off(), &mut test_context()),
+            UnexpectedCommand
+        );
     }
 
     #[test]

@@ -1,13 +1,5 @@
-use polity_model::event::ToolChange;
-
 use super::*;
-use crate::commands::RecordToolReply;
-use crate::decide::fixtures::{
-    self, answer_to, asks_for, call_id, labels, pending, reply, running, test_context,
-    turn_with_calls, with,
-};
-use crate::decide::{CommandRejection, DecisionResult, Effect};
-use crate::driver::{AskedArguments, ToolReply};
+use crate::decide::fixtures::prelude::*;
 
 fn record(state: &TaskState, reply: ModelReply) -> DecisionResult {
     RecordModelReply { reply, duration_ms: 1 }.decide(state, &mut test_context())
@@ -23,8 +15,7 @@ fn turn(state: TaskState, tool: &str, said: &str) -> TaskState {
     let call_id = call_id(&state, 0);
     let reply = ToolReply { content: said.into(), ..ToolReply::default() };
     let answer = RecordToolReply { call_id, reply, duration_ms: 1 };
-    let events = answer.decide(&state, &mut test_context()).unwrap().events;
-    with(state, events)
+    step(state, |state, ctx| answer.decide(state, ctx))
 }
 
 /// The answer to the one call that was refused.
@@ -202,12 +193,7 @@ fn reply_is_charged_during_a_cancel() {
 
 #[test]
 fn reply_is_refused_unless_the_model_was_called() {
-    for state in [
-        pending(),
-        fixtures::backing_off(),
-        fixtures::cancelled(),
-        turn_with_calls(&["files/read"]),
-    ] {
+    for state in [pending(), backing_off(), cancelled(), turn_with_calls(&["files/read"])] {
         let refused = record(&state, reply("x"));
         let expected = matches!(
             refused,

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use polity_model::event::{Event, ExecutionChange, ResultRef};
 use polity_model::failure::ErrorCode;
-use polity_model::ids::CheckpointId;
 use polity_model::machine::execution::ExecutionState;
 use polity_model::machine::task::TaskStatus;
-use polity_model::message::Message;
 use polity_model::remote::RemoteReport;
 use polity_model::review::ReviewSubject;
 use polity_model::run::RunReport;
 use polity_model::usage::Usage;
 
 use crate::decide::cli_run::{failure_code, open_doubt_review, retry_later};
-use crate::decide::outcomes::{cancel_task, execution_event};
+use crate::decide::outcomes::{
+    add_answer, cancel_task, ended_execution, execution_event, open_review,
+};
 use crate::decide::preconditions::unexpected_command;
 use crate::decide::remote_task::{message_doubt, remote_agent};
 use crate::decide::{Decision, DecisionContext, DecisionResult};
@@ -64,39 +64,28 @@ impl RecordRemoteOutcome {
         if state.cancel_requested() && !matches!(end, Some(RemoteEnd::Answered(_))) {
             return Ok(cancelled(state, was_taken, events));
         }
-        let clean_up = [
-            execution_event(id, ExecutionChange::CleanUp),
-            execution_event(id, ExecutionChange::Finish),
-        ];
-        let said = |content: &str| {
-            let (content, timestamp) = (content.to_owned(), ctx.now);
-            let message = Message::Assistant { content, tool_calls: Vec::new(), timestamp };
-            Event::MessageAdded { message }
-        };
         let failed = |code, error: String| {
             let partial_result = Some(ResultRef::LastAnswer);
             Event::TaskFailed { code, error, partial_result }
         };
         match end {
             Some(RemoteEnd::Answered(answer)) => {
-                events.push(said(answer));
-                events.push(execution_event(id, ExecutionChange::Complete));
-                events.extend(clean_up);
+                events.push(add_answer(answer, ctx.now));
+                events.extend(ended_execution(id, ExecutionChange::Complete));
                 events.push(Event::TaskCompleted { result: ResultRef::LastAnswer });
             }
             Some(RemoteEnd::Asks(question)) => {
-                events.push(said(question));
-                events.push(execution_event(id, ExecutionChange::Complete));
-                events.extend(clean_up);
-                events.extend(ask(state, ctx, question));
+                events.push(add_answer(question, ctx.now));
+                events.extend(ended_execution(id, ExecutionChange::Complete));
+                let subject = ReviewSubject::RemoteQuestion { execution_id: id };
+                events.extend(open_review(state, ctx, subject, question.clone()));
             }
             Some(RemoteEnd::Failed { failure, retry_after }) => {
                 if !was_taken && execution.may_retry(failure.category) {
                     return Ok(retry_later(execution, failure, *retry_after, ctx, events));
                 }
                 let change = ExecutionChange::Fail { failure: failure.clone(), retry_at: None };
-                events.push(execution_event(id, change));
-                events.extend(clean_up);
+                events.extend(ended_execution(id, change));
                 // The message was never sent because the budget was used up.
                 let is_over_budget = !was_taken && ctx.budget.reached().is_some();
                 let code =
@@ -104,16 +93,11 @@ impl RecordRemoteOutcome {
                 events.push(failed(code, failure.message.clone()));
             }
             Some(RemoteEnd::InDoubt(why)) => {
-                return Ok(open_doubt_review(
-                    state,
-                    ctx,
-                    events,
-                    message_doubt(&execution.agent, why),
-                ));
+                let doubt = message_doubt(&execution.agent, why);
+                return Ok(open_doubt_review(state, ctx, events, doubt));
             }
             None => {
-                events.push(execution_event(id, ExecutionChange::TimeOut));
-                events.extend(clean_up);
+                events.extend(ended_execution(id, ExecutionChange::TimeOut));
                 let limit = Duration::from_secs(ctx.limits.remote_seconds.get()).as_secs();
                 let error = format!(
                     "{} was not done within {limit} seconds, which is limits.remote_seconds: raise \
@@ -132,32 +116,9 @@ fn cancelled(state: &TaskState, was_taken: bool, mut events: Vec<Event>) -> Deci
     let (Some(execution), true) = (state.execution(), was_taken) else {
         return cancel_task(state, events);
     };
-    let changes = [ExecutionChange::Cancel, ExecutionChange::CleanUp, ExecutionChange::Finish];
-    events.extend(changes.map(|change| execution_event(execution.id, change)));
+    events.extend(ended_execution(execution.id, ExecutionChange::Cancel));
     events.push(Event::TaskCancelled);
     Decision { events, effects: Vec::new() }
-}
-
-/// Opens a review with the agent's question.
-fn ask(state: &TaskState, ctx: &mut DecisionContext, question: &str) -> Vec<Event> {
-    let Some(execution) = state.execution() else { return Vec::new() };
-    let checkpoint_id = CheckpointId::from_random_bytes(ctx.entropy.id_bytes());
-    vec![
-        Event::CheckpointTaken {
-            checkpoint_id,
-            sequence: state.checkpoints(),
-            node: execution.agent.to_string(),
-            awaiting_human: true,
-            message_count: None,
-        },
-        Event::ReviewOpened {
-            checkpoint_id,
-            subject: ReviewSubject::RemoteQuestion { execution_id: execution.id },
-            question: question.to_owned(),
-            deadline: None,
-            default_action: None,
-        },
-    ]
 }
 
 #[cfg(test)]

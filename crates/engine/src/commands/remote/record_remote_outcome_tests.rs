@@ -1,16 +1,9 @@
-use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::remote::RemoteTask;
 use polity_model::review::ReviewVerdict;
-use polity_model::state::StateUpdates;
-use serde_json::json;
 
 use super::*;
-use crate::commands::{
-    AnswerReview, CancelOrigin, CancelTask, RecordRemoteAcceptance, RecordRemoteCancel, ResumeTask,
-};
-use crate::decide::fixtures::{labels, retried, running_with, test_context, with};
-use crate::decide::{CommandRejection, DecisionResult, Effect};
-use crate::pinned::PinnedAgent;
+use crate::commands::{RecordRemoteAcceptance, RecordRemoteCancel};
+use crate::decide::fixtures::prelude::*;
 
 fn sending() -> TaskState {
     let agent = json!({"kind": "remote", "name": "painter", "card_url": "https://h/card.json"});
@@ -49,10 +42,7 @@ fn asked() -> TaskState {
 }
 
 fn answer(state: &TaskState, verdict: ReviewVerdict, message: Option<&str>) -> DecisionResult {
-    let checkpoint_id = state.review().unwrap().checkpoint_id;
-    let (message, state_updates) = (message.map(str::to_owned), StateUpdates::default());
-    AnswerReview { checkpoint_id, verdict, message, by: "ada".into(), state_updates }
-        .decide(state, &mut test_context())
+    answer_review(state, verdict, message).decide(state, &mut test_context())
 }
 
 #[test]
@@ -128,11 +118,9 @@ fn question_opens_a_review_and_the_answer_is_sent() {
         assert_eq!(state.messages().last().unwrap().content(), "blue");
         assert_eq!(state.remote(), Some(&task()));
     }
-    let said_nothing = answer(&state, ReviewVerdict::Approve, Some(" "));
-    assert!(matches!(said_nothing, Err(CommandRejection::AnswerNeedsText { .. })));
+    assert_rejected!(answer(&state, ReviewVerdict::Approve, Some(" ")), AnswerNeedsText);
     for verdict in [ReviewVerdict::Retry, ReviewVerdict::SkipWith { result: "red".into() }] {
-        let refused = answer(&state, verdict, Some("blue"));
-        assert!(matches!(refused, Err(CommandRejection::WrongVerdict { .. })), "{refused:?}");
+        assert_rejected!(answer(&state, verdict, Some("blue")), WrongVerdict);
     }
 }
 
@@ -154,8 +142,8 @@ fn doubtful_answer_is_resent_to_the_same_task() {
 #[test]
 fn rejected_question_leaves_a_remote_task_to_cancel() {
     let rejected = answer(&asked(), ReviewVerdict::Reject, Some("enough")).unwrap().events;
-    let cancelled = CancelTask { by: CancelOrigin::Owner }.decide(&asked()).unwrap().events;
-    for events in [rejected, cancelled] {
+    let ended_by_owner = CancelTask { by: CancelOrigin::Owner }.decide(&asked()).unwrap().events;
+    for events in [rejected, ended_by_owner] {
         let ended = with(asked(), events);
         assert_eq!(ended.open_remote(), Some(&task()));
         let refusal = Some("it is over".to_owned());
@@ -199,9 +187,12 @@ fn requested_cancel_is_carried_out() {
 
 #[test]
 fn commands_need_a_remote_execution() {
-    let refused = RecordRemoteAcceptance { task: task() }.decide(&following());
-    assert!(matches!(refused, Err(CommandRejection::UnexpectedCommand { .. })), "{refused:?}");
-    let refused =
-        RecordRemoteOutcome { outcome: None, duration_ms: 1 }.decide(&asked(), &mut test_context());
-    assert!(matches!(refused, Err(CommandRejection::UnexpectedCommand { .. })), "{refused:?}");
+    assert_rejected!(
+        RecordRemoteAcceptance { task: task() }.decide(&following()),
+        UnexpectedCommand
+    );
+    assert_rejected!(
+        RecordRemoteOutcome { outcome: None, duration_ms: 1 }.decide(&asked(), &mut test_context()),
+        UnexpectedCommand
+    );
 }

@@ -3,8 +3,7 @@
 //! owner that resumes the task performs the effects. `ExpireReview` answers in a person's place
 //! after the deadline.
 
-use polity_model::event::ExecutionChange;
-use polity_model::event::{Event, ResultRef};
+use polity_model::event::{Event, ExecutionChange, ResultRef};
 use polity_model::failure::{AttemptFailure, ErrorCategory, ErrorCode};
 use polity_model::ids::CheckpointId;
 use polity_model::review::{ReviewSubject, ReviewVerdict};
@@ -37,6 +36,24 @@ pub struct AnswerReview {
 }
 
 impl AnswerReview {
+    /// The event that records the answer.
+    pub(crate) fn event(&self) -> Event {
+        Event::ReviewAnswered {
+            verdict: self.verdict.clone(),
+            message: self.message.clone(),
+            by: self.by.clone(),
+            state_updates: self.state_updates.clone(),
+        }
+    }
+
+    /// Appends the person's message, if there is one, to a sentence about the verdict.
+    pub(crate) fn explain(&self, sentence: String) -> String {
+        match &self.message {
+            Some(message) => format!("{sentence}: {message}"),
+            None => sentence,
+        }
+    }
+
     pub(crate) fn decide(&self, state: &TaskState, ctx: &mut DecisionContext) -> DecisionResult {
         let task = state.id();
         let Some(review) = state.review() else {
@@ -89,14 +106,8 @@ impl AnswerReview {
             .and_then(|tool| ctx.toolbox.find(tool.server(), tool.tool()))
             .cloned();
         let mut batch = CallBatch::of_state(state, ctx)?;
-        let Self { verdict, message, by, state_updates, .. } = self;
-        batch.push(Event::ReviewAnswered {
-            verdict: verdict.clone(),
-            message: message.clone(),
-            by: by.clone(),
-            state_updates: state_updates.clone(),
-        });
-        match (&review.subject, verdict) {
+        batch.push(self.event());
+        match (&review.subject, &self.verdict) {
             (ReviewSubject::Approval { .. }, ReviewVerdict::Approve)
             | (ReviewSubject::Doubt { .. }, ReviewVerdict::Retry) => {}
             (ReviewSubject::Approval { .. }, ReviewVerdict::Modify { arguments }) => {
@@ -105,16 +116,16 @@ impl AnswerReview {
                 }
             }
             (ReviewSubject::Approval { .. }, ReviewVerdict::Reject) => {
-                let said = message.as_ref().map(|said| format!(": {said}")).unwrap_or_default();
-                let content = format!("a person decided against calling {}{said}", call.name());
+                let content = format!("a person decided against calling {}", call.name());
+                let content = self.explain(content);
                 batch.answer_with_error(index, call_id, content, 0);
             }
             (ReviewSubject::Doubt { .. }, ReviewVerdict::SkipWith { result }) => {
                 batch.answer(index, call_id, result.clone(), None, 0);
             }
             (ReviewSubject::Doubt { .. }, ReviewVerdict::Reject) => {
-                let said = message.as_ref().map(|said| format!(": {said}")).unwrap_or_default();
-                let error = format!("{} is in doubt, and {by} ended the task{said}", call.name());
+                let error = format!("{} is in doubt, and {} ended the task", call.name(), self.by);
+                let error = self.explain(error);
                 if let Some((run, node)) =
                     state.workflow_run().and_then(|run| Some((run, run.node_of(call_id)?)))
                 {
@@ -148,7 +159,7 @@ impl AnswerReview {
             ) => return Err(nothing()),
         }
         // The answer to its call finishes the node.
-        if let (Some(_), ReviewVerdict::SkipWith { .. }) = (state.workflow_run(), verdict) {
+        if let (Some(_), ReviewVerdict::SkipWith { .. }) = (state.workflow_run(), &self.verdict) {
             return Ok(continue_task(batch));
         }
         Ok(Decision { events: batch.into_events(), effects: Vec::new() })
@@ -179,22 +190,12 @@ fn rejected(state: &TaskState, mut events: Vec<Event>, error: String) -> Decisio
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-    use crate::commands::ResumeTask;
-    use crate::decide::Effect;
-    use crate::decide::fixtures::{
-        answer_to, call_id, labels, running, test_context, turn_with_calls, with,
-    };
+    use crate::decide::fixtures::prelude::*;
 
     fn answer(state: &TaskState, verdict: ReviewVerdict) -> DecisionResult {
-        let message = Some("not today".to_owned());
-        let checkpoint_id =
-            state.review().map_or(CheckpointId::from_random_bytes([0; 16]), |r| r.checkpoint_id);
-        let state_updates = StateUpdates::default();
-        AnswerReview { checkpoint_id, verdict, message, by: "ada".into(), state_updates }
-            .decide(state, &mut test_context())
+        let answer = answer_review(state, verdict, Some("not today"));
+        answer.decide(state, &mut test_context())
     }
 
     fn asked() -> TaskState {
@@ -203,8 +204,7 @@ mod tests {
 
     fn in_doubt() -> TaskState {
         let state = turn_with_calls(&["files/write"]);
-        let events = ResumeTask.decide(&state, &mut test_context()).unwrap().events;
-        with(state, events)
+        step(state, |state, ctx| ResumeTask.decide(state, ctx))
     }
 
     fn resumed(state: TaskState) -> (TaskState, Vec<Effect>) {
@@ -226,8 +226,7 @@ mod tests {
         let arguments = |value: serde_json::Value| ReviewVerdict::Modify {
             arguments: value.as_object().unwrap().clone(),
         };
-        let misfit = answer(&asked(), arguments(json!({"path": 7})));
-        assert!(matches!(misfit, Err(CommandRejection::Misfit { .. })), "{misfit:?}");
+        assert_rejected!(answer(&asked(), arguments(json!({"path": 7}))), Misfit);
         let events = answer(&asked(), arguments(json!({"path": "other"}))).unwrap().events;
         let (state, _) = resumed(with(asked(), events));
         assert_eq!(state.calls().all()[0].arguments()["path"], "other");
@@ -272,35 +271,21 @@ mod tests {
     #[test]
     fn answer_to_an_earlier_review_is_refused() {
         let state = turn_with_calls(&["files/delete", "files/delete"]);
-        let checkpoint_id = state.review().unwrap().checkpoint_id;
+        let late = answer_review(&state, ReviewVerdict::Approve, None);
         let events = answer(&state, ReviewVerdict::Reject).unwrap().events;
         let (next, _) = resumed(with(state, events));
-        assert_ne!(next.review().unwrap().checkpoint_id, checkpoint_id);
-        let (verdict, message, by) = (ReviewVerdict::Approve, None, "bob".into());
-        let late = AnswerReview {
-            checkpoint_id,
-            verdict,
-            message,
-            by,
-            state_updates: StateUpdates::default(),
-        };
-        let refused = late.decide(&next, &mut test_context());
-        assert!(matches!(refused, Err(CommandRejection::AnotherQuestion { .. })), "{refused:?}");
+        assert_ne!(next.review().unwrap().checkpoint_id, late.checkpoint_id);
+        assert_rejected!(late.decide(&next, &mut test_context()), AnotherQuestion);
     }
 
     #[test]
     fn second_and_unfitting_answers_are_refused() {
         let answered = with(asked(), answer(&asked(), ReviewVerdict::Approve).unwrap().events);
         for state in [answered, running()] {
-            let refused = answer(&state, ReviewVerdict::Approve);
-            assert!(
-                matches!(refused, Err(CommandRejection::NothingToDecide { .. })),
-                "{refused:?}"
-            );
+            assert_rejected!(answer(&state, ReviewVerdict::Approve), NothingToDecide);
         }
         for verdict in [ReviewVerdict::Retry, ReviewVerdict::SkipWith { result: String::new() }] {
-            let refused = answer(&asked(), verdict);
-            assert!(matches!(refused, Err(CommandRejection::WrongVerdict { .. })), "{refused:?}");
+            assert_rejected!(answer(&asked(), verdict), WrongVerdict);
         }
         assert_eq!(labels(&answer(&asked(), ReviewVerdict::Approve).unwrap()), ["review_answered"]);
     }

@@ -35,30 +35,31 @@ impl ExpireReview {
         let message = format!("no one answered until {deadline}");
         let verdict = match review.default_action {
             Some(ReviewAction::Approve) => ReviewVerdict::Approve,
-            Some(ReviewAction::Reject) => ReviewVerdict::Reject,
+            Some(ReviewAction::Reject) | None => ReviewVerdict::Reject,
             Some(ReviewAction::Modify) => ReviewVerdict::Modify { arguments: Map::new() },
-            None => return fail(state, message, ctx),
         };
         let answer = AnswerReview {
             checkpoint_id: review.checkpoint_id,
             verdict,
-            message: Some(message),
+            message: Some(message.clone()),
             by: BY_DEADLINE.to_owned(),
             state_updates: StateUpdates::default(),
         };
-        answer.decide_at_any_time(state, ctx)
+        match review.default_action {
+            Some(_) => answer.decide_at_any_time(state, ctx),
+            None => fail(state, answer.event(), message, ctx),
+        }
     }
 }
 
 /// Fails the node or the task, because no default action is set.
-fn fail(state: &TaskState, message: String, ctx: &mut DecisionContext) -> DecisionResult {
+fn fail(
+    state: &TaskState,
+    answered: Event,
+    message: String,
+    ctx: &mut DecisionContext,
+) -> DecisionResult {
     let code = ErrorCode::Timeout;
-    let answered = Event::ReviewAnswered {
-        verdict: ReviewVerdict::Reject,
-        message: Some(message.clone()),
-        by: BY_DEADLINE.to_owned(),
-        state_updates: StateUpdates::default(),
-    };
     let node = state.review().and_then(|review| review.subject.node());
     if let Some((run, node)) =
         state.workflow_run().and_then(|run| Some((run, run.plan().number(node?)?)))

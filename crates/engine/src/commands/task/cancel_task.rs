@@ -59,7 +59,7 @@ impl CancelTask {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::fixtures::{self, backing_off, pending, running, with};
+    use crate::decide::fixtures::prelude::*;
 
     const OWNER: CancelOrigin = CancelOrigin::Owner;
     const ALIVE: CancelOrigin = CancelOrigin::Other { owner_alive: true };
@@ -92,8 +92,7 @@ mod tests {
     #[test]
     fn finished_task_is_refused() {
         for by in [OWNER, ALIVE, DEAD] {
-            let refused = cancel(&fixtures::cancelled(), by);
-            assert!(matches!(refused, Err(CommandRejection::Finished { .. })));
+            assert_rejected!(cancel(&cancelled(), by), Finished);
         }
     }
 }

@@ -49,7 +49,7 @@ mod tests {
     use polity_model::event::OwnerEpoch;
 
     use super::*;
-    use crate::decide::fixtures::{cancelled, instance, pending, running, turn_with_calls};
+    use crate::decide::fixtures::prelude::*;
 
     fn claim(state: &TaskState, by: u8, owner_alive: bool) -> DecisionResult {
         ClaimTask { instance: instance(by), owner_alive }.decide(state)
@@ -76,8 +76,8 @@ mod tests {
     #[test]
     fn own_and_finished_tasks_are_not_claimed() {
         assert_eq!(claim(&running(), 1, true), Ok(Decision::default()));
-        assert!(matches!(claim(&cancelled(), 2, false), Err(CommandRejection::Finished { .. })));
+        assert_rejected!(claim(&cancelled(), 2, false), Finished);
         let waiting = turn_with_calls(&["files/delete"]);
-        assert!(matches!(claim(&waiting, 2, false), Err(CommandRejection::AwaitingHuman { .. })));
+        assert_rejected!(claim(&waiting, 2, false), AwaitingHuman);
     }
 }

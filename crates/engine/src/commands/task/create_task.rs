@@ -177,7 +177,7 @@ mod tests {
     use polity_definition::HomeSettings;
 
     use super::*;
-    use crate::decide::fixtures::{instance, pinned, test_context};
+    use crate::decide::fixtures::prelude::*;
 
     fn create(description: &str) -> Result<NewTask, CommandRejection> {
         let create = CreateTask::new(pinned(), description);

@@ -29,7 +29,7 @@ impl ReleaseTask {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::fixtures::{cancelled, instance, pending, running, with};
+    use crate::decide::fixtures::prelude::*;
 
     #[test]
     fn only_the_owner_releases() {
@@ -43,7 +43,6 @@ mod tests {
             let others = ReleaseTask { instance: instance(2) }.decide(&state);
             assert_eq!(others, Ok(Decision::default()));
         }
-        let over = ReleaseTask { instance: instance(1) }.decide(&cancelled());
-        assert!(matches!(over, Err(CommandRejection::Finished { .. })));
+        assert_rejected!(ReleaseTask { instance: instance(1) }.decide(&cancelled()), Finished);
     }
 }

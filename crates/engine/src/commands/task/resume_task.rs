@@ -59,23 +59,16 @@ impl ResumeTask {
 fn resume_run(state: &TaskState, ctx: &mut DecisionContext) -> DecisionResult {
     let resumed = vec![Event::TaskResumed];
     let Some(cli) = cli_agent(state) else { return Err(unexpected_command(state, "ResumeTask")) };
-    let effect = match state.execution() {
-        None => return Ok(start_or_queue(state, cli, ctx, resumed)),
-        Some(execution) => match (execution.state, state.retry_at()) {
-            // The run is queued, or a person asked for a retry.
-            (ExecutionState::Idle, _) => return Ok(start_or_queue(state, cli, ctx, resumed)),
-            (ExecutionState::Starting | ExecutionState::Running, _) => Effect::RecoverRun,
-            (ExecutionState::Failed, Some(until)) => Effect::WaitUntil(until),
-            // An execution ends and is cleaned up within one commit.
-            (
-                ExecutionState::Failed
-                | ExecutionState::Completed
-                | ExecutionState::Timeout
-                | ExecutionState::Cancelled
-                | ExecutionState::Cleanup,
-                _,
-            ) => return Err(unexpected_command(state, "ResumeTask")),
-        },
+    let execution = state.execution().map(|execution| execution.state);
+    let effect = match (execution, state.retry_at()) {
+        // The run is queued, or a person asked for a retry.
+        (None | Some(ExecutionState::Idle), _) => {
+            return Ok(start_or_queue(state, cli, ctx, resumed));
+        }
+        (Some(ExecutionState::Starting | ExecutionState::Running), _) => Effect::RecoverRun,
+        (Some(ExecutionState::Failed), Some(until)) => Effect::WaitUntil(until),
+        // An execution ends and is cleaned up within one commit.
+        (Some(_), _) => return Err(unexpected_command(state, "ResumeTask")),
     };
     Ok(Decision { events: resumed, effects: vec![effect] })
 }
@@ -83,9 +76,7 @@ fn resume_run(state: &TaskState, ctx: &mut DecisionContext) -> DecisionResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::fixtures::{
-        self, backing_off, labels, pending, running, test_context, turn_with_calls,
-    };
+    use crate::decide::fixtures::prelude::*;
 
     fn resume(state: &TaskState) -> Result<(Vec<&'static str>, Vec<Effect>), CommandRejection> {
         let decision = ResumeTask.decide(state, &mut test_context())?;
@@ -112,7 +103,7 @@ mod tests {
 
     #[test]
     fn requested_cancel_is_carried_out() {
-        let state = fixtures::with(running(), vec![Event::CancelRequested]);
+        let state = with(running(), vec![Event::CancelRequested]);
         let (labels, effects) = resume(&state).unwrap();
         assert_eq!(labels.last(), Some(&"task_cancelled"));
         assert_eq!(effects, []);
@@ -120,7 +111,7 @@ mod tests {
 
     #[test]
     fn finished_task_is_refused() {
-        assert!(matches!(resume(&fixtures::cancelled()), Err(CommandRejection::Finished { .. })));
+        assert_rejected!(resume(&cancelled()), Finished);
     }
 
     #[test]

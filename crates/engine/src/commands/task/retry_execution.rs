@@ -50,8 +50,7 @@ mod tests {
     use jiff::SignedDuration;
 
     use super::*;
-    use crate::decide::CommandRejection;
-    use crate::decide::fixtures::{backing_off, running, test_context};
+    use crate::decide::fixtures::prelude::*;
 
     #[test]
     fn early_retry_waits() {
@@ -69,7 +68,6 @@ mod tests {
 
     #[test]
     fn retry_is_refused_without_a_failure() {
-        let refused = RetryExecution.decide(&running(), &mut test_context());
-        assert!(matches!(refused, Err(CommandRejection::UnexpectedCommand { .. })));
+        assert_rejected!(RetryExecution.decide(&running(), &mut test_context()), UnexpectedCommand);
     }
 }

@@ -64,8 +64,7 @@ impl StartTask {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::Effect;
-    use crate::decide::fixtures::{cancelled, pending, running, test_context, turn_with_calls};
+    use crate::decide::fixtures::prelude::*;
 
     #[test]
     fn pending_task_calls_its_model() {
@@ -80,12 +79,12 @@ mod tests {
 
     #[test]
     fn started_task_is_refused() {
-        let refused = StartTask.decide(&running(), &mut test_context());
-        assert!(matches!(refused, Err(CommandRejection::UnexpectedCommand { .. })));
-        let refused = StartTask.decide(&cancelled(), &mut test_context());
-        assert!(matches!(refused, Err(CommandRejection::Finished { .. })));
+        assert_rejected!(StartTask.decide(&running(), &mut test_context()), UnexpectedCommand);
+        assert_rejected!(StartTask.decide(&cancelled(), &mut test_context()), Finished);
         // Another worker of the process has opened a review.
-        let refused = StartTask.decide(&turn_with_calls(&["files/delete"]), &mut test_context());
-        assert!(matches!(refused, Err(CommandRejection::AwaitingHuman { .. })), "{refused:?}");
+        assert_rejected!(
+            StartTask.decide(&turn_with_calls(&["files/delete"]), &mut test_context()),
+            AwaitingHuman
+        );
     }
 }

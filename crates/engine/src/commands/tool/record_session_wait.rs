@@ -32,21 +32,12 @@ impl RecordSessionWait {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::time::Duration;
-
-    use polity_model::event::Event;
     use polity_model::machine::task::TaskStatus;
-    use serde_json::json;
 
     use super::*;
-    use crate::commands::{
-        CancelOrigin, CancelTask, ClaimTask, RecordModelReply, RecordToolReply, ReopenSession,
-        ResumeTask,
-    };
-    use crate::decide::fixtures::{call_id, labels, reply, running, test_context, with};
-    use crate::decide::{CommandRejection, Decision, Effect};
-    use crate::driver::{AskedArguments, AskedTool, ToolReply, ToolSpec};
+    use crate::commands::{ClaimTask, ReopenSession};
+    use crate::decide::fixtures::prelude::*;
+    use crate::driver::{AskedTool, ToolSpec};
 
     /// A context whose toolbox has a sub-agent.
     fn context_with_helper() -> DecisionContext {
@@ -136,7 +127,9 @@ mod tests {
         let call_id = call_id(&state, 0);
         let reopen = ReopenSession { call_id }.decide(&state, &mut test_context());
         assert_eq!(reopen, Ok(Decision::default()));
-        let wait = RecordSessionWait { call_id }.decide(&running(), &mut test_context());
-        assert!(matches!(wait, Err(CommandRejection::UnexpectedCommand { .. })), "{wait:?}");
+        assert_rejected!(
+            RecordSessionWait { call_id }.decide(&running(), &mut test_context()),
+            UnexpectedCommand
+        );
     }
 }

@@ -59,14 +59,9 @@ fn effect(maybe_done: bool) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use polity_model::failure::AttemptFailure;
-
     use super::*;
     use crate::commands::RetryTool;
-    use crate::decide::fixtures::{
-        answer_to, call_id, labels, test_context, turn_with_calls, with,
-    };
-    use crate::decide::{Decision, Effect};
+    use crate::decide::fixtures::prelude::*;
 
     fn record(
         state: &TaskState,

@@ -83,15 +83,10 @@ fn is_same(text: &str, json: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use polity_model::event::{Event, ToolChange};
     use polity_model::message::Message;
-    use serde_json::json;
 
     use super::*;
-    use crate::decide::fixtures::{
-        answer_to, call_id, labels, running, test_context, turn_with_calls, with,
-    };
-    use crate::decide::{CommandRejection, Decision, Effect};
+    use crate::decide::fixtures::prelude::*;
 
     fn said(content: &str) -> ToolReply {
         ToolReply { content: content.to_owned(), ..ToolReply::default() }
@@ -177,8 +172,7 @@ mod tests {
         let state = with(state.clone(), record(&state, 0, said("a")).events);
         let again = RecordToolReply { call_id: id, reply: said("b"), duration_ms: 1 };
         for state in [state, running()] {
-            let refused = again.decide(&state, &mut test_context());
-            assert!(matches!(refused, Err(CommandRejection::UnexpectedCommand { .. })));
+            assert_rejected!(again.decide(&state, &mut test_context()), UnexpectedCommand);
         }
     }
 }

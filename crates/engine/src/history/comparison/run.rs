@@ -190,27 +190,7 @@ impl StepCollector {
                 let set = updates.as_map().clone();
                 self.pending.push(HumanIntervention { action: None, message: None, set });
             }
-            Event::TaskCreated(_)
-            | Event::TaskClaimed { .. }
-            | Event::TaskReleased
-            | Event::TaskStarted
-            | Event::TaskPaused
-            | Event::TaskResumed
-            | Event::RunShared { .. }
-            | Event::CancelRequested
-            | Event::TaskCompleted { .. }
-            | Event::TaskFailed { .. }
-            | Event::TaskCancelled
-            | Event::ExecutionChanged { .. }
-            | Event::ModelCalled { .. }
-            | Event::ModelAnswered { .. }
-            | Event::ModelFailed { .. }
-            | Event::HistoryShortened { .. }
-            | Event::ToolChanged { .. }
-            | Event::MessageAdded { .. }
-            | Event::CheckpointTaken { .. }
-            | Event::AgentEnabled
-            | Event::AgentDisabled { .. } => {}
+            _ => {}
         }
         Ok(())
     }

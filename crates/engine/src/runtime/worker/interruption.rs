@@ -46,29 +46,5 @@ pub(super) async fn interruption(
 
 /// True if an event of another process interrupts an effect. Others wait until the effect is over.
 fn interrupts(event: &Event) -> bool {
-    match event {
-        Event::CancelRequested | Event::TaskCancelled | Event::TaskClaimed { .. } => true,
-        Event::TaskCreated(_)
-        | Event::TaskReleased
-        | Event::TaskStarted
-        | Event::TaskPaused
-        | Event::TaskResumed
-        | Event::RunShared { .. }
-        | Event::TaskCompleted { .. }
-        | Event::TaskFailed { .. }
-        | Event::ExecutionChanged { .. }
-        | Event::ModelCalled { .. }
-        | Event::ModelAnswered { .. }
-        | Event::ModelFailed { .. }
-        | Event::HistoryShortened { .. }
-        | Event::ToolChanged { .. }
-        | Event::NodeChanged { .. }
-        | Event::StateSet { .. }
-        | Event::ReviewOpened { .. }
-        | Event::ReviewAnswered { .. }
-        | Event::MessageAdded { .. }
-        | Event::CheckpointTaken { .. }
-        | Event::AgentEnabled
-        | Event::AgentDisabled { .. } => false,
-    }
+    matches!(event, Event::CancelRequested | Event::TaskCancelled | Event::TaskClaimed { .. })
 }
