@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use polity_engine::clock::{Clock, SystemClock};
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 pub use reqwest::{Client, Url};
-use reqwest::{ClientBuilder, NoProxy, Proxy, redirect};
+use reqwest::{ClientBuilder, NoProxy, Proxy, Response, redirect};
 
 use crate::environment::EnvSource;
 
@@ -79,6 +79,18 @@ pub(crate) fn root_cause(error: reqwest::Error) -> String {
     reason.to_string()
 }
 
+/// Reads the beginning of an error response, or as much as arrives: the status decides.
+pub(crate) async fn read_error_body(response: &mut Response, bytes_max: usize) -> Vec<u8> {
+    let mut body = Vec::new();
+    while body.len() < bytes_max
+        && let Ok(Some(chunk)) = response.chunk().await
+    {
+        body.extend_from_slice(&chunk);
+    }
+    body.truncate(bytes_max);
+    body
+}
+
 /// The delay that the server requests: in milliseconds, in seconds, or as a date.
 pub(crate) fn parse_retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
@@ -122,6 +134,8 @@ fn apply_proxies(
 
 #[cfg(test)]
 mod tests {
+    use reqwest::header::{HeaderName, HeaderValue};
+
     use super::*;
 
     #[test]
@@ -138,26 +152,23 @@ mod tests {
 
     #[test]
     fn parses_all_forms_of_retry_after() {
-        type HeaderPairs<'a> = &'a [(&'static str, &'a str)];
-        let date = ("date", "Wed, 21 Oct 2026 07:28:00 GMT");
-        let cases: [(HeaderPairs<'_>, Option<u64>); 8] = [
+        type HeaderPairs = &'static [(&'static str, &'static str)];
+        const DATE: (&str, &str) = ("date", "Wed, 21 Oct 2026 07:28:00 GMT");
+        let cases: [(HeaderPairs, Option<u64>); 8] = [
             (&[("retry-after", "3")], Some(3000)),
             (&[("retry-after", "0.5")], Some(500)),
             (&[("retry-after", "3"), ("retry-after-ms", "20")], Some(20)),
-            (&[("retry-after", "Wed, 21 Oct 2026 07:28:30 GMT"), date], Some(30_000)),
-            (&[("retry-after", "Wed, 21 Oct 2026 07:27:00 GMT"), date], Some(0)),
+            (&[("retry-after", "Wed, 21 Oct 2026 07:28:30 GMT"), DATE], Some(30_000)),
+            (&[("retry-after", "Wed, 21 Oct 2026 07:27:00 GMT"), DATE], Some(0)),
             (&[("retry-after", "soon")], None),
             (&[("retry-after", "-3")], None),
             (&[], None),
         ];
         for (headers, expected) in cases {
-            let headers: HeaderMap = headers
-                .iter()
-                .map(|(name, value)| {
-                    let name = reqwest::header::HeaderName::from_static(name);
-                    (name, reqwest::header::HeaderValue::from_str(value).unwrap())
-                })
-                .collect();
+            let headers = headers.iter().map(|(name, value)| {
+                (HeaderName::from_static(name), HeaderValue::from_static(value))
+            });
+            let headers: HeaderMap = headers.collect();
             let expected = expected.map(Duration::from_millis);
             assert_eq!(parse_retry_after(&headers), expected, "{headers:?}");
         }

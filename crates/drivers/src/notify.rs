@@ -195,18 +195,7 @@ impl NotifyError {
 
     /// True if a retry may succeed.
     fn is_transient(&self) -> bool {
-        match self {
-            Self::NotReached { .. } | Self::Refused { status: 500.., .. } => true,
-            Self::Unset { .. }
-            | Self::NoProgram { .. }
-            | Self::NotStarted { .. }
-            | Self::Failed { .. }
-            | Self::TookTooLong { .. }
-            | Self::NoAddress
-            | Self::NoClient { .. }
-            | Self::Refused { .. }
-            | Self::NotInTime { .. } => false,
-        }
+        matches!(self, Self::NotReached { .. } | Self::Refused { status: 500.., .. })
     }
 }
 

@@ -113,12 +113,7 @@ impl A2aAgents {
                     "there is no card at {shown}: card_url is the whole address, such as \
                      https://host/.well-known/agent-card.json"
                 ),
-                RemoteError::Unreachable(_)
-                | RemoteError::Lost(_)
-                | RemoteError::Status { .. }
-                | RemoteError::Rpc { .. }
-                | RemoteError::Unreadable(_)
-                | RemoteError::TooLarge(_) => format!("the card at {shown}: {message}"),
+                _ => format!("the card at {shown}: {message}"),
             };
             let failure = AttemptFailure { category, message };
             ConnectFailure { failure, retry_after: error.retry_after() }

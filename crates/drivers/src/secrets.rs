@@ -118,7 +118,7 @@ impl fmt::Debug for SecretSet {
 }
 
 /// The text as escaped in a JSON string; many servers log JSON.
-fn escape_json(text: &str) -> String {
+pub(crate) fn escape_json(text: &str) -> String {
     let quoted = serde_json::Value::from(text).to_string();
     let inner = quoted.strip_prefix('"').and_then(|quoted| quoted.strip_suffix('"'));
     inner.unwrap_or(text).to_owned()

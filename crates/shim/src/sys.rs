@@ -49,7 +49,7 @@ pub(crate) struct KernelTimespec {
 
 /// The kernel's `rusage`: the usage of a process and its reaped children.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct KernelRusage {
     pub(crate) user_seconds: i64,
     pub(crate) user_microseconds: i64,
@@ -238,17 +238,7 @@ pub(crate) fn has_ended(pid: isize) -> bool {
 /// Reaps a child, waiting for its exit if needed.
 pub(crate) fn reap(pid: isize) -> (i32, KernelRusage) {
     let mut status = 0_i32;
-    let mut usage = KernelRusage {
-        user_seconds: 0,
-        user_microseconds: 0,
-        system_seconds: 0,
-        system_microseconds: 0,
-        memory_max_kilobytes: 0,
-        unused_memory: [0; 6],
-        blocks_read: 0,
-        blocks_written: 0,
-        unused: [0; 5],
-    };
+    let mut usage = KernelRusage::default();
     let (status_address, usage_address) =
         (ptr::from_mut(&mut status) as usize, ptr::from_mut(&mut usage) as usize);
     // SAFETY: both may be written.

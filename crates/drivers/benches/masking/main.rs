@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use polity_definition::RedactionSettings;
 use polity_drivers::masking::SecretMask;
-use serde_json::json;
+use polity_testkit::bench::figure;
 
 /// The target, in megabytes per second.
 const LEAST_MB: f64 = 300.0;
@@ -39,13 +39,9 @@ fn main() {
         let best = (0..rounds).map(|_| time(&mask, &text)).min().unwrap();
         #[expect(clippy::cast_precision_loss, reason = "shown without digits")]
         let rate = text.len() as f64 / 1e6 / best.as_secs_f64();
-        let figure = json!({
-            "what": format!("masking, {what}"),
-            "measured": format!("{rate:.0} MB/s"),
-            "target": format!("≥ {LEAST_MB:.0} MB/s on one core"),
-            "kept": rate >= LEAST_MB,
-        });
-        println!("{figure}");
+        let target = format!("≥ {LEAST_MB:.0} MB/s on one core");
+        let measured = format!("{rate:.0} MB/s");
+        figure(&format!("masking, {what}"), &measured, &target, rate >= LEAST_MB);
     }
 }
 

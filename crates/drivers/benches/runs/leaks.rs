@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use futures_util::StreamExt;
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
+use polity_testkit::bench::figure;
 
 use crate::fixture::{RunFixture, agent};
-use crate::measure::{figure, megabytes, own_memory};
+use crate::measure::{megabytes, own_memory};
 
 const AT_ONCE: usize = 8;
 const PLACES: u32 = 64;

@@ -4,9 +4,10 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use polity_testkit::bench::figure;
 
 use crate::fixture::{RunFixture, agent};
-use crate::measure::{figure, megabytes, memory, own_memory};
+use crate::measure::{megabytes, memory, own_memory};
 
 const OVERHEAD_MAX: Duration = Duration::from_secs(2);
 const OWN_BYTES_MAX: u64 = 60_000_000;

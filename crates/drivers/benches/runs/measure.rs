@@ -3,24 +3,13 @@
 use std::fs;
 use std::time::Duration;
 
-use serde_json::json;
-
-/// Prints a figure for the table.
-pub(crate) fn figure(what: &str, measured: &str, target: &str, kept: bool) {
-    println!("{}", json!({"what": what, "measured": measured, "target": target, "kept": kept}));
-}
-
 /// The processor time of this process and its reaped children.
 pub(crate) fn cpu() -> Duration {
     let stat = fs::read_to_string("/proc/self/stat").unwrap();
     let (_, after_name) = stat.rsplit_once(')').unwrap();
     // User and system time of process and children are fields 14 to 17.
-    let ticks: u64 = after_name
-        .split_whitespace()
-        .skip(11)
-        .take(4)
-        .map(|ticks| ticks.parse::<u64>().unwrap())
-        .sum();
+    let ticks = after_name.split_whitespace().skip(11).take(4);
+    let ticks: u64 = ticks.map(|ticks| ticks.parse::<u64>().unwrap()).sum();
     Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
 }
 

@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use polity_testkit::bench::figure;
+
 use crate::fixture::{RunFixture, agent};
-use crate::measure::{figure, megabytes, own_memory};
+use crate::measure::{megabytes, own_memory};
 
 const RATE_LEAST: f64 = 300.0;
 const GROWTH_MAX: u64 = 64_000_000;

@@ -4,18 +4,18 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt;
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use polity_definition::AgentDefinition;
 use polity_engine::commands::CreateTask;
 use polity_engine::pinned::PinnedAgent;
 use polity_engine::runtime::Runtime;
 use polity_model::machine::task::TaskStatus;
+use polity_testkit::bench::figure;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
 use crate::fixture::{RunFixture, agent};
-use crate::measure::{cpu, figure};
+use crate::measure::cpu;
 
 const AT_ONCE: usize = 8;
 

@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use polity_definition::LlmAgent;
 use polity_engine::driver::{ModelRequest, Toolbox};
-use polity_model::ids::ToolCallId;
 use polity_model::message::{Message, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -116,39 +115,22 @@ fn model_settings(llm: &LlmAgent, secrets: &SecretSet) -> ModelSettings {
 fn redacted_messages(request: &ModelRequest<'_>, secrets: &SecretSet) -> Vec<CassetteMessage> {
     let text = |text: &str| MultilineText::from(secrets.redact(text));
     let mut asked: &[ToolCall] = &[];
-    let redacted = |message: &Message| match message {
+    let redacted = request.history.iter().map(|message| match message {
         Message::User { content, .. } => CassetteMessage::User { content: text(content) },
         Message::System { content, .. } => CassetteMessage::System { content: text(content) },
-        Message::Assistant { content, tool_calls, .. } => CassetteMessage::Assistant {
-            content: text(content),
-            tool_calls: tool_calls
-                .iter()
-                .map(|call| redacted_call(call, request.toolbox, secrets))
-                .collect(),
-        },
-        Message::Tool { content, is_error, .. } => {
-            CassetteMessage::Tool { call: None, content: Some(text(content)), is_error: *is_error }
+        Message::Assistant { content, tool_calls, .. } => {
+            asked = tool_calls;
+            let calls = tool_calls.iter();
+            let calls = calls.map(|call| redacted_call(call, request.toolbox, secrets));
+            CassetteMessage::Assistant { content: text(content), tool_calls: calls.collect() }
         }
-    };
-    request
-        .history
-        .iter()
-        .map(|message| {
-            let mut redacted = redacted(message);
-            match (message, &mut redacted) {
-                (Message::Assistant { tool_calls, .. }, _) => asked = tool_calls,
-                (Message::Tool { tool_call_id, .. }, CassetteMessage::Tool { call, .. }) => {
-                    *call = call_position(asked, *tool_call_id);
-                }
-                (Message::User { .. } | Message::System { .. } | Message::Tool { .. }, _) => {}
-            }
-            redacted
-        })
-        .collect()
-}
-
-fn call_position(asked: &[ToolCall], id: ToolCallId) -> Option<usize> {
-    asked.iter().position(|call| call.id == id)
+        Message::Tool { tool_call_id, content, is_error, .. } => CassetteMessage::Tool {
+            call: asked.iter().position(|call| call.id == *tool_call_id),
+            content: Some(text(content)),
+            is_error: *is_error,
+        },
+    });
+    redacted.collect()
 }
 
 fn redacted_call(call: &ToolCall, toolbox: &Toolbox, secrets: &SecretSet) -> CassetteToolCall {
@@ -192,10 +174,7 @@ impl CassetteMessage {
     }
 
     pub(super) fn is_answer(&self) -> bool {
-        match self {
-            Self::Assistant { .. } => true,
-            Self::User { .. } | Self::Tool { .. } | Self::System { .. } => false,
-        }
+        matches!(self, Self::Assistant { .. })
     }
 
     fn write_to(&self, text: &mut String) {

@@ -138,7 +138,7 @@ pub(super) struct CassetteAnswer {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) tool_calls: Vec<CassetteToolRequest>,
     pub(super) usage: Usage,
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_cut: bool,
 }
 
@@ -165,11 +165,11 @@ pub(super) enum CassetteArguments {
 pub(super) struct FailedCall {
     pub(super) category: ErrorCategory,
     pub(super) message: MultilineText,
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) context_full: bool,
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) maybe_done: bool,
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) timed_out: bool,
 }
 
@@ -198,9 +198,9 @@ pub(super) struct CassetteReply {
     pub(super) content: MultilineText,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) structured: Option<Value>,
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_error: bool,
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_cut: bool,
 }
 
@@ -265,12 +265,9 @@ impl Cassette {
     /// Parses a cassette.
     pub fn parse(text: &str) -> Result<Self, CassetteError> {
         let whole: Value = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
-        match whole.get("cassette") {
-            None => return Err(CassetteError::NotACassette),
-            Some(version) if version.as_u64() != Some(VERSION) => {
-                return Err(CassetteError::UnknownVersion { found: version.to_string() });
-            }
-            Some(_) => {}
+        let version = whole.get("cassette").ok_or(CassetteError::NotACassette)?;
+        if version.as_u64() != Some(VERSION) {
+            return Err(CassetteError::UnknownVersion { found: version.to_string() });
         }
         // Parsed from the text again, which has the line numbers.
         serde_json::from_str(text).map_err(|error| unreadable(&error))
@@ -314,11 +311,6 @@ fn unreadable(error: &serde_json::Error) -> CassetteError {
         Category::Io | Category::Data => reason.to_owned(),
     };
     CassetteError::Unreadable { line, column, reason }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_false(value: &bool) -> bool {
-    !*value
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

@@ -1,7 +1,6 @@
 //! Replays model and tool answers from a cassette.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,9 +18,10 @@ use serde_json::{Map, Value};
 use super::conversation::ModelQuestion;
 use super::diff::diff;
 use super::document::{
-    Cassette, CassetteAnswer, CassetteArguments, CassetteReply, CassetteSession, FailedCall,
-    ModelOutcome, ToolListing, ToolOutcome,
+    Cassette, CassetteAnswer, CassetteArguments, CassetteReply, CassetteSession, CassetteTurn,
+    FailedCall, ModelOutcome, ToolListing, ToolOutcome,
 };
+use super::remote_messages::RecordedMessage;
 use super::session::{ExchangeIndex, tool_name};
 use crate::secrets::SecretSet;
 
@@ -73,27 +73,22 @@ impl CassettePlayer {
             if session.run.is_some() && is_unused(AnswerKey::Run) {
                 unused.push(format!("the program in session \"{name}\""));
             }
-            for kept in &session.messages {
-                if is_unused(AnswerKey::Message { number: kept.number }) {
-                    unused
-                        .push(format!("the other server in {}", describe_turn(name, kept.number)));
+            let mut add = |what: &str, turn: u32, key: AnswerKey| {
+                if is_unused(key) {
+                    unused.push(format!("{what} in {}", describe_turn(name, turn)));
                 }
+            };
+            for RecordedMessage { number, .. } in &session.messages {
+                add("the other server", *number, AnswerKey::Message { number: *number });
             }
-            for turn in &session.turns {
-                let number = turn.number;
-                let exchanges = (0..turn.exchanges.len())
-                    .filter(|at| is_unused(AnswerKey::ModelExchange { turn: number, number: *at }));
-                unused.extend(
-                    exchanges.map(|_| format!("the model in {}", describe_turn(name, number))),
-                );
-                let calls = turn.calls.iter().enumerate();
-                let calls = calls
-                    .filter(|(at, _)| is_unused(AnswerKey::ToolCall { turn: number, number: *at }));
-                unused.extend(
-                    calls.map(|(_, call)| {
-                        format!("{} in {}", call.tool, describe_turn(name, number))
-                    }),
-                );
+            for CassetteTurn { number: turn, exchanges, calls } in &session.turns {
+                for number in 0..exchanges.len() {
+                    add("the model", *turn, AnswerKey::ModelExchange { turn: *turn, number });
+                }
+                for (number, call) in calls.iter().enumerate() {
+                    let key = AnswerKey::ToolCall { turn: *turn, number };
+                    add(call.tool.as_str(), *turn, key);
+                }
             }
         }
         unused
@@ -137,24 +132,20 @@ impl CassettePlayer {
             return Err(no_answer_error(session, call_site));
         };
         let question = ModelQuestion::from_request(request, llm, &self.secrets);
-        let mut nearest: Option<String> = None;
+        let mut diffs = Vec::new();
         for (number, exchange) in turn.exchanges.iter().enumerate() {
             let recorded =
                 self.recorded_question(session, ExchangeIndex { turn: at, exchange: number });
             let recorded = recorded.ok_or_else(|| no_answer_error(session, call_site))?;
             if recorded == question {
-                self.mark_used(
-                    call_site.session,
-                    AnswerKey::ModelExchange { turn: call_site.turn, number },
-                );
+                let key = AnswerKey::ModelExchange { turn: call_site.turn, number };
+                self.mark_used(call_site.session, key);
                 return Ok(&exchange.outcome);
             }
-            let mismatch = diff(&recorded.to_text(), &question.to_text());
-            if nearest.as_ref().is_none_or(|known| mismatch.len() < known.len()) {
-                nearest = Some(mismatch);
-            }
+            diffs.push(diff(&recorded.to_text(), &question.to_text()));
         }
         let what = format!("the model is asked something else in {}", describe_site(call_site));
+        let nearest = diffs.into_iter().min_by_key(String::len);
         Err(mismatch(&what, &nearest.unwrap_or_default()))
     }
 
@@ -262,10 +253,7 @@ fn no_answer_error(session: &CassetteSession, call_site: CallSite<'_>) -> String
 }
 
 pub(super) fn mismatch(what: &str, diff: &str) -> String {
-    let mut message = format!("{what} than when the cassette was recorded (-):\n");
-    // Writing to a String cannot fail.
-    let _ = write!(message, "{diff}{REMEDY}");
-    message
+    format!("{what} than when the cassette was recorded (-):\n{diff}{REMEDY}")
 }
 
 fn pattern_lines(patterns: &[ToolPattern]) -> String {
@@ -279,9 +267,8 @@ pub(super) fn pretty(arguments: &Map<String, Value>) -> String {
 /// The final failure of a call. It is permanent, since a retry would repeat it.
 pub(super) fn permanent_failure(failed: &FailedCall) -> AttemptFailure {
     let category = match failed.category {
-        ErrorCategory::Transient | ErrorCategory::Permanent => ErrorCategory::Permanent,
-        ErrorCategory::AgentError => ErrorCategory::AgentError,
-        ErrorCategory::SystemError => ErrorCategory::SystemError,
+        ErrorCategory::Transient => ErrorCategory::Permanent,
+        category => category,
     };
     AttemptFailure { category, message: failed.message.as_str().to_owned() }
 }

@@ -55,24 +55,9 @@ impl RunInput {
     fn redacted(driver: &dyn ProgramDriver, secrets: &SecretSet, run: &LostRun<'_>) -> Self {
         let known = json!([secrets.redact(run.input), run.parameters]);
         let masked = driver.mask_secrets(run.agent, run.overrides, secrets.redact_json(known));
-        match masked {
-            Value::Array(parts) => match <[Value; 2]>::try_from(parts) {
-                Ok([Value::String(input), Value::Object(parameters)]) => {
-                    Self { input: input.into(), parameters }
-                }
-                Ok(_) | Err(_) => Self::empty(),
-            },
-            Value::Null
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::String(_)
-            | Value::Object(_) => Self::empty(),
-        }
-    }
-
-    /// Input that cannot be masked is omitted.
-    fn empty() -> Self {
-        Self { input: MultilineText::default(), parameters: Map::new() }
+        // Input that cannot be masked is omitted.
+        let (input, parameters) = serde_json::from_value(masked).unwrap_or_default();
+        Self { input, parameters }
     }
 
     fn to_text(&self) -> String {
@@ -230,14 +215,12 @@ impl PlaybackProgramDriver {
             return Err(mismatch(&what, &diff(&recorded.input.to_text(), &now.to_text())));
         }
         self.player.mark_used(run.session, AnswerKey::Run);
-        let end = match &recorded.end {
-            RecordedRunEnd::Answer(answer) => RunEnd::Answered(answer.as_str().to_owned()),
-            RecordedRunEnd::Failure(failed) => RunEnd::Failed(permanent_failure(failed)),
-            RecordedRunEnd::TimedOut(message) => RunEnd::TimedOut(message.as_str().to_owned()),
-        };
-        let was_started = match &recorded.end {
-            RecordedRunEnd::Answer(_) | RecordedRunEnd::TimedOut(_) => true,
-            RecordedRunEnd::Failure(_) => recorded.exit.is_some(),
+        let (end, was_started) = match recorded.end.clone() {
+            RecordedRunEnd::Answer(answer) => (RunEnd::Answered(answer.into()), true),
+            RecordedRunEnd::TimedOut(message) => (RunEnd::TimedOut(message.into()), true),
+            RecordedRunEnd::Failure(failed) => {
+                (RunEnd::Failed(permanent_failure(&failed)), recorded.exit.is_some())
+            }
         };
         let report = RunReport {
             // The replaying process stands for the agent's.

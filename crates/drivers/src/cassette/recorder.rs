@@ -52,10 +52,6 @@ impl CassetteRecorder {
         self.cassette.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn update_site(&self, call_site: CallSite<'_>, change: impl FnOnce(&mut CassetteSession)) {
-        self.update_session(call_site.session, change);
-    }
-
     pub(super) fn update_session(&self, session: &str, change: impl FnOnce(&mut CassetteSession)) {
         change(self.lock_cassette().sessions.entry(session.to_owned()).or_default());
     }
@@ -76,9 +72,8 @@ impl CassetteRecorder {
         };
         let settings = question.settings.clone();
         self.lock_cassette().agents.insert(question.agent.clone(), settings);
-        self.update_site(request.call_site, |session| {
-            session.record_exchange(request.call_site.turn, question, outcome);
-        });
+        let CallSite { session, turn } = request.call_site;
+        self.update_session(session, |session| session.record_exchange(turn, question, outcome));
     }
 
     fn record_listing(
@@ -101,7 +96,7 @@ impl CassetteRecorder {
             }
             Err(unavailable) => listing.failure = Some(self.to_failed_call(&unavailable.failure)),
         }
-        self.update_site(call_site, |session| session.record_listing(listing));
+        self.update_session(call_site.session, |session| session.record_listing(listing));
     }
 
     fn record_call(&self, request: &ToolRequest<'_>, outcome: &Result<ToolReply, ToolFailure>) {
@@ -125,9 +120,8 @@ impl CassetteRecorder {
             arguments: secrets.redact_fields(request.arguments.clone()),
             outcome,
         };
-        self.update_site(request.call_site, |session| {
-            session.record_call(request.call_site.turn, call);
-        });
+        let CallSite { session, turn } = request.call_site;
+        self.update_session(session, |session| session.record_call(turn, call));
     }
 
     fn to_answer(&self, reply: &ModelReply, toolbox: &Toolbox) -> CassetteAnswer {

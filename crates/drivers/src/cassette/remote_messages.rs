@@ -128,9 +128,8 @@ impl RemoteDriver for RecordingRemoteDriver {
         Box::pin(async move {
             let sent = self.driver.send(message).await;
             self.record_message(&message);
-            match &sent {
-                MessageDelivery::Accepted(_) => {}
-                MessageDelivery::Over(outcome) => self.record_outcome(message.call_site, outcome),
+            if let MessageDelivery::Over(outcome) = &sent {
+                self.record_outcome(message.call_site, outcome);
             }
             sent
         })
@@ -202,20 +201,17 @@ impl PlaybackRemoteDriver {
             return Err(mismatch(&what, &diff(&recorded.input.to_text(), &now.to_text())));
         }
         self.player.mark_used(call_site.session, AnswerKey::Message { number: call_site.turn });
-        let RecordedMessageOutcome { end, state, usage } = outcome;
-        let (end, is_over) = match end {
-            RecordedMessageEnd::Answer(answer) => {
-                (RemoteEnd::Answered(answer.as_str().to_owned()), true)
-            }
-            RecordedMessageEnd::Question(question) => {
-                (RemoteEnd::Asks(question.as_str().to_owned()), false)
-            }
+        let RecordedMessageOutcome { end, state, usage } = outcome.clone();
+        let is_over = !matches!(end, RecordedMessageEnd::Question(_));
+        let end = match end {
+            RecordedMessageEnd::Answer(answer) => RemoteEnd::Answered(answer.into()),
+            RecordedMessageEnd::Question(question) => RemoteEnd::Asks(question.into()),
             RecordedMessageEnd::Failure(failed) => {
-                (RemoteEnd::Failed { failure: permanent_failure(failed), retry_after: None }, true)
+                RemoteEnd::Failed { failure: permanent_failure(&failed), retry_after: None }
             }
         };
-        let report = RemoteReport { state: state.clone(), is_over, ..RemoteReport::default() };
-        Ok(RemoteOutcome { end, report, usage: *usage })
+        let report = RemoteReport { state, is_over, ..RemoteReport::default() };
+        Ok(RemoteOutcome { end, report, usage })
     }
 }
 

@@ -5,8 +5,8 @@
 
 use super::conversation::{CassetteMessage, ModelQuestion};
 use super::document::{
-    CassetteCall, CassetteSession, CassetteTurn, ModelExchange, ModelOutcome, ToolListing,
-    ToolOutcome,
+    CassetteCall, CassetteReply, CassetteSession, CassetteTurn, ModelExchange, ModelOutcome,
+    ToolListing, ToolOutcome,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,16 +35,11 @@ impl CassetteSession {
 
     /// The index of a turn, which is inserted if needed.
     fn turn_index(&mut self, turn: u32) -> usize {
-        match self.turns.binary_search_by_key(&turn, |known| known.number) {
-            Ok(at) => at,
-            Err(at) => {
-                self.turns.insert(
-                    at,
-                    CassetteTurn { number: turn, exchanges: Vec::new(), calls: Vec::new() },
-                );
-                at
-            }
-        }
+        self.turns.binary_search_by_key(&turn, |known| known.number).unwrap_or_else(|at| {
+            let (exchanges, calls) = (Vec::new(), Vec::new());
+            self.turns.insert(at, CassetteTurn { number: turn, exchanges, calls });
+            at
+        })
     }
 
     pub(super) fn request(&self, at: ExchangeIndex) -> Option<(Vec<String>, Vec<CassetteMessage>)> {
@@ -132,7 +127,8 @@ impl CassetteSession {
 
     fn default_tools(&self, prefix: &ConversationPrefix, turn: u32) -> Vec<String> {
         prefix.tools.clone().unwrap_or_else(|| {
-            self.listing(turn).map(|listing| tool_names(&listing.offered)).unwrap_or_default()
+            let offered = self.listing(turn).map_or(&[][..], |listing| &listing.offered);
+            offered.iter().map(|reference| tool_name(reference).to_owned()).collect()
         })
     }
 
@@ -141,11 +137,6 @@ impl CassetteSession {
         let before = turn.checked_sub(1).and_then(|before| self.turns.get(before));
         before.map_or(&[], |turn| &turn.calls)
     }
-}
-
-/// The tool names that a listing refers to.
-fn tool_names(references: &[String]) -> Vec<String> {
-    references.iter().map(|reference| tool_name(reference).to_owned()).collect()
 }
 
 /// The tool name in a reference, which may have a number after it.
@@ -221,10 +212,7 @@ fn retained(
 }
 
 /// The tool's reply to a call, if it succeeded.
-fn find_reply(
-    call: Option<usize>,
-    replies: &[CassetteCall],
-) -> Option<&super::document::CassetteReply> {
+fn find_reply(call: Option<usize>, replies: &[CassetteCall]) -> Option<&CassetteReply> {
     let answered = replies.iter().rfind(|reply| Some(reply.index) == call)?;
     match &answered.outcome {
         ToolOutcome::Reply(reply) => Some(reply),
@@ -233,34 +221,23 @@ fn find_reply(
 }
 
 fn omit_reply(message: &mut CassetteMessage, replies: &[CassetteCall]) {
-    match message {
-        CassetteMessage::Tool { call, content, is_error } => {
-            let same = find_reply(*call, replies).is_some_and(|reply| {
-                Some(&reply.content) == content.as_ref() && reply.is_error == *is_error
-            });
-            if same {
-                (*content, *is_error) = (None, false);
-            }
-        }
-        CassetteMessage::User { .. }
-        | CassetteMessage::Assistant { .. }
-        | CassetteMessage::System { .. } => {}
+    if let CassetteMessage::Tool { call, content, is_error } = message
+        && let Some(reply) = find_reply(*call, replies)
+        && Some(&reply.content) == content.as_ref()
+        && reply.is_error == *is_error
+    {
+        (*content, *is_error) = (None, false);
     }
 }
 
 fn restore_reply(message: &CassetteMessage, replies: &[CassetteCall]) -> CassetteMessage {
-    match message {
-        CassetteMessage::Tool { call, content: None, is_error } => {
-            let reply = find_reply(*call, replies);
-            CassetteMessage::Tool {
-                call: *call,
-                content: Some(reply.map(|reply| reply.content.clone()).unwrap_or_default()),
-                is_error: reply.map_or(*is_error, |reply| reply.is_error),
-            }
-        }
-        CassetteMessage::Tool { content: Some(_), .. }
-        | CassetteMessage::User { .. }
-        | CassetteMessage::Assistant { .. }
-        | CassetteMessage::System { .. } => message.clone(),
+    let CassetteMessage::Tool { call, content: None, is_error } = message else {
+        return message.clone();
+    };
+    let reply = find_reply(*call, replies);
+    CassetteMessage::Tool {
+        call: *call,
+        content: Some(reply.map(|reply| reply.content.clone()).unwrap_or_default()),
+        is_error: reply.map_or(*is_error, |reply| reply.is_error),
     }
 }

@@ -8,7 +8,7 @@ use polity_definition::{AgentDefinition, TokenPrice};
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, CallSite, ConversationHistory, ModelDriver, ModelFailure,
     ModelReply, ModelRequest, NotReady, NullTextSink, ToolDriver, ToolFailure, ToolReply,
-    ToolRequest, Toolbox,
+    ToolRequest,
 };
 use polity_engine::pinned::PinnedAgent;
 use polity_model::failure::{AttemptFailure, ErrorCategory};
@@ -22,11 +22,13 @@ use serde_json::{Map, Value, json};
 use super::{Cassette, CassetteError, CassettePlayer, CassetteRecorder};
 use crate::secrets::SecretSet;
 
-/// A model with a queue of answers.
-#[derive(Default)]
-struct QueuedModel(Mutex<VecDeque<Result<ModelReply, ModelFailure>>>);
+/// A model that answers each request with a function's result.
+struct FnModel<F>(F);
 
-impl ModelDriver for QueuedModel {
+impl<F> ModelDriver for FnModel<F>
+where
+    F: Fn(&ModelRequest<'_>) -> Result<ModelReply, ModelFailure> + Send + Sync,
+{
     fn ready(&self, _pinned: &PinnedAgent) -> Result<(), NotReady> {
         Ok(())
     }
@@ -37,10 +39,12 @@ impl ModelDriver for QueuedModel {
 
     fn call<'a>(
         &'a self,
-        _request: ModelRequest<'a>,
+        request: ModelRequest<'a>,
     ) -> BoxFuture<'a, Result<ModelReply, ModelFailure>> {
-        let next = self.0.lock().unwrap().pop_front().unwrap();
-        Box::pin(async { next })
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            self.0(&request)
+        })
     }
 }
 
@@ -120,18 +124,10 @@ impl TestConversation {
         let patterns: [ToolPattern; 1] = ["files/*".parse().unwrap()];
         let toolbox = tools.toolbox(&patterns, self.call_site()).await;
         let toolbox = toolbox.map_err(|error| ModelFailure::new(error.failure))?;
-        self.ask_with(models, &toolbox).await
-    }
-
-    async fn ask_with(
-        &self,
-        models: &dyn ModelDriver,
-        toolbox: &Toolbox,
-    ) -> Result<ModelReply, ModelFailure> {
         let request = ModelRequest {
             pinned: &self.pinned,
             history: ConversationHistory::shortened(&self.messages, self.sent_from),
-            toolbox,
+            toolbox: &toolbox,
             marks: &[],
             call_site: self.call_site(),
             progress: &NullTextSink,
@@ -158,15 +154,10 @@ impl TestConversation {
         let call_site = self.call_site();
         let made = calls.iter().enumerate().map(|(index, call)| async move {
             let tool: ToolName = call.name().parse().unwrap();
-            let limit = Duration::from_secs(1);
-            let request = ToolRequest {
-                tool: &tool,
-                arguments: &call.arguments,
-                limit,
-                limited_by: None,
-                call_site,
-                index,
-            };
+            let (arguments, limit) = (&call.arguments, Duration::from_secs(1));
+            let limited_by = None;
+            let request =
+                ToolRequest { tool: &tool, arguments, limit, limited_by, call_site, index };
             tools.call(request).await
         });
         let outcomes = futures_util::future::join_all(made).await;
@@ -177,12 +168,8 @@ impl TestConversation {
                 Ok(ToolReply { content, is_error, .. }) => (content, is_error),
                 Err(ToolFailure { failure, .. }) => (format!("error: {}", failure.message), true),
             };
-            self.messages.push(Message::Tool {
-                tool_call_id: call.id,
-                content,
-                is_error,
-                timestamp,
-            });
+            let tool_call_id = call.id;
+            self.messages.push(Message::Tool { tool_call_id, content, is_error, timestamp });
         }
         self.turn += 1;
     }
@@ -194,9 +181,22 @@ fn recorder(
     secrets: SecretSet,
     cassette: Cassette,
 ) -> CassetteRecorder {
-    let models = QueuedModel(Mutex::new(answers.into_iter().collect()));
+    let answers: Mutex<VecDeque<_>> = Mutex::new(answers.into_iter().collect());
+    let models = FnModel(move |_: &ModelRequest<'_>| answers.lock().unwrap().pop_front().unwrap());
     let tools = FakeTools::new(&Arc::new(ToolEffects::default()), acts, Duration::ZERO);
     CassetteRecorder::new(Arc::new(models), Arc::new(tools), secrets, cassette)
+}
+
+/// A recorder without secrets.
+fn plain_recorder(
+    answers: impl IntoIterator<Item = Result<ModelReply, ModelFailure>>,
+    acts: impl IntoIterator<Item = FakeToolAct>,
+) -> CassetteRecorder {
+    recorder(answers, acts, SecretSet::default(), Cassette::new("editor", "Hi"))
+}
+
+fn play(cassette: Cassette) -> CassettePlayer {
+    CassettePlayer::new(cassette, SecretSet::default())
 }
 
 /// A run of two turns: two tool calls, one of which fails, then an answer.
@@ -223,8 +223,7 @@ fn answers() -> [Result<ModelReply, ModelFailure>; 3] {
 }
 
 async fn recorded(run: u8) -> (Cassette, (Vec<String>, String)) {
-    let acts = [FakeToolAct::Answer, FakeToolAct::Lost];
-    let recorder = recorder(answers(), acts, SecretSet::default(), Cassette::new("editor", "Hi"));
+    let recorder = plain_recorder(answers(), [FakeToolAct::Answer, FakeToolAct::Lost]);
     let conversation = TestConversation::new("editor", run, "Hi");
     conversation.ask(&recorder, &recorder).await.unwrap_err();
     let went = two_turns(run, &recorder, &recorder, "Hi").await.unwrap();
@@ -238,7 +237,7 @@ async fn replays_a_run_as_recorded() {
     let read = Cassette::parse(&text).unwrap();
     assert_eq!(read, cassette);
     assert_eq!(read.to_text().unwrap(), text);
-    let player = CassettePlayer::new(read, SecretSet::default());
+    let player = play(read);
     assert_eq!(two_turns(2, &player, &player, "Hi").await.unwrap(), went);
     assert_eq!(player.unused_answers(), Vec::<String>::new());
 }
@@ -275,40 +274,38 @@ async fn cassette_is_deterministic_and_stores_messages_once() {
 #[tokio::test]
 async fn mismatch_shows_a_diff_and_ends_the_replay() {
     let (cassette, _) = recorded(1).await;
-    let player = CassettePlayer::new(cassette.clone(), SecretSet::default());
+    let player = play(cassette.clone());
     let mismatch = two_turns(2, &player, &player, "Ho").await.unwrap_err().failure;
     assert_eq!(mismatch.category, ErrorCategory::Permanent);
-    assert_eq!(
-        mismatch.message,
-        "the model is asked something else in turn 1 of session \"editor\" than when the cassette \
-         was recorded (-):\n    …\n    tool offered: files/write\n    tool offered: files/delete\n  \
-         - user: Hi\n  + user: Ho\nif the current run is right, record it again with --record"
-    );
+    insta::assert_snapshot!(mismatch.message, @r#"
+    the model is asked something else in turn 1 of session "editor" than when the cassette was recorded (-):
+        …
+        tool offered: files/write
+        tool offered: files/delete
+      - user: Hi
+      + user: Ho
+    if the current run is right, record it again with --record
+    "#);
     let again = two_turns(2, &player, &player, "Hi").await.unwrap_err().failure;
     assert_eq!(again.message, mismatch.message);
-    let player = CassettePlayer::new(cassette.clone(), SecretSet::default());
+    let player = play(cassette.clone());
     let mut conversation = TestConversation::new("editor", 2, "Hi");
     conversation.pinned = pinned("You edit.\nYou are verbose.");
     let mismatch = conversation.ask(&player, &player).await.unwrap_err().failure.message;
     assert!(mismatch.contains("  -   You are brief.\n  +   You are verbose.\n"), "{mismatch}");
-    let player = CassettePlayer::new(cassette, SecretSet::default());
+    let player = play(cassette);
     let mut conversation = TestConversation::new("editor", 2, "Hi");
     conversation.turn = 3;
     let ends = conversation.ask(&player, &player).await.unwrap_err().failure.message;
     assert!(ends.contains("no answer for turn 3 of session \"editor\""), "{ends}");
     assert!(ends.contains("its last answer there is that of turn 2"), "{ends}");
-    assert_eq!(
-        CassettePlayer::new(Cassette::new("editor", ""), SecretSet::default())
-            .unused_answers()
-            .len(),
-        0
-    );
+    assert_eq!(play(Cassette::new("editor", "")).unused_answers().len(), 0);
 }
 
 #[tokio::test]
 async fn other_tool_arguments_end_the_replay_at_the_next_model_call() {
     let (cassette, _) = recorded(1).await;
-    let player = CassettePlayer::new(cassette, SecretSet::default());
+    let player = play(cassette);
     let mut conversation = TestConversation::new("editor", 2, "Hi");
     let mut reply = conversation.ask(&player, &player).await.unwrap();
     reply.tool_calls[1].arguments =
@@ -326,7 +323,7 @@ async fn other_tool_arguments_end_the_replay_at_the_next_model_call() {
 #[tokio::test]
 async fn lists_unused_answers() {
     let (cassette, _) = recorded(1).await;
-    let player = CassettePlayer::new(cassette, SecretSet::default());
+    let player = play(cassette);
     TestConversation::new("editor", 2, "Hi").ask(&player, &player).await.unwrap();
     assert_eq!(
         player.unused_answers(),
@@ -345,13 +342,11 @@ async fn shortened_conversation_is_another_exchange_of_the_turn() {
     };
     let read = || Ok(answer("look", &[("files/read", json!({"n": 1}))]));
     let script = [read(), read(), read(), full(), full(), Ok(answer("short", &[])), read()];
-    let recorder = recorder(script, [], SecretSet::default(), Cassette::new("editor", "Hi"));
-    for (run, models) in [(1, None), (2, Some(()))] {
-        let player = CassettePlayer::new(recorder.cassette(), SecretSet::default());
-        let (models, tools): (&dyn ModelDriver, &dyn ToolDriver) = match models {
-            None => (&recorder, &recorder),
-            Some(()) => (&player, &player),
-        };
+    let recorder = plain_recorder(script, []);
+    for run in [1, 2] {
+        let player = play(recorder.cassette());
+        let (models, tools): (&dyn ModelDriver, &dyn ToolDriver) =
+            if run == 1 { (&recorder, &recorder) } else { (&player, &player) };
         let mut conversation = TestConversation::new("editor", run, "Hi");
         for _ in 0..3 {
             let reply = conversation.ask(models, tools).await.unwrap();
@@ -370,20 +365,23 @@ async fn shortened_conversation_is_another_exchange_of_the_turn() {
     }
     let cassette: Value = serde_json::from_str(&recorder.cassette().to_text().unwrap()).unwrap();
     let turns = cassette["sessions"]["editor"]["turns"].as_array().unwrap();
-    let left_out: Vec<_> = turns[3]["exchanges"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|exchange| exchange["left_out"].as_u64().unwrap_or(0))
-        .collect();
+    let exchanges = turns[3]["exchanges"].as_array().unwrap().iter();
+    let left_out: Vec<_> =
+        exchanges.map(|exchange| exchange["left_out"].as_u64().unwrap_or(0)).collect();
     assert_eq!(left_out, [0, 2, 4], "{cassette:#}");
 }
 
 #[tokio::test]
 async fn parallel_sessions_replay_independently() {
     const SESSIONS: [&str; 3] = ["editor", "editor/1.0/writer", "editor/1.1/writer"];
+    // First calls a tool, then answers with the name of the session.
+    let models = FnModel(|request: &ModelRequest<'_>| {
+        let CallSite { session, turn } = request.call_site;
+        let calls = [("files/read", json!({"n": session.len()}))];
+        Ok(if turn == 1 { answer("", &calls) } else { answer(session, &[]) })
+    });
     let recorder = Arc::new(CassetteRecorder::new(
-        Arc::new(EchoModel),
+        Arc::new(models),
         Arc::new(FakeTools::default()),
         SecretSet::default(),
         Cassette::new("editor", "Hi"),
@@ -401,35 +399,8 @@ async fn parallel_sessions_replay_independently() {
         futures_util::future::join_all(conversations).await
     };
     let live = run(1, recorder.clone(), recorder.clone()).await;
-    let player = Arc::new(CassettePlayer::new(recorder.cassette(), SecretSet::default()));
+    let player = Arc::new(play(recorder.cassette()));
     assert_eq!(run(2, player.clone(), player).await, live);
-}
-
-/// A model that first calls a tool and then answers with its session name.
-struct EchoModel;
-
-impl ModelDriver for EchoModel {
-    fn ready(&self, _pinned: &PinnedAgent) -> Result<(), NotReady> {
-        Ok(())
-    }
-
-    fn price(&self, _pinned: &PinnedAgent) -> Option<TokenPrice> {
-        Some(TokenPrice::FREE)
-    }
-
-    fn call<'a>(
-        &'a self,
-        request: ModelRequest<'a>,
-    ) -> BoxFuture<'a, Result<ModelReply, ModelFailure>> {
-        Box::pin(async move {
-            tokio::task::yield_now().await;
-            let calls = [("files/read", json!({"n": request.call_site.session.len()}))];
-            Ok(match request.call_site.turn {
-                1 => answer("", &calls),
-                _ => answer(request.call_site.session, &[]),
-            })
-        })
-    }
 }
 
 #[tokio::test]
@@ -456,10 +427,10 @@ async fn redacts_secrets_and_still_matches() {
 #[tokio::test]
 async fn replays_failures_without_delay() {
     let script = [Err(failure(ErrorCategory::Transient, "overloaded"))];
-    let recorder = recorder(script, [], SecretSet::default(), Cassette::new("editor", "Hi"));
+    let recorder = plain_recorder(script, []);
     let conversation = TestConversation::new("editor", 1, "Hi");
     conversation.ask(&recorder, &recorder).await.unwrap_err();
-    let player = CassettePlayer::new(recorder.cassette(), SecretSet::default());
+    let player = play(recorder.cassette());
     let failed = conversation.ask(&player, &player).await.unwrap_err();
     assert_eq!(failed.retry_after, Some(Duration::ZERO));
     assert_eq!(failed.failure.category, ErrorCategory::Transient);

@@ -20,6 +20,7 @@ use polity_engine::driver::{NotReady, RunOverrides};
 use serde_json::{Map, Value, json};
 
 use self::arguments::TemplateValues;
+pub(crate) use self::variables::secrets;
 use crate::cli::invocation::presets::{InputMode, OutputMode, ResolvedAgent};
 use crate::environment::EnvSource;
 use crate::process::{ProcessCommand, find_executable};
@@ -128,15 +129,6 @@ pub(crate) fn check(resolved: &ResolvedAgent, inputs: RunInputs<'_>) -> Result<(
     working_directory(resolved, inputs)?;
     let variables = variables::collect_variables(resolved, inputs)?;
     executable(resolved, inputs, variables.path()).map(|_| ())
-}
-
-/// The secret values of an agent, without missing variables, also for agents that cannot start.
-pub(crate) fn secrets(
-    resolved: &ResolvedAgent,
-    overrides: &RunOverrides,
-    environment: &EnvSource,
-) -> Vec<String> {
-    variables::secrets(resolved, overrides, environment)
 }
 
 fn request(inputs: RunInputs<'_>) -> String {

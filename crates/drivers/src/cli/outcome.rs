@@ -4,6 +4,7 @@ pub(crate) mod verdict;
 
 use std::fs::File;
 use std::io::{self, Read as _};
+use std::num::NonZeroU64;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
@@ -88,18 +89,18 @@ pub(crate) fn assemble(prepared: &PreparedRun<'_>, finished: FinishedRun) -> Run
         ..RunReport::default()
     };
     let Some(ended) = ended else {
-        // The process was stopped before the shim wrote its record.
-        if cause == EndCause::Stopped {
-            return RunOutcome { end: RunEnd::Stopped, report, usage: Usage::default() };
-        }
         let stderr = output.map(|output| output.stderr.last_lines).unwrap_or_default();
-        let end = RunEnd::Failed(system_error(&missing_record_message(status, &stderr)));
+        let end = match cause {
+            // The process was stopped before the shim wrote its record.
+            EndCause::Stopped => RunEnd::Stopped,
+            _ => RunEnd::Failed(system_error(&missing_record_message(status, &stderr))),
+        };
         return RunOutcome { end, report, usage: Usage::default() };
     };
     report.resource_usage = ended.usage;
     let Some(OutputStreams { stdout, stderr }) = output else {
-        let message = "the output of the program could not be read completely";
-        let end = RunEnd::Failed(system_error(message));
+        let error = system_error("the output of the program could not be read completely");
+        let end = RunEnd::Failed(error);
         return RunOutcome { end, report, usage: Usage::default() };
     };
     let parsed = match &prepared.invocation.output_file {
@@ -116,12 +117,10 @@ pub(crate) fn assemble(prepared: &PreparedRun<'_>, finished: FinishedRun) -> Run
 fn missing_record_message(status: Option<ExitStatus>, stderr: &str) -> String {
     match status.and_then(|status| status.code()) {
         Some(_) => format!("the program could not be supervised: {stderr}"),
-        None => {
-            "the process that supervises the program was killed, so the exit of the program is \
-                 unknown and processes of it may still run; find out what killed it, for example \
-                 a lack of memory"
-                .to_owned()
-        }
+        None => "the process that supervises the program was killed, so the exit of the program \
+                 is unknown and processes of it may still run; find out what killed it, for \
+                 example a lack of memory"
+            .to_owned(),
     }
 }
 
@@ -154,11 +153,8 @@ pub(crate) fn judge_run(
         RunExit::NotStarted { .. } => None,
         RunExit::Exited(exit) | RunExit::Stopped(exit) | RunExit::OverLimit(_, exit) => Some(exit),
     };
-    let (usage, session_id) = match &parsed {
-        Ok(parsed) => (parsed.usage(), parsed.session_id.clone()),
-        Err(_) => (Usage::default(), None),
-    };
-    report.session_id = session_id;
+    let usage = parsed.as_ref().map(ParsedOutput::usage).unwrap_or_default();
+    report.session_id = parsed.as_ref().ok().and_then(|parsed| parsed.session_id.clone());
     let end = match (cause, exit) {
         (_, RunExit::NotStarted { os_error }) => {
             let error = io::Error::from_raw_os_error(os_error);
@@ -174,17 +170,15 @@ pub(crate) fn judge_run(
             run_end(info, ProcessExit::Code(0), parsed, &tails)
         }
         (EndCause::Ended, RunExit::Stopped(_)) => {
-            let message = "another process sent a signal that ended the run";
-            RunEnd::Failed(system_error(message))
+            RunEnd::Failed(system_error("another process sent a signal that ended the run"))
         }
         (EndCause::Ended | EndCause::TimedOut(_) | EndCause::Responded, RunExit::Exited(exit)) => {
             run_end(info, exit, parsed, &tails)
         }
     };
-    report.last_words = match end {
-        RunEnd::Answered(_) => String::new(),
-        RunEnd::Failed(_) | RunEnd::TimedOut(_) | RunEnd::Stopped => tails.stderr,
-    };
+    if !matches!(end, RunEnd::Answered(_)) {
+        report.last_words = tails.stderr;
+    }
     RunOutcome { end, report, usage }
 }
 
@@ -194,14 +188,11 @@ fn run_end(
     parsed: Result<ParsedOutput, String>,
     tails: &OutputTails,
 ) -> RunEnd {
-    let verdict = match parsed {
-        Ok(parsed) => verdict::judge(&info.resolved, exit, &parsed, &tails.stderr, &tails.stdout),
-        Err(message) => Err(agent_error(message, &tails.stderr)),
-    };
-    match verdict {
-        Ok(answer) => RunEnd::Answered(answer),
-        Err(failure) => RunEnd::Failed(failure),
-    }
+    let parsed = parsed.map_err(|message| agent_error(message, &tails.stderr));
+    let verdict = parsed.and_then(|parsed| {
+        verdict::judge(&info.resolved, exit, &parsed, &tails.stderr, &tails.stdout)
+    });
+    verdict.map_or_else(RunEnd::Failed, RunEnd::Answered)
 }
 
 /// The parsed stdout, or the reason that it cannot be used.
@@ -252,17 +243,11 @@ fn agent_error(message: String, stderr: &str) -> AttemptFailure {
 fn limit_failure(info: &AgentInfo<'_>, limit: ResourceLimit) -> AttemptFailure {
     let limits = &info.agent.resource_limits;
     let (what, field, most) = match limit {
-        ResourceLimit::Memory => {
-            ("megabytes of memory", "memory_mb", limits.memory_mb.map(u64::from))
-        }
-        ResourceLimit::Cpu => {
-            ("seconds of processor time", "cpu_seconds", limits.cpu_seconds.map(u64::from))
-        }
-        ResourceLimit::Processes => {
-            ("processes", "processes", limits.processes.map(|most| u64::from(most.get())))
-        }
+        ResourceLimit::Memory => ("megabytes of memory", "memory_mb", limits.memory_mb),
+        ResourceLimit::Cpu => ("seconds of processor time", "cpu_seconds", limits.cpu_seconds),
+        ResourceLimit::Processes => ("processes", "processes", limits.processes.map(Into::into)),
     };
-    let most = most.unwrap_or_default();
+    let most = most.map_or(0, NonZeroU64::get);
     let message = format!(
         "the program of \"{}\" used more than {most} {what} and was ended; if it needs more, raise \
          resource_limits.{field} in the agent's file",

@@ -57,17 +57,9 @@ fn recorded_outcome(
     let (Some(ended), Some(output)) = (record.ended(), record.output()) else { return Ok(None) };
     let Ok(cli) = cli_agent(agent) else { return Ok(None) };
     let info = AgentInfo { name: agent.name.as_str(), agent: cli, resolved: presets::resolve(cli) };
-    match (ended.exit, &info.resolved.output) {
-        (RunExit::Exited(_), OutputMode::Stdout | OutputMode::JsonRpc) if !output.is_cut => {}
-        (
-            RunExit::Exited(_)
-            | RunExit::NotStarted { .. }
-            | RunExit::Stopped(_)
-            | RunExit::OverLimit(..),
-            _,
-        ) => {
-            return Ok(None);
-        }
+    let has_exited = matches!(ended.exit, RunExit::Exited(_));
+    if !has_exited || matches!(info.resolved.output, OutputMode::File(_)) || output.is_cut {
+        return Ok(None);
     }
     let (stdout, stderr) = (read_output_file(&files.stdout)?, read_output_file(&files.stderr)?);
     let tails = OutputTails { stdout: last_lines(&stdout), stderr: last_lines(&stderr) };

@@ -16,6 +16,7 @@ use std::time::Duration;
 use polity_definition::CliAgent;
 use polity_engine::driver::{RunOutcome, RunRequest};
 use polity_model::failure::{AttemptFailure, ErrorCategory};
+use polity_model::run::ProcessExit;
 use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
 use tokio::sync::watch;
@@ -32,7 +33,7 @@ use crate::cli::output::live_output::LiveOutput;
 use crate::cli::output::output_file::{OutputBudget, OutputFile};
 use crate::cli::output::output_reader::{OutputReader, StreamParser, StreamSummary};
 use crate::cli::output::parser::{AnswerParser, Utf8Decoder};
-use crate::cli::run::deadlines::{LastOutput, MissedDeadline, RunDeadlines};
+use crate::cli::run::deadlines::{LastOutput, RunDeadlines};
 use crate::cli::run::files::{RunFiles, ignore_missing};
 use crate::masking::SecretMask;
 #[cfg(target_os = "linux")]
@@ -98,14 +99,13 @@ impl CliDriver {
         mut prepared: PreparedRun<'a>,
         request: &RunRequest<'_>,
     ) -> Result<SupervisedRun<'a>, AttemptFailure> {
-        prepared.files.create_folder().and_then(|()| write_private_files(&prepared)).map_err(
-            |error| {
-                let folder = prepared.files.private.display();
-                system_error(&format!(
-                    "the files for the program cannot be written to {folder}: {error}"
-                ))
-            },
-        )?;
+        let written = prepared.files.create_folder().and_then(|()| write_private_files(&prepared));
+        written.map_err(|error| {
+            let folder = prepared.files.private.display();
+            system_error(&format!(
+                "the files for the program cannot be written to {folder}: {error}"
+            ))
+        })?;
         let launcher = &self.options.launcher;
         let supervision = supervision_options(&prepared, launcher, request);
         let stdin = std::mem::replace(&mut prepared.invocation.stdin, StdinContent::Nothing);
@@ -143,28 +143,23 @@ fn start_io<'a>(
     if let Some(stdin) = stdin {
         tokio::spawn(write_input(stdin, input, closed));
     }
-    let output_reader = |parser, path: &std::path::Path| OutputReader {
+    let info = &prepared.info;
+    let output_reader = |parser, path: &Path| OutputReader {
         stream: prepared.mask.stream(),
         file: OutputFile::new(path.to_path_buf(), budget.clone()),
         parser,
         live: live.clone(),
         last_output: Arc::clone(&last_output),
     };
-    let from_stdout = output_reader(
-        stdout_parser(&prepared.info.resolved, Some(respond)),
-        &prepared.files.stdout,
-    );
+    let from_stdout =
+        output_reader(stdout_parser(&info.resolved, Some(respond)), &prepared.files.stdout);
     let from_stderr =
         output_reader(StreamParser::Show(Utf8Decoder::default()), &prepared.files.stderr);
     SupervisedRun {
         launcher,
         started_at,
         handle,
-        deadlines: RunDeadlines::new(
-            started_at,
-            prepared.info.agent,
-            &prepared.info.resolved.output,
-        ),
+        deadlines: RunDeadlines::new(started_at, info.agent, &info.resolved.output),
         stdout: tokio::spawn(from_stdout.read_to_end(stdout, is_stopped.clone())),
         stderr: tokio::spawn(from_stderr.read_to_end(stderr, is_stopped)),
         last_output,
@@ -275,15 +270,9 @@ pub(crate) fn system_error(message: &str) -> AttemptFailure {
 }
 
 /// The exit of a run without a shim record.
-pub(crate) fn exit_without_record(
-    cause: EndCause,
-    exit: polity_model::run::ProcessExit,
-) -> RunExit {
+pub(crate) fn exit_without_record(cause: EndCause, exit: ProcessExit) -> RunExit {
     match cause {
         EndCause::Ended | EndCause::Responded => RunExit::Exited(exit),
-        EndCause::Stopped
-        | EndCause::TimedOut(
-            MissedDeadline::Total(_) | MissedDeadline::Start(_) | MissedDeadline::Idle(_),
-        ) => RunExit::Stopped(exit),
+        EndCause::Stopped | EndCause::TimedOut(_) => RunExit::Stopped(exit),
     }
 }

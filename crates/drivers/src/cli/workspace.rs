@@ -108,29 +108,22 @@ impl RunWorkspace {
 
     /// Keeps the workspace and counts the changes.
     pub(crate) fn finish(&self) -> SavedWorkspace {
-        let changed = match self.kind {
+        let (branch, changed) = match self.kind {
             WorkspaceMode::Worktree => {
-                self.git.commit_changes(&self.root).map_err(|error| error.to_string())
+                let changed = self.git.commit_changes(&self.root);
+                (Some(self.branch()), changed.map_err(|error| error.to_string()))
             }
             WorkspaceMode::Copy | WorkspaceMode::Shared => {
-                file_tree::count_differences(&self.source, &self.root, &self.data)
-                    .map_err(|error| error.to_string())
+                let changed = file_tree::count_differences(&self.source, &self.root, &self.data);
+                (None, changed.map_err(|error| error.to_string()))
             }
-        };
-        let branch = match self.kind {
-            WorkspaceMode::Worktree => Some(self.branch()),
-            WorkspaceMode::Copy | WorkspaceMode::Shared => None,
         };
         let (changed_files, problem) = match changed {
             Ok(changed_files) => (changed_files, None),
             Err(error) => (0, Some(format!("the changes could not be counted: {error}"))),
         };
-        SavedWorkspace {
-            folder: format!("{WORKSPACES}/{}", self.name),
-            branch,
-            changed_files,
-            problem,
-        }
+        let folder = format!("{WORKSPACES}/{}", self.name);
+        SavedWorkspace { folder, branch, changed_files, problem }
     }
 
     pub(crate) fn remove(&self) -> io::Result<()> {
@@ -175,19 +168,15 @@ fn remove(root: &Path, git: &GitCommand, branch: BranchPolicy) -> io::Result<()>
 
 /// Checks that a workspace could be made, without making one.
 pub(crate) fn check(agent: &CliAgent, name: &str, source: &Path) -> Result<(), NotReady> {
-    match agent.workspace {
-        WorkspaceMode::Shared | WorkspaceMode::Copy => Ok(()),
-        WorkspaceMode::Worktree
-            if source.ancestors().any(|folder| folder.join(".git").exists()) =>
-        {
-            Ok(())
-        }
-        WorkspaceMode::Worktree => Err(NotReady {
-            message: format!(
-                "the agent \"{name}\" runs in a worktree, but {} is not in a Git repository",
-                source.display()
-            ),
-            hint: "run `git init` there and commit, or set workspace to copy".to_owned(),
-        }),
+    let is_in_repository = || source.ancestors().any(|folder| folder.join(".git").exists());
+    if agent.workspace != WorkspaceMode::Worktree || is_in_repository() {
+        return Ok(());
     }
+    Err(NotReady {
+        message: format!(
+            "the agent \"{name}\" runs in a worktree, but {} is not in a Git repository",
+            source.display()
+        ),
+        hint: "run `git init` there and commit, or set workspace to copy".to_owned(),
+    })
 }

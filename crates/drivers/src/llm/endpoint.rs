@@ -72,12 +72,9 @@ impl<'a> ModelEndpoint<'a> {
             value.set_sensitive(true);
             headers.insert(name, value);
         }
-        match self.protocol {
-            ProviderProtocol::Anthropic => {
-                let version = HeaderValue::from_static(anthropic::API_VERSION);
-                headers.insert(HeaderName::from_static("anthropic-version"), version);
-            }
-            ProviderProtocol::OpenAi | ProviderProtocol::Gemini => {}
+        if self.protocol == ProviderProtocol::Anthropic {
+            let version = HeaderValue::from_static(anthropic::API_VERSION);
+            headers.insert(HeaderName::from_static("anthropic-version"), version);
         }
         Ok(headers)
     }
@@ -85,9 +82,7 @@ impl<'a> ModelEndpoint<'a> {
     /// Redacts the key in a model's text: an unofficial server may echo it.
     pub(super) fn redact_text(&self, text: String) -> String {
         match &self.key {
-            Some(endpoint_key) if endpoint_key.key.is_contained_in(&text) => {
-                endpoint_key.key.redact(&text)
-            }
+            Some(EndpointKey { key, .. }) if key.is_contained_in(&text) => key.redact(&text),
             Some(_) | None => text,
         }
     }
@@ -125,11 +120,7 @@ impl<'a> ModelEndpoint<'a> {
                 "; name the variable with the key in llm_config.api_key_env".to_owned()
             }
         };
-        let message = format!("{self:?}: {}{remedy}", error.message);
-        let message = match &self.key {
-            Some(endpoint_key) => endpoint_key.key.redact(&message),
-            None => message,
-        };
+        let message = self.redact_text(format!("{self:?}: {}{remedy}", error.message));
         ModelFailure {
             failure: AttemptFailure { category: error.category, message },
             context_full: error.context_full,
@@ -189,11 +180,8 @@ fn endpoint_url(
         }
     };
     url.set_path(&path);
-    match protocol {
-        ProviderProtocol::Gemini => {
-            url.query_pairs_mut().append_pair("alt", "sse");
-        }
-        ProviderProtocol::OpenAi | ProviderProtocol::Anthropic => {}
+    if protocol == ProviderProtocol::Gemini {
+        url.query_pairs_mut().append_pair("alt", "sse");
     }
     Ok(url)
 }

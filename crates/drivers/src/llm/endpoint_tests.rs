@@ -8,10 +8,9 @@ fn agent(provider: &str, more: &Value) -> LlmAgent {
     config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let agent = json!({"kind": "llm", "name": "greeter", "role": "greets",
         "system_prompt": "Greet.", "llm_config": config});
-    match AgentDefinition::from_canonical(&agent.to_string()).unwrap().kind {
-        AgentKind::Llm(llm) => llm,
-        AgentKind::Cli(_) | AgentKind::Remote(_) => panic!("{agent}"),
-    }
+    let agent = AgentDefinition::from_canonical(&agent.to_string()).unwrap();
+    let AgentKind::Llm(llm) = agent.kind else { panic!("{agent:?}") };
+    llm
 }
 
 fn every_key() -> EnvSource {

@@ -110,13 +110,11 @@ impl ModelCallError {
             None if provider_error.is_permanent() => ErrorCategory::Permanent,
             None => ErrorCategory::Transient,
         };
+        let message = format!("an error within the stream: {}", provider_error.summary());
         Self {
             context_full: provider_error.is_context_full(),
             retry_after: provider_error.retry_after,
-            ..Self::new(
-                category,
-                format!("an error within the stream: {}", provider_error.summary()),
-            )
+            ..Self::new(category, message)
         }
     }
 
@@ -125,10 +123,8 @@ impl ModelCallError {
         let provider_error = ProviderError::from_body(body);
         let known = provider_error.is_some();
         let provider_error = provider_error.unwrap_or_else(|| ProviderError::from_text(body));
-        let is_too_long = match status {
-            400 | 413 | 422 | 500 => provider_error.is_context_full() || status == 413,
-            _ => false,
-        };
+        let is_too_long = status == 413
+            || (matches!(status, 400 | 422 | 500) && provider_error.is_context_full());
         // An account without credit gets the same status as one over its rate limit.
         let category = if is_too_long || provider_error.kind.contains("insufficient_quota") {
             ErrorCategory::Permanent
@@ -181,23 +177,14 @@ impl ProviderError {
         let body: Value = serde_json::from_slice(body).ok()?;
         // Gemini wraps the answer in a list unless events were requested.
         let body = body.get(0).unwrap_or(&body);
-        let usual = ["error", "message", "detail"];
-        usual
-            .iter()
-            .find_map(|key| body.get(key))
-            .filter(|error| !error.is_null())
-            .map(Self::from_json)
+        let error = ["error", "message", "detail"].iter().find_map(|key| body.get(key));
+        error.filter(|error| !error.is_null()).map(Self::from_json)
     }
 
     /// An error object or plain text.
     fn from_json(error: &Value) -> Self {
-        let message = match error {
-            Value::String(message) => message.clone(),
-            other => match other.get("message").and_then(Value::as_str) {
-                Some(message) => message.to_owned(),
-                None => other.to_string(),
-            },
-        };
+        let message = error.as_str().or_else(|| error.get("message")?.as_str());
+        let message = message.map_or_else(|| error.to_string(), str::to_owned);
         let kinds = ["type", "code", "status"].iter().filter_map(|key| error.get(key)?.as_str());
         let kind = kinds.collect::<Vec<_>>().join(" ").to_lowercase();
         let status = error.get("code").and_then(Value::as_u64);
@@ -220,9 +207,7 @@ impl ProviderError {
 
     fn is_context_full(&self) -> bool {
         let message = self.message.to_lowercase();
-        CONTEXT_FULL_MARKERS
-            .iter()
-            .any(|summary| self.kind.contains(summary) || message.contains(summary))
+        CONTEXT_FULL_MARKERS.iter().any(|text| self.kind.contains(text) || message.contains(text))
     }
 }
 
@@ -341,11 +326,8 @@ mod tests {
             (404, "404 page not found".to_owned(), ErrorRemedy::Endpoint),
             (302, String::new(), ErrorRemedy::Endpoint),
         ] {
-            assert_eq!(
-                ModelCallError::from_status(status, body.as_bytes(), None).remedy,
-                remedy,
-                "{body}"
-            );
+            let error = ModelCallError::from_status(status, body.as_bytes(), None);
+            assert_eq!(error.remedy, remedy, "{body}");
         }
     }
 

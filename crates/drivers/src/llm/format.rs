@@ -6,11 +6,10 @@ pub(super) mod openai;
 pub(super) mod tool_names;
 pub(super) mod turns;
 
-use std::borrow::Cow;
-
 use polity_engine::driver::{AskedArguments, TextSink};
+use serde::de::DeserializeOwned;
 use serde::ser::SerializeMap;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use self::tool_names::WireToolNames;
@@ -65,12 +64,7 @@ pub(crate) struct AnswerToolCall {
     pub(crate) signature: Option<String>,
 }
 
-/// Text borrowed from the event unless it contains escapes.
-#[derive(Debug, Default, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct BorrowedText<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
-
-pub(crate) fn parse_event<'a, T: Deserialize<'a>>(data: &'a [u8]) -> Result<T, ModelCallError> {
+pub(crate) fn parse_event<T: DeserializeOwned>(data: &[u8]) -> Result<T, ModelCallError> {
     serde_json::from_slice(data).map_err(|error| ModelCallError::invalid_json(&error, data))
 }
 

@@ -8,7 +8,7 @@ use reqwest::{Response, Url};
 
 use super::error::{ErrorRemedy, ModelCallError};
 use crate::environment::EnvSource;
-use crate::http::{HttpClients, parse_retry_after, root_cause};
+use crate::http::{HttpClients, parse_retry_after, read_error_body, root_cause};
 
 /// The largest accepted response; real answers are far smaller.
 pub(super) const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -40,16 +40,18 @@ impl HttpTransport {
         })?;
         let sent = client.post(url.clone()).headers(headers).body(body).send().await;
         let response = sent.map_err(|error| {
-            let remedy = if error.is_connect() { ErrorRemedy::Endpoint } else { ErrorRemedy::None };
-            let what =
-                if error.is_connect() { "cannot be reached" } else { "the call was broken off" };
+            let (what, remedy) = if error.is_connect() {
+                ("cannot be reached", ErrorRemedy::Endpoint)
+            } else {
+                ("the call was broken off", ErrorRemedy::None)
+            };
             ModelCallError::transient(format!("{what}: {}", root_cause(error))).with_remedy(remedy)
         })?;
         let status = response.status().as_u16();
         let mut stream = ResponseStream { response, bytes: 0 };
         if !(200..300).contains(&status) {
             let wait = parse_retry_after(stream.response.headers());
-            let body = stream.read_error_body().await;
+            let body = read_error_body(&mut stream.response, ERROR_BYTES_MAX).await;
             return Err(ModelCallError::from_status(status, &body, wait));
         }
         stream.require_event_stream().await
@@ -88,37 +90,19 @@ impl ResponseStream {
         let _ = tokio::time::timeout(END_TIMEOUT, rest).await;
     }
 
-    /// Reads the beginning of an error body, or as much as arrives.
-    async fn read_error_body(&mut self) -> Vec<u8> {
-        let mut body = Vec::new();
-        while let Ok(Some(chunk)) = self.next().await {
-            body.extend_from_slice(chunk.as_ref());
-            if body.len() > ERROR_BYTES_MAX {
-                body.truncate(ERROR_BYTES_MAX);
-                break;
-            }
-        }
-        body
-    }
-
     /// Rejects HTML and JSON documents, which a streaming endpoint does not send.
     async fn require_event_stream(mut self) -> Result<Self, ModelCallError> {
         let kind = self.response.headers().get(CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        match kind.as_str() {
-            "text/html" | "application/json" => {
-                let status = self.response.status().as_u16();
-                let body = self.read_error_body().await;
-                let ModelCallError { message, .. } =
-                    ModelCallError::from_status(status, &body, None);
-                Err(ModelCallError::permanent(format!(
-                    "answered with {kind}, not with events: {message}"
-                ))
-                .with_remedy(ErrorRemedy::Endpoint))
-            }
-            _ => Ok(self),
+        if !["text/html", "application/json"].contains(&kind.as_str()) {
+            return Ok(self);
         }
+        let status = self.response.status().as_u16();
+        let body = read_error_body(&mut self.response, ERROR_BYTES_MAX).await;
+        let ModelCallError { message, .. } = ModelCallError::from_status(status, &body, None);
+        let message = format!("answered with {kind}, not with events: {message}");
+        Err(ModelCallError::permanent(message).with_remedy(ErrorRemedy::Endpoint))
     }
 }
 

@@ -86,20 +86,15 @@ pub(super) fn price_for(config: &LlmConfig) -> Option<TokenPrice> {
     if config.price.is_some() {
         return config.price;
     }
-    match config.provider {
-        // These have no price per token.
-        LlmProvider::Scripted | LlmProvider::Ollama => Some(TokenPrice::FREE),
-        LlmProvider::OpenAi
-        | LlmProvider::Anthropic
-        | LlmProvider::Gemini
-        | LlmProvider::OpenAiCompatible => {
-            let (input, output) = find_list_price(config.provider, model_of(config))?;
-            Some(TokenPrice {
-                input_per_million_usd: Usd::try_from(input).ok()?,
-                output_per_million_usd: Usd::try_from(output).ok()?,
-            })
-        }
+    // These have no price per token.
+    if matches!(config.provider, LlmProvider::Scripted | LlmProvider::Ollama) {
+        return Some(TokenPrice::FREE);
     }
+    let (input, output) = find_list_price(config.provider, model_of(config))?;
+    Some(TokenPrice {
+        input_per_million_usd: Usd::try_from(input).ok()?,
+        output_per_million_usd: Usd::try_from(output).ok()?,
+    })
 }
 
 fn model_of(config: &LlmConfig) -> &str {
@@ -139,10 +134,9 @@ mod tests {
     fn config(config: &Value) -> LlmConfig {
         let agent = json!({"kind": "llm", "name": "a", "role": "r", "system_prompt": "s",
             "llm_config": config});
-        match AgentDefinition::from_canonical(&agent.to_string()).unwrap().kind {
-            AgentKind::Llm(llm) => llm.llm_config,
-            AgentKind::Cli(_) | AgentKind::Remote(_) => panic!("{agent}"),
-        }
+        let agent = AgentDefinition::from_canonical(&agent.to_string()).unwrap();
+        let AgentKind::Llm(llm) = agent.kind else { panic!("{agent:?}") };
+        llm.llm_config
     }
 
     #[test]

@@ -10,6 +10,8 @@ pub(super) mod key_block;
 mod token;
 mod url_password;
 
+use std::ops::Range;
+
 use aho_corasick::BuildError;
 
 use self::token::{TOKEN_SHAPES, TokenShape};
@@ -58,6 +60,18 @@ pub(super) enum TriggerVerdict {
     Key { start: usize, end: usize, open: bool },
 }
 
+impl TriggerVerdict {
+    /// The verdict on a value. If `open`, the line may continue it.
+    fn of_value(is_secret: bool, value: Range<usize>, open: bool) -> Self {
+        let Range { start, end } = value;
+        match (is_secret, open) {
+            (true, _) => Self::Secret { start, end, open },
+            (false, true) => Self::Undecided { from: start },
+            (false, false) => Self::NotSecret,
+        }
+    }
+}
+
 pub(super) struct TriggerFinder {
     finder: LiteralFinder,
     kinds: Vec<TriggerKind>,
@@ -65,7 +79,9 @@ pub(super) struct TriggerFinder {
 
 impl TriggerFinder {
     pub(super) fn new() -> Result<Self, BuildError> {
-        let shapes = TOKEN_SHAPES.iter().map(|shape| (shape.literal, TriggerKind::Shape(shape)));
+        let shapes = TOKEN_SHAPES.iter().flat_map(|shape| {
+            shape.literals.iter().map(move |literal| (*literal, TriggerKind::Shape(shape)))
+        });
         let names = NAMES.iter().map(|name| (*name, TriggerKind::Assignment));
         let bearer = BEARER.iter().map(|name| (*name, TriggerKind::Bearer));
         let addresses = URL_MARKS.iter().map(|mark| (*mark, TriggerKind::Url));

@@ -3,9 +3,9 @@
 use aho_corasick::{AhoCorasick, BuildError, Input, MatchKind};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-use serde_json::Value;
 
 use super::literal_finder::LiteralFinder;
+use crate::secrets::escape_json;
 
 /// The minimum length of a value, in bytes. Shorter ones occur in too many words.
 const VALUE_BYTES_MIN: usize = 4;
@@ -79,8 +79,8 @@ impl KnownValues {
 }
 
 fn spellings_of(line: &str) -> Vec<Vec<u8>> {
-    let in_json = json_escaped(line);
-    let twice = json_escaped(&in_json);
+    let in_json = escape_json(line);
+    let twice = escape_json(&in_json);
     let mut spellings = vec![line.to_owned(), in_json, twice, url_encoded(line)];
     if line.len() >= ENCODED_BYTES_MIN {
         for before in 0..3 {
@@ -89,13 +89,6 @@ fn spellings_of(line: &str) -> Vec<Vec<u8>> {
         }
     }
     spellings.into_iter().map(String::into_bytes).collect()
-}
-
-/// Escapes a value for a JSON string.
-fn json_escaped(text: &str) -> String {
-    let quoted = Value::from(text).to_string();
-    let inner = quoted.strip_prefix('"').and_then(|quoted| quoted.strip_suffix('"'));
-    inner.unwrap_or(text).to_owned()
 }
 
 /// Escapes a value for a URL query.

@@ -90,21 +90,17 @@ impl McpConnection {
                 let opening = async {
                     let sse = SseTransport::open(server, client, url.as_str()).await;
                     let sse = sse.map_err(|error| HandshakeError::Lost(error.to_string()))?;
-                    let probed =
-                        ProbedTransport::new(sse, PROBE_TIMEOUT, LateProbeAnswer::default());
                     let lifecycle = ClientLifecycleMode::Initialize;
-                    perform_handshake(server, probed, lifecycle, SecretSet::default()).await
+                    perform_handshake(server, probed(sse), lifecycle, SecretSet::default()).await
                 };
                 Self::connect(server, opening, url.as_str(), options).await
             }
             McpTransport::StreamableHttp { url } => {
                 let config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
                 let client = StreamableClient(build_http_client(server, url.as_str(), options)?);
-                let transport = StreamableHttpClientTransport::with_client(client, config);
-                let probed =
-                    ProbedTransport::new(transport, PROBE_TIMEOUT, LateProbeAnswer::default());
+                let transport = probed(StreamableHttpClientTransport::with_client(client, config));
                 let opening =
-                    perform_handshake(server, probed, any_lifecycle(), SecretSet::default());
+                    perform_handshake(server, transport, any_lifecycle(), SecretSet::default());
                 Self::connect(server, opening, url.as_str(), options).await
             }
         }
@@ -285,6 +281,10 @@ async fn with_timeout(
     limit: Duration,
 ) -> Result<McpSession, HandshakeError> {
     tokio::time::timeout(limit, opening).await.unwrap_or(Err(HandshakeError::Timeout(limit)))
+}
+
+fn probed<T>(transport: T) -> ProbedTransport<T> {
+    ProbedTransport::new(transport, PROBE_TIMEOUT, LateProbeAnswer::default())
 }
 
 fn any_lifecycle() -> ClientLifecycleMode {

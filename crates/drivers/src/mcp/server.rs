@@ -55,8 +55,7 @@ impl McpServer {
         // The start runs in its own task, so that it survives an impatient caller.
         let this = Arc::clone(self);
         tokio::spawn(async move { this.start().await }).await.unwrap_or_else(|error| {
-            let message = format!("MCP server \"{}\" cannot be started: {error}", self.name());
-            Err(AttemptFailure { category: ErrorCategory::SystemError, message })
+            Err(system_error(format!("MCP server \"{}\" cannot be started: {error}", self.name())))
         })
     }
 
@@ -98,8 +97,9 @@ impl McpServer {
             )));
         };
         listed.unwrap_or_else(|error| {
-            let message = format!("the tools of MCP server \"{name}\" cannot be listed: {error}");
-            Err(AttemptFailure { category: ErrorCategory::SystemError, message })
+            Err(system_error(format!(
+                "the tools of MCP server \"{name}\" cannot be listed: {error}"
+            )))
         })
     }
 
@@ -108,8 +108,7 @@ impl McpServer {
         self.closed.send_replace(true);
         // A start in progress gives up at once.
         let _history = self.history.lock().await;
-        let live = self.replace(None);
-        if let Some(connection) = live {
+        if let Some(connection) = self.replace(None) {
             connection.close().await;
         }
     }
@@ -155,6 +154,10 @@ impl McpServer {
     }
 }
 
+fn system_error(message: String) -> AttemptFailure {
+    AttemptFailure { category: ErrorCategory::SystemError, message }
+}
+
 /// The recent failures of the server.
 #[derive(Debug, Default)]
 struct RestartHistory {
@@ -177,12 +180,9 @@ impl RestartHistory {
 
     /// Records a failed start. Permanent failures do not slow down restarts.
     fn failed(&mut self, failure: &AttemptFailure) {
-        match failure.category {
-            ErrorCategory::Transient => {
-                self.failures += 1;
-                self.reason.clone_from(&failure.message);
-            }
-            ErrorCategory::Permanent | ErrorCategory::AgentError | ErrorCategory::SystemError => {}
+        if failure.category == ErrorCategory::Transient {
+            self.failures += 1;
+            self.reason.clone_from(&failure.message);
         }
     }
 
@@ -229,11 +229,7 @@ mod tests {
             history.failed(&transient("as ever".to_owned()));
         }
         let failure = history.check_backoff("files").unwrap_err();
-        assert_eq!(
-            failure.message,
-            "MCP server \"files\" failed 3 times in a row and is not started again before 1.0 \
-             seconds have passed; the last time: as ever"
-        );
+        insta::assert_snapshot!(failure.message, @r#"MCP server "files" failed 3 times in a row and is not started again before 1.0 seconds have passed; the last time: as ever"#);
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(history.check_backoff("files"), Ok(()));
         history.lost(STABLE_AFTER, "lost".to_owned());

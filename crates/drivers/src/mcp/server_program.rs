@@ -86,11 +86,7 @@ mod tests {
     fn errors_name_the_missing_variable_without_secrets() {
         let env = BTreeMap::from([("KEY".parse().unwrap(), "${TOKEN}${NONE}".to_owned())]);
         let failure = build_program("files", "sh", &[], &env, &options()).unwrap_err();
-        assert_eq!(
-            failure.to_string(),
-            "MCP server \"files\" needs the environment variable NONE, which is not set (it is \
-             named in its KEY) (permanent)"
-        );
+        insta::assert_snapshot!(failure, @r#"MCP server "files" needs the environment variable NONE, which is not set (it is named in its KEY) (permanent)"#);
         let none = BTreeMap::new();
         for command in ["no-such-program", "./no-such-program", "etc"] {
             let failure = build_program("files", command, &[], &none, &options()).unwrap_err();

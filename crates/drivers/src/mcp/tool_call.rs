@@ -27,9 +27,9 @@ pub(super) async fn call_tool(
 ) -> Result<ToolReply, ToolFailure> {
     let reply = call_unredacted(connection, tool, arguments, bytes_max).await;
     let reply = reply.map(|reply| connection.secrets.redact_reply(reply));
-    reply.map_err(|ToolFailure { failure, maybe_done, timed_out }| {
-        let failure = connection.secrets.redact_failure(&failure);
-        ToolFailure { failure, maybe_done, timed_out }
+    reply.map_err(|failed| ToolFailure {
+        failure: connection.secrets.redact_failure(&failed.failure),
+        ..failed
     })
 }
 
@@ -49,19 +49,13 @@ async fn call_unredacted(
         Ok(ServerResult::CallToolResult(result)) => Ok(tool_result::to_reply(result, bytes_max)),
         Ok(ServerResult::InputRequiredResult(_)) => {
             let why = "it asks for input in the middle of the call, which is not supported";
-            Err(ToolFailure { failure: failed(tool, why), maybe_done: false, timed_out: false })
+            Err(failure(failed(tool, why), false))
         }
-        Ok(_) => {
-            let why = "its answer is not the result of a tool";
-            Err(ToolFailure { failure: failed(tool, why), maybe_done: true, timed_out: false })
-        }
+        Ok(_) => Err(failure(failed(tool, "its answer is not the result of a tool"), true)),
         Err(ServiceError::McpError(error)) => Err(refused(tool, &error)),
         Err(ServiceError::TransportSend(error)) => Err(not_sent(connection, tool, &error).await),
         Err(ServiceError::TransportClosed) => Err(lost(connection, tool, sent.is_sent()).await),
-        Err(other) => {
-            let failure = failed(tool, &other.to_string());
-            Err(ToolFailure { failure, maybe_done: sent.is_sent(), timed_out: false })
-        }
+        Err(other) => Err(failure(failed(tool, &other.to_string()), sent.is_sent())),
     }
 }
 
@@ -100,6 +94,10 @@ impl Drop for PendingCall<'_> {
     }
 }
 
+fn failure(failure: AttemptFailure, maybe_done: bool) -> ToolFailure {
+    ToolFailure { failure, maybe_done, timed_out: false }
+}
+
 fn failed(tool: &ToolName, why: &str) -> AttemptFailure {
     permanent(format!("the call of {tool} failed: {why}"))
 }
@@ -119,11 +117,10 @@ fn refused(tool: &ToolName, error: &ErrorData) -> ToolFailure {
             | ErrorCode::HEADER_MISMATCH
     );
     if before_work {
-        return ToolFailure { failure: failed(tool, &why), maybe_done: false, timed_out: false };
+        return failure(failed(tool, &why), false);
     }
     // Other errors may occur after the tool has started to work.
-    let failure = transient(format!("the call of {tool} failed: {why}"));
-    ToolFailure { failure, maybe_done: true, timed_out: false }
+    failure(transient(format!("the call of {tool} failed: {why}")), true)
 }
 
 /// Maps an error while sending the request.
@@ -155,7 +152,7 @@ async fn not_sent(
     } else {
         format!("the call of {tool} did not reach MCP server \"{server}\": {why}{details}")
     };
-    ToolFailure { failure: transient(message), maybe_done, timed_out: false }
+    failure(transient(message), maybe_done)
 }
 
 /// Maps a lost connection.
@@ -165,5 +162,5 @@ async fn lost(connection: &McpConnection, tool: &ToolName, was_sent: bool) -> To
     let details = connection.exit_details().await;
     let server = tool.server();
     let message = format!("MCP server \"{server}\" was lost {when} the call of {tool}{details}");
-    ToolFailure { failure: transient(message), maybe_done: was_sent, timed_out: false }
+    failure(transient(message), was_sent)
 }

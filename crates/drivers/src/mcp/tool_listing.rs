@@ -75,7 +75,8 @@ async fn collect_fallbacks<'s>(
     mut listed: BTreeMap<String, Result<ToolList, AttemptFailure>>,
 ) -> Vec<Arc<ToolSpec>> {
     let mut known: BTreeSet<ToolName> = offered.iter().map(|tool| tool.name.clone()).collect();
-    let mut wanted: Vec<ToolName> = fallbacks(offered);
+    let mut wanted: Vec<ToolName> =
+        offered.iter().flat_map(|tool| tool.fallback_tools.iter().cloned()).collect();
     let mut reserve = Vec::new();
     while !wanted.is_empty() {
         let servers: BTreeSet<_> = wanted.iter().map(ToolName::server).collect();
@@ -115,20 +116,8 @@ async fn list_fallback_server(
     (name, tools)
 }
 
-fn fallbacks(tools: &[Arc<ToolSpec>]) -> Vec<ToolName> {
-    tools.iter().flat_map(|tool| tool.fallback_tools.iter().cloned()).collect()
-}
-
 /// Returns a server's tools, listed once per connection and again after a change.
 pub(super) async fn list_tools(
-    connection: &McpConnection,
-    definition: &McpServerDefinition,
-) -> Result<ToolList, AttemptFailure> {
-    let listed = list_cached(connection, definition).await;
-    listed.map_err(|failure| connection.secrets.redact_failure(&failure))
-}
-
-async fn list_cached(
     connection: &McpConnection,
     definition: &McpServerDefinition,
 ) -> Result<ToolList, AttemptFailure> {
@@ -140,21 +129,22 @@ async fn list_cached(
         return Ok(Arc::clone(tools));
     }
     let _in_use = connection.start_request();
-    let found = match tokio::time::timeout(LIST_TIMEOUT, list_pages(connection)).await {
-        Ok(Ok(found)) => found,
-        Ok(Err(error)) => return Err(listing_error(connection, &error).await),
+    let failure = match tokio::time::timeout(LIST_TIMEOUT, list_pages(connection)).await {
+        Ok(Ok(found)) => {
+            let tools = found.into_iter();
+            let tools: ToolList =
+                tools.filter_map(|tool| describe_tool(tool, connection, definition)).collect();
+            return Ok(Arc::clone(cached.insert(tools)));
+        }
+        Ok(Err(error)) => listing_error(connection, &error).await,
         Err(_) => {
-            let seconds = LIST_TIMEOUT.as_secs();
-            let server = &connection.server;
-            return Err(transient(format!(
+            let (server, seconds) = (&connection.server, LIST_TIMEOUT.as_secs());
+            transient(format!(
                 "MCP server \"{server}\" did not list its tools within {seconds} seconds"
-            )));
+            ))
         }
     };
-    let tools: ToolList =
-        found.into_iter().filter_map(|tool| describe_tool(tool, connection, definition)).collect();
-    *cached = Some(Arc::clone(&tools));
-    Ok(tools)
+    Err(connection.secrets.redact_failure(&failure))
 }
 
 async fn list_pages(connection: &McpConnection) -> Result<Vec<rmcp::model::Tool>, ServiceError> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use polity_definition::UrlTemplate;
 use reqwest::header::CONTENT_TYPE;
-use reqwest::{Client, Response, Url};
+use reqwest::{Client, Url};
 
 use super::{NotificationPayload, NotifyError, NotifyOptions, append_text};
 use crate::http;
@@ -40,10 +40,8 @@ pub(super) async fn call(
     let server = secrets.redact(&server_name(&url));
     let hook = WebhookClient { client, url, server, secrets };
     let limit = options.webhook_timeout;
-    match tokio::time::timeout(limit, hook.post_with_retries(&payload.json)).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(NotifyError::NotInTime { server: hook.server, limit }),
-    }
+    let posted = tokio::time::timeout(limit, hook.post_with_retries(&payload.json)).await;
+    posted.unwrap_or_else(|_| Err(NotifyError::NotInTime { server: hook.server, limit }))
 }
 
 /// The secrets of a URL: everything but the host may be secret.
@@ -69,10 +67,7 @@ impl WebhookClient {
     async fn post_with_retries(&self, json: &[u8]) -> Result<(), NotifyError> {
         let mut pauses = RETRY_PAUSES.iter();
         loop {
-            let error = match self.post(json).await {
-                Ok(()) => return Ok(()),
-                Err(error) => error,
-            };
+            let Err(error) = self.post(json).await else { return Ok(()) };
             match pauses.next().filter(|_| error.is_transient()) {
                 Some(pause) => tokio::time::sleep(*pause).await,
                 None => return Err(error),
@@ -83,7 +78,7 @@ impl WebhookClient {
     async fn post(&self, json: &[u8]) -> Result<(), NotifyError> {
         let request = self.client.post(self.url.clone()).header(CONTENT_TYPE, "application/json");
         let server = || self.server.clone();
-        let answer = request.body(json.to_vec()).send().await.map_err(|error| {
+        let mut answer = request.body(json.to_vec()).send().await.map_err(|error| {
             let reason = self.secrets.redact(&http::root_cause(error));
             NotifyError::NotReached { server: server(), reason }
         })?;
@@ -91,7 +86,8 @@ impl WebhookClient {
         if status.is_success() {
             return Ok(());
         }
-        let said = self.secrets.redact_fragment(&read_error_body(answer).await);
+        let body = http::read_error_body(&mut answer, ERROR_BYTES_MAX).await;
+        let said = self.secrets.redact_fragment(&String::from_utf8_lossy(&body));
         let said: String = said.chars().take(SHOWN_CHARACTERS_MAX).collect();
         Err(NotifyError::Refused {
             server: server(),
@@ -99,16 +95,4 @@ impl WebhookClient {
             said: append_text(&said),
         })
     }
-}
-
-/// Reads the beginning of a response, or as much as arrives.
-async fn read_error_body(mut answer: Response) -> String {
-    let mut body = Vec::new();
-    while body.len() < ERROR_BYTES_MAX
-        && let Ok(Some(piece)) = answer.chunk().await
-    {
-        body.extend_from_slice(&piece);
-    }
-    body.truncate(ERROR_BYTES_MAX);
-    String::from_utf8_lossy(&body).into_owned()
 }

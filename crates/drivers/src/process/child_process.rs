@@ -105,13 +105,9 @@ impl ProcessLauncher {
         let pid = Pid::from_raw(id.cast_signed()).ok_or_else(pipe_missing)?;
         let (signals, received) = mpsc::unbounded_channel();
         let (exit_sender, ended) = watch::channel(None);
-        let is_shimmed = match self {
-            Self::Shim(_) => true,
-            Self::Direct => false,
-        };
-        tokio::spawn(
-            ProcessReaper { child, pid, is_shimmed, has_ended: false }.run(received, exit_sender),
-        );
+        let is_shimmed = matches!(self, Self::Shim(_));
+        let reaper = ProcessReaper { child, pid, is_shimmed, has_ended: false };
+        tokio::spawn(reaper.run(received, exit_sender));
         Ok((ProcessHandle { pid: id, signals, ended }, pipes))
     }
 }

@@ -241,11 +241,8 @@ impl SupervisedTree {
     /// True if the control group has too many processes. Counting is faster than sampling each one.
     /// Without a group, the sample decides.
     fn exceeds_process_limit(&self) -> bool {
-        let (Some(most), Some(group)) = (self.options.limits.processes, &self.options.cgroup)
-        else {
-            return false;
-        };
-        cgroup::has_more_than(group, most).unwrap_or(false)
+        let limit = self.options.limits.processes.zip(self.options.cgroup.as_ref());
+        limit.is_some_and(|(most, group)| cgroup::has_more_than(group, most).unwrap_or(false))
     }
 
     /// True if a fork failed because of the kernel's limit.
@@ -305,14 +302,11 @@ impl SupervisedTree {
         let deadline = Instant::now() + KILLED_WAIT;
         loop {
             if Instant::now() >= deadline {
-                let left: Vec<_> = process_tree::children()?
-                    .iter()
-                    .map(|pid| pid.as_raw_nonzero().to_string())
-                    .collect();
-                return Err(io::Error::other(format!(
-                    "killed processes do not exit: {}",
-                    left.join(", ")
-                )));
+                let left = process_tree::children()?;
+                let left: Vec<_> =
+                    left.iter().map(|pid| pid.as_raw_nonzero().to_string()).collect();
+                let left = left.join(", ");
+                return Err(io::Error::other(format!("killed processes do not exit: {left}")));
             }
             if let Some(group) = &self.options.cgroup {
                 // Without a group, signals have to do.

@@ -89,39 +89,25 @@ pub(crate) fn signal_of(stop_signal: StopSignal) -> Signal {
 impl SupervisionOptions {
     /// The options as arguments, up to the command.
     pub(super) fn to_args(&self) -> Vec<OsString> {
-        let mut args = Vec::new();
-        let mut option = |name: &str, value: OsString| args.extend([OsString::from(name), value]);
+        let number = |number: u64| Some(OsString::from(number.to_string()));
+        let path = |path: &Option<PathBuf>| path.as_ref().map(OsString::from);
         let defaults = Self::default();
-        if self.stop_signal != defaults.stop_signal {
-            option(STOP_SIGNAL, self.stop_signal.as_raw().to_string().into());
-        }
-        if self.grace != defaults.grace {
-            option(GRACE_MS, self.grace.as_millis().to_string().into());
-        }
-        if let Some(bytes) = self.limits.memory_bytes {
-            option(MEMORY_BYTES, bytes.to_string().into());
-        }
-        if let Some(seconds) = self.limits.cpu_seconds {
-            option(CPU_SECONDS, seconds.to_string().into());
-        }
-        if let Some(count) = self.limits.processes {
-            option(PROCESSES, count.to_string().into());
-        }
-        if let Some(path) = &self.record {
-            option(RECORD, path.into());
-        }
-        if let Some(path) = &self.slot {
-            option(SLOT, path.into());
-        }
-        if let Some(path) = &self.cgroup {
-            option(CGROUP, path.into());
-        }
-        if let Some(PidsLimit { tasks, group }) = &self.pids_limit {
-            option(TASKS, tasks.to_string().into());
-            if let Some(path) = group {
-                option(TASKS_GROUP, path.into());
-            }
-        }
+        let stop_signal = Some(self.stop_signal).filter(|own| *own != defaults.stop_signal);
+        let grace = Some(self.grace).filter(|own| *own != defaults.grace);
+        let options = [
+            (STOP_SIGNAL, stop_signal.map(|signal| signal.as_raw().to_string().into())),
+            (GRACE_MS, grace.map(|grace| grace.as_millis().to_string().into())),
+            (MEMORY_BYTES, self.limits.memory_bytes.and_then(number)),
+            (CPU_SECONDS, self.limits.cpu_seconds.and_then(number)),
+            (PROCESSES, self.limits.processes.and_then(|count| number(count.into()))),
+            (RECORD, path(&self.record)),
+            (SLOT, path(&self.slot)),
+            (CGROUP, path(&self.cgroup)),
+            (TASKS, self.pids_limit.as_ref().and_then(|limit| number(limit.tasks))),
+            (TASKS_GROUP, self.pids_limit.as_ref().and_then(|limit| path(&limit.group))),
+        ];
+        let given = options.into_iter().filter_map(|(name, value)| Some([name.into(), value?]));
+        let mut args: Vec<OsString> = given.flatten().collect();
         args.push(END_OF_OPTIONS.into());
         args
     }

@@ -114,13 +114,12 @@ impl A2aClient<'_> {
     fn outcome_of(&self, task: &A2aTask) -> RemoteOutcome {
         let state = task.status.state;
         let status_text = task.status_text().map(|status_text| self.redact(&status_text));
-        let status_suffix = || {
-            status_text.as_ref().map(|status_text| format!(": {status_text}")).unwrap_or_default()
-        };
+        let suffix = status_text.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
         let failed = |category, message| {
             let failure = AttemptFailure { category, message };
             RemoteEnd::Failed { failure, retry_after: None }
         };
+        let agent_failed = |what| failed(ErrorCategory::AgentError, format!("{what}{suffix}"));
         let end = match state {
             A2aState::Completed => RemoteEnd::Answered(self.redact(&task.result())),
             A2aState::InputRequired => {
@@ -128,23 +127,14 @@ impl A2aClient<'_> {
                     "The agent asks for more, and does not say what.".to_owned()
                 }))
             }
-            A2aState::Failed => {
-                failed(ErrorCategory::AgentError, format!("the agent failed{}", status_suffix()))
-            }
-            A2aState::Rejected => failed(
-                ErrorCategory::AgentError,
-                format!("the agent does not take this work{}", status_suffix()),
-            ),
-            A2aState::Canceled => failed(
-                ErrorCategory::AgentError,
-                format!("the task was cancelled on the other server{}", status_suffix()),
-            ),
+            A2aState::Failed => agent_failed("the agent failed"),
+            A2aState::Rejected => agent_failed("the agent does not take this work"),
+            A2aState::Canceled => agent_failed("the task was cancelled on the other server"),
             A2aState::AuthRequired => {
                 let what = match self.token() {
                     Some(variable) => format!("set {variable} to a token that may do it"),
                     None => "give the agent's file an auth with a token that may do it".to_owned(),
                 };
-                let suffix = status_suffix();
                 let message = format!("the agent needs more rights for this{suffix}; {what}");
                 failed(ErrorCategory::Permanent, message)
             }

@@ -5,6 +5,7 @@ use std::fmt;
 
 use polity_model::remote::RemoteTask;
 use polity_model::usage::Usage;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -87,49 +88,34 @@ pub(super) enum A2aState {
 }
 
 impl A2aState {
-    const ALL: [Self; 9] = [
-        Self::Submitted,
-        Self::Working,
-        Self::Completed,
-        Self::Failed,
-        Self::Canceled,
-        Self::Rejected,
-        Self::InputRequired,
-        Self::AuthRequired,
-        Self::Unknown,
+    /// All states with their spelling in 0.3.
+    const LABELS: [(Self, &'static str); 9] = [
+        (Self::Submitted, "submitted"),
+        (Self::Working, "working"),
+        (Self::Completed, "completed"),
+        (Self::Failed, "failed"),
+        (Self::Canceled, "canceled"),
+        (Self::Rejected, "rejected"),
+        (Self::InputRequired, "input-required"),
+        (Self::AuthRequired, "auth-required"),
+        (Self::Unknown, "unknown"),
     ];
 
     /// The spelling of 0.3.
     pub(super) fn label(self) -> &'static str {
-        match self {
-            Self::Submitted => "submitted",
-            Self::Working => "working",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Canceled => "canceled",
-            Self::Rejected => "rejected",
-            Self::InputRequired => "input-required",
-            Self::AuthRequired => "auth-required",
-            Self::Unknown => "unknown",
-        }
+        Self::LABELS.iter().find(|(state, _)| *state == self).map_or("unknown", |(_, label)| label)
     }
 
     fn of(text: &str) -> Self {
         let plain = text.strip_prefix(STATE_PREFIX).unwrap_or(text);
         let label = plain.to_ascii_lowercase().replace('_', "-");
-        Self::ALL.into_iter().find(|state| state.label() == label).unwrap_or(Self::Unknown)
+        let known = Self::LABELS.iter().find(|(_, known)| *known == label);
+        known.map_or(Self::Unknown, |(state, _)| *state)
     }
 
     /// True if the task has ended.
     pub(super) fn is_final(self) -> bool {
-        match self {
-            Self::Completed | Self::Failed | Self::Canceled | Self::Rejected => true,
-            Self::Submitted
-            | Self::Working
-            | Self::InputRequired
-            | Self::AuthRequired
-            | Self::Unknown => false,
-        }
+        matches!(self, Self::Completed | Self::Failed | Self::Canceled | Self::Rejected)
     }
 
     /// True if the task has ended or waits for the client.
@@ -161,21 +147,26 @@ pub(super) enum A2aStreamEvent {
 
 /// Decodes the answer to a message: a task or a message, by field name in 1.0 and by `kind` in 0.3.
 pub(super) fn decode_reply(mut json: Value) -> Result<A2aReply, String> {
-    let unreadable = |error: serde_json::Error| error.to_string();
-    if let Some(task) = json.get_mut("task") {
-        return serde_json::from_value(task.take()).map(A2aReply::Task).map_err(unreadable);
+    let task = |json| decode_task(json).map(A2aReply::Task);
+    let message = |json| decode(json).map(A2aReply::Message);
+    if let Some(json) = json.get_mut("task") {
+        return task(json.take());
     }
-    if let Some(message) = json.get_mut("message").filter(|message| message.is_object()) {
-        return serde_json::from_value(message.take()).map(A2aReply::Message).map_err(unreadable);
+    if let Some(json) = json.get_mut("message").filter(|message| message.is_object()) {
+        return message(json.take());
     }
     match json["kind"].as_str() {
-        Some("task") => serde_json::from_value(json).map(A2aReply::Task).map_err(unreadable),
-        Some("message") => serde_json::from_value(json).map(A2aReply::Message).map_err(unreadable),
+        Some("task") => task(json),
+        Some("message") => message(json),
         Some(_) | None => Err("it is neither a task nor a message".to_owned()),
     }
 }
 
 pub(super) fn decode_task(json: Value) -> Result<A2aTask, String> {
+    decode(json)
+}
+
+fn decode<T: DeserializeOwned>(json: Value) -> Result<T, String> {
     serde_json::from_value(json).map_err(|error| error.to_string())
 }
 
@@ -215,10 +206,10 @@ impl A2aTask {
             return texts.join("\n");
         }
         let history = self.history.as_deref().unwrap_or_default();
-        let prefix_url =
+        let is_agents =
             |message: &&A2aMessage| message.role.to_ascii_lowercase().ends_with("agent");
         let last = self.status.message.as_ref();
-        let last = last.or_else(|| history.iter().rev().find(prefix_url));
+        let last = last.or_else(|| history.iter().rev().find(is_agents));
         last.map(A2aMessage::text).unwrap_or_default()
     }
 

@@ -4,14 +4,14 @@ use super::*;
 
 #[test]
 fn parses_states_in_both_spellings() {
-    for state in A2aState::ALL {
-        let newer = state.label().to_ascii_uppercase().replace('-', "_");
-        assert_eq!(A2aState::of(state.label()), state);
+    for (state, label) in A2aState::LABELS {
+        let newer = label.to_ascii_uppercase().replace('-', "_");
+        assert_eq!((A2aState::of(label), state.label()), (state, label));
         assert_eq!(A2aState::of(&format!("{STATE_PREFIX}{newer}")), state);
     }
     assert_eq!(A2aState::of("TASK_STATE_UNSPECIFIED"), A2aState::Unknown);
-    let settled: Vec<_> = A2aState::ALL.into_iter().filter(|state| state.is_settled()).collect();
-    assert_eq!(settled.len(), 6);
+    let settled = A2aState::LABELS.into_iter().filter(|(state, _)| state.is_settled());
+    assert_eq!(settled.count(), 6);
 }
 
 #[test]

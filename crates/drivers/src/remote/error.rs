@@ -17,19 +17,25 @@ mod code {
 const MESSAGE_CHARACTERS_MAX: usize = 300;
 
 /// An error of a call.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(super) enum RemoteError {
     /// The server is unreachable and has received nothing.
+    #[error("it cannot be reached: {0}")]
     Unreachable(String),
     /// The connection was lost after data had been sent.
+    #[error("the call was broken off: {0}")]
     Lost(String),
     /// The server answered with an error status.
+    #[error("it answered with status {status}{}", message_suffix(message))]
     Status { status: u16, message: String, retry_after: Option<Duration> },
     /// The server answered with a protocol error.
+    #[error("it answered with error {code}: {}", truncate_message(message))]
     Rpc { code: i64, message: String },
     /// The answer is not valid.
+    #[error("what it answered cannot be read: {0}")]
     Unreadable(String),
     /// The answer exceeds a limit, which the text names.
+    #[error("its answer is larger than {0}")]
     TooLarge(String),
 }
 
@@ -94,23 +100,15 @@ impl RemoteError {
 
     /// True if the server does not know the task.
     pub(super) fn is_unknown_task(&self) -> bool {
-        match self {
-            Self::Status { status, .. } => *status == 404,
-            Self::Rpc { code, .. } => *code == code::TASK_NOT_FOUND,
-            Self::Unreachable(_) | Self::Lost(_) | Self::Unreadable(_) | Self::TooLarge(_) => false,
-        }
+        matches!(
+            self,
+            Self::Status { status: 404, .. } | Self::Rpc { code: code::TASK_NOT_FOUND, .. }
+        )
     }
 
     /// The delay that the server requests.
     pub(super) fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Status { retry_after, .. } => *retry_after,
-            Self::Unreachable(_)
-            | Self::Lost(_)
-            | Self::Rpc { .. }
-            | Self::Unreadable(_)
-            | Self::TooLarge(_) => None,
-        }
+        if let Self::Status { retry_after, .. } = self { *retry_after } else { None }
     }
 
     /// Converts to a failure with a hint at the fix.
@@ -128,50 +126,31 @@ impl RemoteError {
     }
 
     fn remedy(&self, token: Option<&str>) -> Option<String> {
-        match self {
-            Self::Unreachable(_) => Some("check card_url, and whether the server runs".to_owned()),
-            Self::Status { status: 401 | 403, .. } => Some(match token {
-                Some(variable) => format!("set {variable} to a token that it takes"),
-                None => "give the agent's file an auth with the token that it wants".to_owned(),
-            }),
+        let remedy = match self {
+            Self::Unreachable(_) => "check card_url, and whether the server runs",
+            Self::Status { status: 401 | 403, .. } => match token {
+                Some(variable) => return Some(format!("set {variable} to a token that it takes")),
+                None => "give the agent's file an auth with the token that it wants",
+            },
             Self::Status { status: 300..=399, .. } => {
-                Some("give the address that it leads to as card_url".to_owned())
+                "give the address that it leads to as card_url"
             }
             Self::Rpc { code: code::VERSION_NOT_SUPPORTED, .. } => {
-                Some("the card offers a version that the server does not speak".to_owned())
+                "the card offers a version that the server does not speak"
             }
-            Self::Status { .. }
-            | Self::Lost(_)
-            | Self::Rpc { .. }
-            | Self::Unreadable(_)
-            | Self::TooLarge(_) => None,
-        }
-    }
-}
-
-impl std::fmt::Display for RemoteError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unreachable(why) => write!(f, "it cannot be reached: {why}"),
-            Self::Lost(why) => write!(f, "the call was broken off: {why}"),
-            Self::Status { status, message, .. } if message.is_empty() => {
-                write!(f, "it answered with status {status}")
-            }
-            Self::Status { status, message, .. } => {
-                write!(f, "it answered with status {status}: {}", truncate_message(message))
-            }
-            Self::Rpc { code, message } => {
-                write!(f, "it answered with error {code}: {}", truncate_message(message))
-            }
-            Self::Unreadable(why) => write!(f, "what it answered cannot be read: {why}"),
-            Self::TooLarge(limit) => write!(f, "its answer is larger than {limit}"),
-        }
+            _ => return None,
+        };
+        Some(remedy.to_owned())
     }
 }
 
 /// The message, cut to the length limit.
 fn truncate_message(message: &str) -> String {
     message.chars().take(MESSAGE_CHARACTERS_MAX).collect()
+}
+
+fn message_suffix(message: &str) -> String {
+    if message.is_empty() { String::new() } else { format!(": {}", truncate_message(message)) }
 }
 
 #[cfg(test)]
@@ -228,10 +207,7 @@ mod tests {
     fn status_401_names_the_token_variable() {
         let refused = RemoteError::from_status(401, b"", None);
         let with = |token| refused.to_failure(ErrorCategory::Permanent, token).message;
-        assert_eq!(
-            with(Some("TOKEN")),
-            "it answered with status 401; set TOKEN to a token that it takes"
-        );
+        insta::assert_snapshot!(with(Some("TOKEN")), @"it answered with status 401; set TOKEN to a token that it takes");
         assert!(with(None).contains("auth"));
     }
 }

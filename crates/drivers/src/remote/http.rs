@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::encode::A2aRequest;
 use super::error::RemoteError;
 use crate::environment::EnvSource;
-use crate::http::{HttpClients, parse_retry_after, root_cause};
+use crate::http::{HttpClients, parse_retry_after, read_error_body, root_cause};
 use crate::sse::{SseEvent, SseParser};
 
 /// The largest accepted card.
@@ -94,8 +94,8 @@ impl RemoteHttp {
             }
         }
         match parser.finish(&mut on_event) {
-            Ok(()) | Err(StreamStop::Done) => Ok(()),
             Err(StreamStop::Failed(error)) => Err(error),
+            Ok(()) | Err(StreamStop::Done) => Ok(()),
         }
     }
 
@@ -128,14 +128,7 @@ impl RemoteHttp {
             return Ok(response);
         }
         let wait = parse_retry_after(response.headers());
-        let mut body = Vec::new();
-        // The status decides; the body may be incomplete.
-        while body.len() < ERROR_BYTES_MAX
-            && let Ok(Some(chunk)) = next_chunk(&mut response).await
-        {
-            body.extend_from_slice(chunk.as_ref());
-        }
-        body.truncate(ERROR_BYTES_MAX);
+        let body = read_error_body(&mut response, ERROR_BYTES_MAX).await;
         Err(RemoteError::from_status(response.status().as_u16(), &body, wait))
     }
 }

@@ -6,3 +6,4 @@ mod cli;
 mod llm;
 mod mcp;
 mod notify;
+mod waiting;

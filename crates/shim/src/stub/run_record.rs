@@ -30,23 +30,14 @@ impl LockedFiles {
         slot: Option<*const c_char>,
         cgroup: Option<*const c_char>,
     ) -> Result<Self, ()> {
-        let record = match record {
-            Some(path) => {
-                let record = open_and_lock(
-                    path,
-                    sys::OPEN_TO_WRITE | sys::OPEN_CREATE,
-                    sys::LOCK_EXCLUSIVE,
-                )?;
-                begin_record(record, cgroup)?;
-                Some(record)
-            }
-            None => None,
-        };
-        let slot = match slot {
-            Some(path) => Some(open_and_lock(path, sys::OPEN_TO_READ, sys::LOCK_SHARED)?),
-            None => None,
-        };
-        Ok(Self { record, slot })
+        let create = sys::OPEN_TO_WRITE | sys::OPEN_CREATE;
+        let record = record.map(|path| open_and_lock(path, create, sys::LOCK_EXCLUSIVE));
+        let record = record.transpose()?;
+        if let Some(record) = record {
+            begin_record(record, cgroup)?;
+        }
+        let slot = slot.map(|path| open_and_lock(path, sys::OPEN_TO_READ, sys::LOCK_SHARED));
+        Ok(Self { record, slot: slot.transpose()? })
     }
 }
 

@@ -25,6 +25,7 @@ static STACK: ChildStack = ChildStack(UnsafeCell::new([0; STACK_BYTES]));
 
 /// The kernel's `clone_args`.
 #[repr(C)]
+#[derive(Default)]
 struct CloneArgs {
     flags: u64,
     pidfd: u64,
@@ -91,16 +92,11 @@ fn start_in(cgroup: *const c_char, data: *mut c_void) -> Option<isize> {
     };
     let description = CloneArgs {
         flags: (CLONE_VM | CLONE_VFORK) as u64 | CLONE_INTO_CGROUP,
-        pidfd: 0,
-        child_thread: 0,
-        parent_thread: 0,
         exit_signal: sys::CHLD as u64,
         stack: STACK.0.get() as u64,
         stack_bytes: STACK_BYTES as u64,
-        local_storage: 0,
-        chosen_ids: 0,
-        chosen_ids_count: 0,
         cgroup: u64::try_from(group).ok()?,
+        ..CloneArgs::default()
     };
     let (first, second) = (ptr::from_ref(&description) as usize, size_of::<CloneArgs>());
     // SAFETY: nothing else uses the stack.

@@ -43,47 +43,30 @@ impl<'a> TemplateValues<'a> {
             let value = self.value(placeholder)?.ok_or_else(|| self.missing(placeholder))?;
             let is_name =
                 !value.contains(['/', '\0']) && !["", ".", ".."].contains(&value.as_str());
-            match placeholder {
-                CliPlaceholder::Workdir => Ok(value),
-                CliPlaceholder::Input
-                | CliPlaceholder::InputFile
-                | CliPlaceholder::OutputFile
-                | CliPlaceholder::Model
-                | CliPlaceholder::SessionId
-                | CliPlaceholder::Parameter(_)
-                    if is_name =>
-                {
-                    Ok(value)
-                }
-                CliPlaceholder::Input
-                | CliPlaceholder::InputFile
-                | CliPlaceholder::OutputFile
-                | CliPlaceholder::Model
-                | CliPlaceholder::SessionId
-                | CliPlaceholder::Parameter(_) => Err(NotReady {
-                    message: format!(
-                        "{placeholder} in output_file_template of agent \"{}\" must be the name of \
-                         a file or folder, without \"/\"",
-                        self.inputs.agent
-                    ),
-                    hint: "give the task another value".to_owned(),
-                }),
+            if is_name || *placeholder == CliPlaceholder::Workdir {
+                return Ok(value);
             }
+            Err(NotReady {
+                message: format!(
+                    "{placeholder} in output_file_template of agent \"{}\" must be the name of a \
+                     file or folder, without \"/\"",
+                    self.inputs.agent
+                ),
+                hint: "give the task another value".to_owned(),
+            })
         });
         path.map(PathBuf::from)
     }
 
     /// The value of a placeholder, if it has one.
     fn value(&self, placeholder: &CliPlaceholder) -> Result<Option<String>, NotReady> {
+        let file =
+            |path: &Option<PathBuf>| path.as_deref().map(|path| self.path_text(path)).transpose();
         let value = match placeholder {
             CliPlaceholder::Input => Some(self.inputs.input.to_owned()),
             CliPlaceholder::Workdir => Some(self.path_text(self.folder)?),
-            CliPlaceholder::InputFile => {
-                self.input_file.as_deref().map(|path| self.path_text(path)).transpose()?
-            }
-            CliPlaceholder::OutputFile => {
-                self.output_file.as_deref().map(|path| self.path_text(path)).transpose()?
-            }
+            CliPlaceholder::InputFile => file(&self.input_file)?,
+            CliPlaceholder::OutputFile => file(&self.output_file)?,
             CliPlaceholder::Model => self.model.clone(),
             CliPlaceholder::SessionId => self.inputs.session_id.map(str::to_owned),
             CliPlaceholder::Parameter(name) => self.inputs.parameters.get(&**name).map(as_text),

@@ -15,7 +15,7 @@ use polity_definition::{
 };
 use polity_model::failure::ErrorCategory;
 
-use self::preset_spec::{PresetArg, PresetRule, PresetSpec};
+use self::preset_spec::{PresetRule, PresetSpec, templates};
 use self::table::preset_spec;
 
 /// An agent's settings with all defaults of its preset filled in.
@@ -89,7 +89,7 @@ pub(crate) fn resolve(agent: &CliAgent) -> ResolvedAgent {
         output: output_mode(agent),
         parser: match (&agent.parser, preset) {
             (Some(parser), _) => parser.clone(),
-            (None, Some(preset)) => preset.parser.to_parser(),
+            (None, Some(preset)) => (preset.parser)(),
             (None, None) => OutputParser::new(OutputFormat::Text),
         },
         envs: preset_envs.chain(own_envs).map(|(n, v)| (n.to_owned(), v.to_owned())).collect(),
@@ -142,13 +142,11 @@ fn resolve_args(
     let allow = match agent.permission_policy {
         PermissionPolicy::Allow => preset.allow_args,
         // A CLI agent without a terminal refuses whatever it would have to ask for.
-        PermissionPolicy::Deny | PermissionPolicy::Ask => &[],
+        PermissionPolicy::Deny | PermissionPolicy::Ask => "",
     };
     // The preset's last arguments fit only its own input mode.
-    let tail = if is_own_input { preset.trailing_args } else { &[] };
-    let all = |args: &'static [PresetArg]| {
-        args.iter().chain(allow).chain(tail).map(PresetArg::to_template).collect()
-    };
+    let tail = if is_own_input { preset.trailing_args } else { "" };
+    let all = |args: &str| [args, allow, tail].into_iter().flat_map(templates).collect();
     (all(preset.args), preset.resumed.map(all))
 }
 

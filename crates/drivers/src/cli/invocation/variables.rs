@@ -48,6 +48,7 @@ pub(crate) fn collect_variables(
     }
 }
 
+/// The secret values of an agent, without missing variables, also for agents that cannot start.
 pub(crate) fn secrets(
     resolved: &ResolvedAgent,
     overrides: &RunOverrides,

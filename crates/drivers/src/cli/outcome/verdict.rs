@@ -53,10 +53,8 @@ pub(crate) fn judge(
         let what = format!("it reported an error ({exit})");
         return Err(failures.build(category, &what, sources.error));
     }
-    let is_success = match exit {
-        ProcessExit::Code(code) => resolved.success_exit_codes.contains(&code),
-        ProcessExit::Signal(_) => false,
-    };
+    let is_success =
+        matches!(exit, ProcessExit::Code(code) if resolved.success_exit_codes.contains(&code));
     if !is_success {
         return Err(failures.exit_failure(exit, &sources));
     }
@@ -129,10 +127,9 @@ fn find_rule_match<'a>(
     let own = resolved.error_rules.iter().enumerate().map(|(index, rule)| {
         (rule.pattern.as_str(), rule.stream, rule.category, format!("error_rules[{index}]"))
     });
-    let known = resolved
-        .preset_rules
-        .iter()
-        .map(|rule| (rule.pattern, rule.stream, rule.category, "a rule of the preset".to_owned()));
+    let known = resolved.preset_rules.iter().map(|(pattern, category)| {
+        (*pattern, ErrorStream::Stdout, *category, "a rule of the preset".to_owned())
+    });
     for (pattern, stream, category, rule) in own.chain(known) {
         let regex = Regex::new(pattern).map_err(|error| AttemptFailure {
             category: ErrorCategory::Permanent,
@@ -207,15 +204,12 @@ struct FailureBuilder<'a> {
 
 impl FailureBuilder<'_> {
     fn exit_failure(&self, exit: ProcessExit, sources: &MessageSources<'_>) -> AttemptFailure {
-        let signal = match exit {
-            ProcessExit::Signal(number) => Some(number),
-            ProcessExit::Code(code) => signals::from_exit_code(code),
-        };
-        let by_code = match exit {
-            ProcessExit::Code(code) => {
-                self.resolved.exit_categories.iter().find(|(known, _)| *known == code)
-            }
-            ProcessExit::Signal(_) => None,
+        let (signal, by_code) = match exit {
+            ProcessExit::Signal(number) => (Some(number), None),
+            ProcessExit::Code(code) => (
+                signals::from_exit_code(code),
+                self.resolved.exit_categories.iter().find(|(known, _)| *known == code),
+            ),
         };
         let (category, what) = if let Some((_, category)) = by_code {
             (*category, format!("it ended with {exit}"))

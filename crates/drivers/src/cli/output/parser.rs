@@ -13,16 +13,17 @@ mod utf8_decoder;
 #[path = "parser/parser_tests.rs"]
 mod tests;
 
+use std::iter;
+
 use polity_definition::{OutputFormat, OutputParser};
 use polity_model::usage::{Cost, Usage};
-
-use crate::masking::SecretMask;
 use serde_json::Value;
 
 use self::ansi::AnsiStripper;
 use self::fields::FieldCollector;
 use self::line_splitter::LineSplitter;
 pub(crate) use self::utf8_decoder::Utf8Decoder;
+use crate::masking::SecretMask;
 
 /// The maximum length of an answer, document or line, in bytes.
 pub(crate) const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -30,7 +31,7 @@ pub(crate) const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The maximum number of attempts to find a document in other output. Each may read all of it.
 const DOCUMENT_TRIES_MAX: usize = 100;
 
-/// The fields fields in an agent's output.
+/// The fields in an agent's output.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ParsedOutput {
     pub(crate) answer: Option<String>,
@@ -185,19 +186,15 @@ fn read_line(line: &[u8], rules: &OutputParser, fields: &mut FieldCollector, sho
         // Plain words and numbers are valid JSON, but not events.
         document.is_object() || document.is_array()
     });
-    let is_stream = rules.format == OutputFormat::StreamJson;
     match document {
-        Some(document) if is_stream => collect_fields(&document, rules, fields, shown),
-        Some(document) => {
-            collect_fields(&document, rules, fields, &mut String::new());
-            shown.push_str(text);
-            shown.push('\n');
+        Some(document) if rules.format == OutputFormat::StreamJson => {
+            return collect_fields(&document, rules, fields, shown);
         }
-        None => {
-            shown.push_str(text);
-            shown.push('\n');
-        }
+        Some(document) => collect_fields(&document, rules, fields, &mut String::new()),
+        None => {}
     }
+    shown.push_str(text);
+    shown.push('\n');
 }
 
 /// Collects the fields of a document, or of each document of a list.
@@ -245,13 +242,6 @@ fn find_documents(text: &str) -> Vec<Value> {
 
 /// The start of the first line that may begin a document.
 fn document_start(text: &str) -> Option<usize> {
-    let is_start = |line: &str| line.starts_with(['{', '[']);
-    let mut at = 0;
-    for line in text.split_inclusive('\n') {
-        if is_start(line) {
-            return Some(at);
-        }
-        at += line.len();
-    }
-    None
+    let mut starts = iter::once(0).chain(text.match_indices('\n').map(|(end, _)| end + 1));
+    starts.find(|start| text[*start..].starts_with(['{', '[']))
 }

@@ -10,8 +10,8 @@ use super::super::error::ModelCallError;
 use super::tool_names::wire_name;
 use super::turns::PromptTurn;
 use super::{
-    AnswerToolCall, ArgumentsSchema, BorrowedText, ModelAnswer, ModelPrompt, StreamDecoder,
-    StreamState, append_text, parse_arguments, parse_event,
+    AnswerToolCall, ArgumentsSchema, ModelAnswer, ModelPrompt, StreamDecoder, StreamState,
+    append_text, parse_arguments, parse_event,
 };
 
 /// The `anthropic-version` that this module implements.
@@ -138,15 +138,12 @@ fn decode_thoughts<'a>(
 }
 
 #[derive(Deserialize)]
-struct AnthropicEvent<'a> {
-    #[serde(borrow)]
-    r#type: BorrowedText<'a>,
+struct AnthropicEvent {
+    r#type: String,
     index: Option<u32>,
     message: Option<AnthropicMessageStart>,
-    #[serde(borrow)]
-    content_block: Option<AnthropicBlockStart<'a>>,
-    #[serde(borrow)]
-    delta: Option<AnthropicDelta<'a>>,
+    content_block: Option<AnthropicBlockStart>,
+    delta: Option<AnthropicDelta>,
     usage: Option<AnthropicUsage>,
     error: Option<Value>,
 }
@@ -166,34 +163,23 @@ struct AnthropicUsage {
 }
 
 #[derive(Deserialize)]
-struct AnthropicBlockStart<'a> {
-    #[serde(borrow)]
-    r#type: BorrowedText<'a>,
-    #[serde(borrow)]
-    text: Option<BorrowedText<'a>>,
-    #[serde(borrow)]
-    name: Option<BorrowedText<'a>>,
+struct AnthropicBlockStart {
+    r#type: String,
+    text: Option<String>,
+    name: Option<String>,
     input: Option<Value>,
-    #[serde(borrow)]
-    thinking: Option<BorrowedText<'a>>,
-    #[serde(borrow)]
-    signature: Option<BorrowedText<'a>>,
-    #[serde(borrow)]
-    data: Option<BorrowedText<'a>>,
+    thinking: Option<String>,
+    signature: Option<String>,
+    data: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct AnthropicDelta<'a> {
-    #[serde(borrow)]
-    text: Option<BorrowedText<'a>>,
-    #[serde(borrow)]
-    partial_json: Option<BorrowedText<'a>>,
-    #[serde(borrow)]
-    thinking: Option<BorrowedText<'a>>,
-    #[serde(borrow)]
-    signature: Option<BorrowedText<'a>>,
-    #[serde(borrow)]
-    stop_reason: Option<BorrowedText<'a>>,
+struct AnthropicDelta {
+    text: Option<String>,
+    partial_json: Option<String>,
+    thinking: Option<String>,
+    signature: Option<String>,
+    stop_reason: Option<String>,
 }
 
 #[derive(Default)]
@@ -211,7 +197,7 @@ enum PartialBlock {
 
 impl StreamDecoder for AnthropicDecoder {
     fn push_event(&mut self, data: &[u8], progress: &dyn TextSink) -> Result<(), ModelCallError> {
-        let event: AnthropicEvent<'_> = parse_event(data)?;
+        let event: AnthropicEvent = parse_event(data)?;
         if let Some(error) = &event.error {
             return Err(ModelCallError::from_stream_event(error));
         }
@@ -221,7 +207,7 @@ impl StreamDecoder for AnthropicDecoder {
         }
         if let Some(block) = event.content_block {
             if let Some(text) = &block.text {
-                append_text(&mut self.answer.content, &text.0, progress);
+                append_text(&mut self.answer.content, text, progress);
             }
             if let Some(block) = start_block(block) {
                 self.blocks.insert(index, block);
@@ -229,16 +215,14 @@ impl StreamDecoder for AnthropicDecoder {
         }
         if let Some(delta) = event.delta {
             if let Some(text) = &delta.text {
-                append_text(&mut self.answer.content, &text.0, progress);
+                append_text(&mut self.answer.content, text, progress);
             }
             if let Some(block) = self.blocks.get_mut(&index) {
                 extend_block(block, &delta);
             }
-            if let Some(reason) = delta.stop_reason {
-                self.stop_reason = Some(reason.0.into_owned());
-            }
+            self.stop_reason = delta.stop_reason.or(self.stop_reason.take());
         }
-        self.stopped |= event.r#type.0 == "message_stop";
+        self.stopped |= event.r#type == "message_stop";
         Ok(())
     }
 
@@ -293,33 +277,26 @@ impl AnthropicDecoder {
     }
 }
 
-fn start_block(block: AnthropicBlockStart<'_>) -> Option<PartialBlock> {
-    let text = |piece: Option<BorrowedText<'_>>| {
-        piece.map(|piece| piece.0.into_owned()).unwrap_or_default()
-    };
-    match &*block.r#type.0 {
+fn start_block(block: AnthropicBlockStart) -> Option<PartialBlock> {
+    match block.r#type.as_str() {
         "tool_use" => Some(PartialBlock::Call {
-            name: text(block.name),
+            name: block.name.unwrap_or_default(),
             input: block.input,
             arguments: String::new(),
         }),
         "thinking" => Some(PartialBlock::Thought(AnthropicThought::Thinking {
-            thinking: text(block.thinking),
-            signature: text(block.signature),
+            thinking: block.thinking.unwrap_or_default(),
+            signature: block.signature.unwrap_or_default(),
         })),
         "redacted_thinking" => Some(PartialBlock::Thought(AnthropicThought::RedactedThinking {
-            data: text(block.data),
+            data: block.data.unwrap_or_default(),
         })),
         _ => None,
     }
 }
 
-fn extend_block(block: &mut PartialBlock, delta: &AnthropicDelta<'_>) {
-    let add = |text: &mut String, piece: &Option<BorrowedText<'_>>| {
-        if let Some(piece) = piece {
-            text.push_str(&piece.0);
-        }
-    };
+fn extend_block(block: &mut PartialBlock, delta: &AnthropicDelta) {
+    let add = |text: &mut String, piece: &Option<String>| text.extend(piece.as_deref());
     match block {
         PartialBlock::Call { arguments, .. } => add(arguments, &delta.partial_json),
         PartialBlock::Thought(AnthropicThought::Thinking { thinking, signature }) => {

@@ -9,8 +9,8 @@ use super::super::error::ModelCallError;
 use super::tool_names::wire_name;
 use super::turns::PromptTurn;
 use super::{
-    AnswerToolCall, ArgumentsSchema, BorrowedText, ModelAnswer, ModelPrompt, StreamDecoder,
-    StreamState, append_text, check_arguments, parse_event,
+    AnswerToolCall, ArgumentsSchema, ModelAnswer, ModelPrompt, StreamDecoder, StreamState,
+    append_text, check_arguments, parse_event,
 };
 
 #[derive(Serialize)]
@@ -18,8 +18,8 @@ use super::{
 struct GeminiBody<'a> {
     system_instruction: GeminiContent<'a>,
     contents: Vec<GeminiContent<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<GeminiTools<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<[GeminiTools<'a>; 1]>,
     generation_config: GeminiGenerationConfig,
 }
 
@@ -95,16 +95,12 @@ pub(crate) fn encode_body(prompt: &ModelPrompt<'_>) -> serde_json::Result<Vec<u8
         description: &tool.description,
         parameters_json_schema: ArgumentsSchema(&tool.input_schema),
     });
-    let declarations: Vec<_> = declarations.collect();
+    let tools = GeminiTools { function_declarations: declarations.collect() };
     let system = GeminiPart::Text { text: prompt.system.to_owned() };
     serde_json::to_vec(&GeminiBody {
         system_instruction: GeminiContent { role: None, parts: vec![system] },
         contents: prompt.turns.iter().map(content).collect(),
-        tools: if declarations.is_empty() {
-            Vec::new()
-        } else {
-            vec![GeminiTools { function_declarations: declarations }]
-        },
+        tools: Some([tools]).filter(|[tools]| !tools.function_declarations.is_empty()),
         generation_config: GeminiGenerationConfig { temperature: prompt.temperature },
     })
 }
@@ -144,35 +140,29 @@ fn content<'a>(turn: &'a PromptTurn<'a>) -> GeminiContent<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct GeminiChunk<'a> {
-    #[serde(borrow)]
-    candidates: Option<Vec<GeminiCandidate<'a>>>,
-    #[serde(borrow)]
-    prompt_feedback: Option<GeminiPromptFeedback<'a>>,
+struct GeminiChunk {
+    candidates: Option<Vec<GeminiCandidate>>,
+    prompt_feedback: Option<GeminiPromptFeedback>,
     usage_metadata: Option<GeminiUsage>,
     error: Option<Value>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct GeminiCandidate<'a> {
-    #[serde(borrow)]
-    content: Option<GeminiCandidateContent<'a>>,
-    #[serde(borrow)]
-    finish_reason: Option<BorrowedText<'a>>,
+struct GeminiCandidate {
+    content: Option<GeminiCandidateContent>,
+    finish_reason: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct GeminiCandidateContent<'a> {
-    #[serde(borrow)]
-    parts: Option<Vec<GeminiCandidatePart<'a>>>,
+struct GeminiCandidateContent {
+    parts: Option<Vec<GeminiCandidatePart>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct GeminiCandidatePart<'a> {
-    #[serde(borrow)]
-    text: Option<BorrowedText<'a>>,
+struct GeminiCandidatePart {
+    text: Option<String>,
     thought: Option<bool>,
     thought_signature: Option<String>,
     function_call: Option<GeminiCandidateCall>,
@@ -186,9 +176,8 @@ struct GeminiCandidateCall {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct GeminiPromptFeedback<'a> {
-    #[serde(borrow)]
-    block_reason: Option<BorrowedText<'a>>,
+struct GeminiPromptFeedback {
+    block_reason: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -209,12 +198,12 @@ pub(crate) struct GeminiDecoder {
 
 impl StreamDecoder for GeminiDecoder {
     fn push_event(&mut self, data: &[u8], progress: &dyn TextSink) -> Result<(), ModelCallError> {
-        let chunk: GeminiChunk<'_> = parse_event(data)?;
+        let chunk: GeminiChunk = parse_event(data)?;
         if let Some(error) = &chunk.error {
             return Err(ModelCallError::from_stream_event(error));
         }
         if let Some(reason) = chunk.prompt_feedback.and_then(|feedback| feedback.block_reason) {
-            return Err(ModelCallError::withheld(&reason.0));
+            return Err(ModelCallError::withheld(&reason));
         }
         if let Some(usage) = chunk.usage_metadata {
             self.count(&usage);
@@ -224,9 +213,7 @@ impl StreamDecoder for GeminiDecoder {
         for part in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
             self.add_part(part, progress);
         }
-        if let Some(reason) = candidate.finish_reason {
-            self.finish_reason = Some(reason.0.into_owned());
-        }
+        self.finish_reason = candidate.finish_reason.or(self.finish_reason.take());
         Ok(())
     }
 
@@ -250,7 +237,7 @@ impl StreamDecoder for GeminiDecoder {
 }
 
 impl GeminiDecoder {
-    fn add_part(&mut self, part: GeminiCandidatePart<'_>, progress: &dyn TextSink) {
+    fn add_part(&mut self, part: GeminiCandidatePart, progress: &dyn TextSink) {
         if let Some(function) = part.function_call {
             let arguments = match function.args {
                 None => AskedArguments::Object(Map::new()),
@@ -264,7 +251,7 @@ impl GeminiDecoder {
             let (name, signature) = (function.name, part.thought_signature);
             self.answer.calls.push(AnswerToolCall { name, arguments, signature });
         } else if let Some(text) = part.text.filter(|_| part.thought != Some(true)) {
-            append_text(&mut self.answer.content, &text.0, progress);
+            append_text(&mut self.answer.content, &text, progress);
         }
     }
 

@@ -9,8 +9,8 @@ use super::super::error::ModelCallError;
 use super::tool_names::wire_name;
 use super::turns::{PromptText, PromptTurn};
 use super::{
-    AnswerToolCall, ArgumentsSchema, BorrowedText, ModelAnswer, ModelPrompt, StreamDecoder,
-    StreamState, append_text, parse_arguments, parse_event,
+    AnswerToolCall, ArgumentsSchema, ModelAnswer, ModelPrompt, StreamDecoder, StreamState,
+    append_text, parse_arguments, parse_event,
 };
 
 /// The data of the event that ends a stream.
@@ -143,46 +143,36 @@ fn add_turn<'a>(
 }
 
 #[derive(Deserialize)]
-struct OpenAiChunk<'a> {
-    #[serde(borrow, default)]
-    choices: Option<Vec<OpenAiChoice<'a>>>,
+struct OpenAiChunk {
+    choices: Option<Vec<OpenAiChoice>>,
     usage: Option<OpenAiUsage>,
     error: Option<Value>,
 }
 
 #[derive(Deserialize)]
-struct OpenAiChoice<'a> {
-    #[serde(borrow)]
-    delta: Option<OpenAiDelta<'a>>,
-    #[serde(borrow)]
-    finish_reason: Option<BorrowedText<'a>>,
+struct OpenAiChoice {
+    delta: Option<OpenAiDelta>,
+    finish_reason: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct OpenAiDelta<'a> {
-    #[serde(borrow)]
-    content: Option<BorrowedText<'a>>,
-    #[serde(borrow)]
-    refusal: Option<BorrowedText<'a>>,
-    #[serde(borrow)]
-    tool_calls: Option<Vec<OpenAiCallDelta<'a>>>,
+struct OpenAiDelta {
+    content: Option<String>,
+    refusal: Option<String>,
+    tool_calls: Option<Vec<OpenAiCallDelta>>,
 }
 
 #[derive(Deserialize)]
-struct OpenAiCallDelta<'a> {
+struct OpenAiCallDelta {
     index: Option<usize>,
-    #[serde(borrow)]
-    id: Option<BorrowedText<'a>>,
-    #[serde(borrow)]
-    function: Option<OpenAiFunctionDelta<'a>>,
+    id: Option<String>,
+    function: Option<OpenAiFunctionDelta>,
 }
 
 #[derive(Deserialize)]
-struct OpenAiFunctionDelta<'a> {
-    #[serde(borrow)]
-    name: Option<BorrowedText<'a>>,
-    #[serde(borrow)]
-    arguments: Option<BorrowedText<'a>>,
+struct OpenAiFunctionDelta {
+    name: Option<String>,
+    arguments: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -212,7 +202,7 @@ impl StreamDecoder for OpenAiDecoder {
             self.done = true;
             return Ok(());
         }
-        let chunk: OpenAiChunk<'_> = parse_event(data)?;
+        let chunk: OpenAiChunk = parse_event(data)?;
         if let Some(error) = &chunk.error {
             return Err(ModelCallError::from_stream_event(error));
         }
@@ -224,15 +214,13 @@ impl StreamDecoder for OpenAiDecoder {
         let Some(choice) = chunk.choices.into_iter().flatten().next() else { return Ok(()) };
         if let Some(delta) = choice.delta {
             for piece in [delta.content, delta.refusal].into_iter().flatten() {
-                append_text(&mut self.answer.content, &piece.0, progress);
+                append_text(&mut self.answer.content, &piece, progress);
             }
             for piece in delta.tool_calls.into_iter().flatten() {
                 self.add_call(piece);
             }
         }
-        if let Some(reason) = choice.finish_reason {
-            self.finish_reason = Some(reason.0.into_owned());
-        }
+        self.finish_reason = choice.finish_reason.or(self.finish_reason.take());
         Ok(())
     }
 
@@ -246,15 +234,12 @@ impl StreamDecoder for OpenAiDecoder {
 
     fn finish(self: Box<Self>) -> Result<ModelAnswer, ModelCallError> {
         let mut answer = self.answer;
-        answer.calls = self
-            .calls
-            .into_iter()
-            .map(|call| AnswerToolCall {
-                name: call.name,
-                arguments: parse_arguments(call.arguments),
-                signature: None,
-            })
-            .collect();
+        let calls = self.calls.into_iter().map(|call| AnswerToolCall {
+            name: call.name,
+            arguments: parse_arguments(call.arguments),
+            signature: None,
+        });
+        answer.calls = calls.collect();
         answer.is_cut = self.finish_reason.as_deref() == Some("length");
         let is_empty = answer.content.is_empty() && answer.calls.is_empty();
         match self.finish_reason.as_deref() {
@@ -267,8 +252,8 @@ impl StreamDecoder for OpenAiDecoder {
 impl OpenAiDecoder {
     /// Adds a delta to the call with its index. Some servers give all calls the same index, or
     /// none: then a new id starts a call, or a name if there are no ids.
-    fn add_call(&mut self, piece: OpenAiCallDelta<'_>) {
-        let id = piece.id.map(|id| id.0).unwrap_or_default();
+    fn add_call(&mut self, piece: OpenAiCallDelta) {
+        let id = piece.id.unwrap_or_default();
         let names = piece.function.as_ref().is_some_and(|function| function.name.is_some());
         let begins = names && id.is_empty() && piece.index.is_none();
         let belongs = |call: &PartialToolCall| {
@@ -277,7 +262,7 @@ impl OpenAiDecoder {
         };
         let position = self.calls.iter().rposition(belongs).unwrap_or_else(|| {
             let (name, arguments) = (String::new(), String::new());
-            let id = id.clone().into_owned();
+            let id = id.clone();
             self.calls.push(PartialToolCall { index: piece.index, id, name, arguments });
             self.calls.len() - 1
         });
@@ -285,11 +270,9 @@ impl OpenAiDecoder {
         if let Some(function) = piece.function {
             // Some servers repeat the name in every delta.
             if let Some(name) = function.name.filter(|_| call.name.is_empty()) {
-                call.name = name.0.into_owned();
+                call.name = name;
             }
-            if let Some(arguments) = function.arguments {
-                call.arguments.push_str(&arguments.0);
-            }
+            call.arguments.extend(function.arguments);
         }
     }
 }

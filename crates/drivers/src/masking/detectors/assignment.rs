@@ -94,13 +94,11 @@ pub(crate) fn detect(line: &[u8], trigger: TriggerSpan) -> TriggerVerdict {
 /// The secret part of a field's value.
 pub(crate) fn secret_in(name: &str, value: &str) -> Option<Range<usize>> {
     let value = value.as_bytes();
-    match kind_of(name.as_bytes())? {
-        NameKind::Authorization => authorization::secret_in(value),
-        kind @ (NameKind::Password
-        | NameKind::PasswordOrDirectory
-        | NameKind::Secret
-        | NameKind::Token) => is_quoted_secret(value, kind).then_some(0..value.len()),
+    let kind = kind_of(name.as_bytes())?;
+    if kind == NameKind::Authorization {
+        return authorization::secret_in(value);
     }
+    is_quoted_secret(value, kind).then_some(0..value.len())
 }
 
 /// True if the name of a variable announces a secret.
@@ -202,13 +200,8 @@ fn opening_quote(line: &[u8], at: usize) -> Option<QuotedText> {
 
 fn check_quoted(line: &[u8], named: NamedValue, quoted: QuotedText) -> TriggerVerdict {
     let QuotedText { start, end, open } = quoted;
-    if is_quoted_secret(&line[start..end], named.kind) {
-        TriggerVerdict::Secret { start, end, open }
-    } else if open {
-        TriggerVerdict::Undecided { from: start }
-    } else {
-        TriggerVerdict::NotSecret
-    }
+    let is_secret = is_quoted_secret(&line[start..end], named.kind);
+    TriggerVerdict::of_value(is_secret, start..end, open)
 }
 
 fn is_quoted_secret(value: &[u8], kind: NameKind) -> bool {

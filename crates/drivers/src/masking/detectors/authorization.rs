@@ -19,13 +19,10 @@ pub(crate) fn detect(line: &[u8], from: usize) -> TriggerVerdict {
     let start = if has_scheme { skip_blanks(line, scheme_end) } else { from };
     let end = run_end(line, start, is_bare);
     let open = end == line.len();
-    if is_secret(&line[start..end], has_scheme) {
-        TriggerVerdict::Secret { start, end, open }
-    } else if open {
-        TriggerVerdict::Undecided { from }
-    } else {
-        TriggerVerdict::NotSecret
-    }
+    let is_secret = is_secret(&line[start..end], has_scheme);
+    // Without a secret, the scheme may continue, too.
+    let start = if is_secret { start } else { from };
+    TriggerVerdict::of_value(is_secret, start..end, open)
 }
 
 /// The secret part of a header's value.
@@ -56,11 +53,5 @@ pub(crate) fn detect_bearer(line: &[u8], trigger: TriggerSpan) -> TriggerVerdict
     let in_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
     let end = run_end(line, start, in_token);
     let open = end == line.len();
-    if is_secret(&line[start..end], true) {
-        TriggerVerdict::Secret { start, end, open }
-    } else if open {
-        TriggerVerdict::Undecided { from: start }
-    } else {
-        TriggerVerdict::NotSecret
-    }
+    TriggerVerdict::of_value(is_secret(&line[start..end], true), start..end, open)
 }

@@ -1,41 +1,41 @@
 //! Rules that tell secrets from words, code and placeholders.
 
 /// Words that occur in place of a value, in code and in documentation.
-const PLAIN_WORDS: [&[u8]; 34] = [
-    b"any",
-    b"bool",
-    b"boolean",
-    b"bytes",
-    b"char",
-    b"default",
-    b"disabled",
-    b"empty",
-    b"enabled",
-    b"false",
-    b"hidden",
-    b"integer",
-    b"invalid",
-    b"missing",
-    b"mixed",
-    b"nil",
-    b"none",
-    b"null",
-    b"number",
-    b"object",
-    b"optional",
-    b"redacted",
-    b"required",
-    b"secretstr",
-    b"static",
-    b"str",
-    b"string",
-    b"true",
-    b"undefined",
-    b"unknown",
-    b"unset",
-    b"usize",
-    b"valid",
-    b"void",
+const PLAIN_WORDS: [&str; 34] = [
+    "any",
+    "bool",
+    "boolean",
+    "bytes",
+    "char",
+    "default",
+    "disabled",
+    "empty",
+    "enabled",
+    "false",
+    "hidden",
+    "integer",
+    "invalid",
+    "missing",
+    "mixed",
+    "nil",
+    "none",
+    "null",
+    "number",
+    "object",
+    "optional",
+    "redacted",
+    "required",
+    "secretstr",
+    "static",
+    "str",
+    "string",
+    "true",
+    "undefined",
+    "unknown",
+    "unset",
+    "usize",
+    "valid",
+    "void",
 ];
 
 /// True for bytes of names and of URL-safe base64.
@@ -116,7 +116,7 @@ pub(crate) fn is_too_long_for_words(value: &[u8]) -> bool {
 /// True for words that occur in place of a value.
 pub(crate) fn is_plain_word(value: &[u8]) -> bool {
     let value = value.strip_prefix(b"&").unwrap_or(value);
-    PLAIN_WORDS.iter().any(|word| word.eq_ignore_ascii_case(value))
+    PLAIN_WORDS.iter().any(|word| word.as_bytes().eq_ignore_ascii_case(value))
 }
 
 /// The composition of a value.

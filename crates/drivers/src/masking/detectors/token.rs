@@ -33,48 +33,45 @@ impl TokenAlphabet {
 /// The format of a provider's tokens.
 #[derive(Debug)]
 pub(crate) struct TokenShape {
-    pub(crate) literal: &'static str,
-    /// The allowed texts before it.
+    pub(crate) literals: &'static [&'static str],
+    /// The allowed texts before a literal.
     before: &'static [&'static str],
     alphabet: TokenAlphabet,
-    /// The minimum number of bytes after the literal.
+    /// The minimum number of bytes after a literal.
     least: usize,
     /// True if ordinary words may look the same, so that the token must look random.
     like_words: bool,
 }
 
-const fn shape(literal: &'static str, alphabet: TokenAlphabet, least: usize) -> TokenShape {
-    TokenShape { literal, before: &[""], alphabet, least, like_words: false }
+const fn shape(
+    literals: &'static [&'static str],
+    alphabet: TokenAlphabet,
+    least: usize,
+) -> TokenShape {
+    TokenShape { literals, before: &[""], alphabet, least, like_words: false }
 }
 
 /// Tokens of AWS, Stripe, Google, GitHub, GitLab, Slack, Hugging Face, npm, PyPI, OpenAI and
 /// others.
-pub(crate) static TOKEN_SHAPES: [TokenShape; 25] = [
-    TokenShape { like_words: true, ..shape("sk-", TokenAlphabet::Base64Url, 20) },
-    shape("AKIA", TokenAlphabet::Capitals, 16),
-    shape("ASIA", TokenAlphabet::Capitals, 16),
-    TokenShape { before: &["s", "r"], ..shape("k_live_", TokenAlphabet::Letters, 16) },
-    TokenShape { before: &["s", "r"], ..shape("k_test_", TokenAlphabet::Letters, 16) },
-    shape("whsec_", TokenAlphabet::Letters, 24),
-    shape("AIza", TokenAlphabet::Base64Url, 30),
-    shape("ya29.", TokenAlphabet::Base64Url, 20),
-    shape("ghp_", TokenAlphabet::Letters, 30),
-    shape("gho_", TokenAlphabet::Letters, 30),
-    shape("ghs_", TokenAlphabet::Letters, 30),
-    shape("ghu_", TokenAlphabet::Letters, 30),
-    shape("ghr_", TokenAlphabet::Letters, 30),
-    TokenShape { before: &["git"], ..shape("hub_pat_", TokenAlphabet::LettersAndUnderscore, 22) },
-    shape("glpat-", TokenAlphabet::Base64UrlAndDot, 20),
-    shape("xoxa-", TokenAlphabet::Base64Url, 10),
-    shape("xoxb-", TokenAlphabet::Base64Url, 10),
-    shape("xoxe-", TokenAlphabet::Base64Url, 10),
-    shape("xoxp-", TokenAlphabet::Base64Url, 10),
-    shape("xoxr-", TokenAlphabet::Base64Url, 10),
-    shape("xoxs-", TokenAlphabet::Base64Url, 10),
-    shape("xapp-", TokenAlphabet::Base64Url, 20),
-    shape("hf_", TokenAlphabet::Letters, 30),
-    shape("npm_", TokenAlphabet::Letters, 36),
-    shape("pypi-", TokenAlphabet::Base64Url, 50),
+pub(crate) static TOKEN_SHAPES: [TokenShape; 12] = [
+    TokenShape { like_words: true, ..shape(&["sk-"], TokenAlphabet::Base64Url, 20) },
+    shape(&["AKIA", "ASIA"], TokenAlphabet::Capitals, 16),
+    TokenShape {
+        before: &["s", "r"],
+        ..shape(&["k_live_", "k_test_"], TokenAlphabet::Letters, 16)
+    },
+    shape(&["whsec_"], TokenAlphabet::Letters, 24),
+    shape(&["AIza"], TokenAlphabet::Base64Url, 30),
+    shape(&["ya29.", "xapp-"], TokenAlphabet::Base64Url, 20),
+    shape(&["ghp_", "gho_", "ghs_", "ghu_", "ghr_", "hf_"], TokenAlphabet::Letters, 30),
+    TokenShape {
+        before: &["git"],
+        ..shape(&["hub_pat_"], TokenAlphabet::LettersAndUnderscore, 22)
+    },
+    shape(&["glpat-"], TokenAlphabet::Base64UrlAndDot, 20),
+    shape(&["xoxa-", "xoxb-", "xoxe-", "xoxp-", "xoxr-", "xoxs-"], TokenAlphabet::Base64Url, 10),
+    shape(&["npm_"], TokenAlphabet::Letters, 36),
+    shape(&["pypi-"], TokenAlphabet::Base64Url, 50),
 ];
 
 pub(crate) fn detect(line: &[u8], trigger: TriggerSpan, shape: &TokenShape) -> TriggerVerdict {
@@ -94,13 +91,8 @@ pub(crate) fn detect(line: &[u8], trigger: TriggerSpan, shape: &TokenShape) -> T
         && (end - trigger.end > shape.least
             || line.get(end).is_some_and(|next| is_name_byte(*next)));
     let is_word = shape.like_words && !looks_random(&line[trigger.end..end]);
-    if is_long && !is_longer_than_all && !is_word {
-        TriggerVerdict::Secret { start, end, open }
-    } else if open {
-        TriggerVerdict::Undecided { from: start }
-    } else {
-        TriggerVerdict::NotSecret
-    }
+    let is_secret = is_long && !is_longer_than_all && !is_word;
+    TriggerVerdict::of_value(is_secret, start..end, open)
 }
 
 /// Checks for three base64 parts joined by dots; the last may be empty.

@@ -1,7 +1,7 @@
 use polity_definition::RedactionSettings;
 use proptest::prelude::*;
 
-use super::{mask, plain_text, secret_cases, with_values};
+use super::{PLAIN_TEXT, mask, secret_cases, with_values};
 use crate::masking::plan::PIECE_BYTES;
 use crate::masking::{LINE_BYTES_MAX, SecretMask};
 
@@ -183,8 +183,7 @@ fn holds_back_lines_with_configured_patterns() {
 fn snippets() -> impl Strategy<Value = Vec<u8>> {
     let planted: Vec<Vec<u8>> =
         secret_cases::CASES.iter().map(|(text, _)| text.as_bytes().to_vec()).collect();
-    let lines: Vec<Vec<u8>> =
-        plain_text::TEXT.lines().map(|line| line.as_bytes().to_vec()).collect();
+    let lines: Vec<Vec<u8>> = PLAIN_TEXT.lines().map(|line| line.as_bytes().to_vec()).collect();
     let pieces =
         ["\n", " ", "\r\n", "\"", "\\", "\\n", "-", "=", ": ", "known secret", KEY, "@", "'"];
     let pieces = pieces.map(|piece| piece.as_bytes().to_vec()).to_vec();

@@ -49,12 +49,7 @@ impl SseTransportError {
     pub(crate) fn is_before_sending(&self) -> bool {
         match self {
             Self::Http(error) => error.is_connect(),
-            Self::Json(_) | Self::Closed => true,
-            Self::Status(_)
-            | Self::NoEndpoint
-            | Self::BadEndpoint(_)
-            | Self::ForeignEndpoint(_)
-            | Self::TooLong => false,
+            other => matches!(other, Self::Json(_) | Self::Closed),
         }
     }
 }

@@ -48,14 +48,11 @@ impl ProcStat {
 pub(super) fn children() -> io::Result<Vec<Pid>> {
     // The shim has one thread, whose id is the pid.
     let me = rustix::process::getpid();
-    match children_of_thread(me, me) {
-        Some(children) => Ok(children),
-        None => Ok(all_by_parent()?
-            .into_iter()
-            .filter(|(_, of)| *of == me)
-            .map(|(pid, _)| pid)
-            .collect()),
+    if let Some(children) = children_of_thread(me, me) {
+        return Ok(children);
     }
+    let all = all_by_parent()?.into_iter();
+    Ok(all.filter(|(_, of)| *of == me).map(|(pid, _)| pid).collect())
 }
 
 pub(super) fn descendants() -> io::Result<Vec<Pid>> {

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::fixture::{
     CliFixture, OUTPUT_BYTES, ProgressRecorder, SECRET, agent, answer, failure, python, sh,
 };
+use crate::waiting::wait_until;
 
 #[tokio::test]
 async fn passes_input_and_returns_the_answer() {
@@ -131,16 +132,10 @@ async fn secrets_appear_nowhere() {
     let kept =
         [fixture.stored_output(&outcome, "stdout"), fixture.stored_output(&outcome, "stderr")]
             .concat();
-    let everything = format!(
-        "{outcome:?} {} {} {}",
-        progress.shown(),
-        String::from_utf8_lossy(&kept),
-        fixture.driver.mask_secrets(
-            &agent,
-            &RunOverrides::default(),
-            format!("it is {SECRET}.").into()
-        ),
-    );
+    let (shown, kept_text) = (progress.shown(), String::from_utf8_lossy(&kept));
+    let said = format!("it is {SECRET}.").into();
+    let masked = fixture.driver.mask_secrets(&agent, &RunOverrides::default(), said);
+    let everything = format!("{outcome:?} {shown} {kept_text} {masked}");
     assert!(!everything.contains(SECRET), "{everything}");
     assert_eq!(kept, b"***aple\n***aple\n");
 }
@@ -152,10 +147,7 @@ async fn prompt_without_line_end_is_shown() {
     let agent = sh("printf 'Continue? '; while [ ! -e go ]; do sleep 0.01; done", &json!({}));
     let run = fixture.run_watched(&agent, "", &progress);
     let look = async {
-        super::fixture::eventually("the question is shown", || {
-            (progress.shown() == "Continue? ").then_some(())
-        })
-        .await;
+        wait_until("the question is shown", || progress.shown() == "Continue? ").await;
         std::fs::write(fixture.path("go"), "").unwrap();
     };
     let (outcome, ()) = tokio::join!(run, look);

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
 use polity_definition::{AgentDefinition, RedactionSettings};
 use polity_drivers::EnvSource;
@@ -21,8 +20,7 @@ use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use tokio::sync::watch;
 
-/// The maximum wait of a test; far longer than needed.
-pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
+use crate::waiting::{TEST_TIMEOUT, eventually};
 
 /// A secret that no output may show.
 pub(crate) const SECRET: &str = "correct-horse-battery-staple";
@@ -59,7 +57,7 @@ impl CliFixture {
     }
 
     /// Waits until a file has a complete line, and parses its pids.
-    pub(crate) async fn read_pids(&self, name: &str) -> Vec<i32> {
+    pub(crate) async fn read_pids(&self, name: &str) -> Vec<u32> {
         let path = self.path(name);
         let text = eventually("the numbers are there", || {
             fs::read_to_string(&path).ok().filter(|text| text.ends_with('\n'))
@@ -94,8 +92,18 @@ impl CliFixture {
         progress: &ProgressRecorder,
     ) -> RunOutcome {
         let (_sender, stop) = watch::channel(false);
-        self.run_stoppable(agent, input, progress, &stop, ExecutionId::from_random_bytes(random()))
-            .await
+        self.run_stoppable(agent, input, progress, &stop, new_execution()).await
+    }
+
+    /// Runs an agent without input as this execution.
+    pub(crate) async fn run_as(
+        &self,
+        agent: &AgentDefinition,
+        execution_id: ExecutionId,
+        progress: &ProgressRecorder,
+    ) -> RunOutcome {
+        let (_sender, stop) = watch::channel(false);
+        self.run_stoppable(agent, "", progress, &stop, execution_id).await
     }
 
     /// Runs an agent until it ends or is stopped.
@@ -120,7 +128,7 @@ impl CliFixture {
             stop,
             progress,
         });
-        tokio::time::timeout(TIMEOUT, run).await.expect("the run should have ended long ago")
+        tokio::time::timeout(TEST_TIMEOUT, run).await.expect("the run should have ended long ago")
     }
 }
 
@@ -161,17 +169,13 @@ pub(crate) fn python(script: &str, more: &Value) -> AgentDefinition {
 }
 
 pub(crate) fn answer(outcome: &RunOutcome) -> &str {
-    match &outcome.end {
-        RunEnd::Answered(answer) => answer,
-        other => panic!("{other:?}"),
-    }
+    let RunEnd::Answered(answer) = &outcome.end else { panic!("{:?}", outcome.end) };
+    answer
 }
 
 pub(crate) fn failure(outcome: &RunOutcome) -> &AttemptFailure {
-    match &outcome.end {
-        RunEnd::Failed(failure) => failure,
-        other => panic!("{other:?}"),
-    }
+    let RunEnd::Failed(failure) = &outcome.end else { panic!("{:?}", outcome.end) };
+    failure
 }
 
 /// Recovers a run whose owner died.
@@ -220,24 +224,9 @@ impl RunProgress for ProgressRecorder {
     }
 }
 
-pub(crate) async fn eventually<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = check() {
-            return found;
-        }
-        assert!(begun.elapsed() < TIMEOUT, "waited in vain: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-pub(crate) fn is_alive(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
-}
-
-pub(crate) fn random() -> [u8; 16] {
+/// A new execution id.
+pub(crate) fn new_execution() -> ExecutionId {
     use std::hash::{BuildHasher, RandomState};
     let number = || RandomState::new().hash_one(0).to_le_bytes();
-    [number(), number()].concat().try_into().unwrap()
+    ExecutionId::from_random_bytes([number(), number()].concat().try_into().unwrap())
 }

@@ -4,21 +4,17 @@ use std::process::{Command, Stdio};
 
 use polity_engine::driver::ProgramRunner;
 use polity_model::failure::ErrorCategory;
-use polity_model::ids::ExecutionId;
 use serde_json::json;
-use tokio::sync::watch;
 
-use super::fixture::{
-    CliFixture, ProgressRecorder, answer, eventually, failure, is_alive, random, recover, sh,
-};
+use super::fixture::{CliFixture, ProgressRecorder, answer, failure, new_execution, recover, sh};
+use crate::waiting::{is_alive, kill, wait_until};
 
 #[tokio::test]
 async fn recovers_a_finished_run_until_it_is_forgotten() {
     let fixture = CliFixture::new();
     let agent = sh("echo ending >&2; echo well", &json!({}));
-    let (_sender, stop) = watch::channel(false);
-    let id = ExecutionId::from_random_bytes(random());
-    let outcome = fixture.run_stoppable(&agent, "", &ProgressRecorder::default(), &stop, id).await;
+    let id = new_execution();
+    let outcome = fixture.run_as(&agent, id, &ProgressRecorder::default()).await;
     let others = fixture.other_driver();
     let whole = recover(&others, &agent, id, 0).await.unwrap();
     assert_eq!(answer(&whole), answer(&outcome));
@@ -34,15 +30,12 @@ async fn recovers_a_finished_run_until_it_is_forgotten() {
 async fn recovery_ends_a_running_process() {
     let fixture = CliFixture::new();
     let agent = sh("echo $$ > pids; sleep 1000", &json!({}));
-    let (_sender, stop) = watch::channel(false);
-    let id = ExecutionId::from_random_bytes(random());
-    let progress = ProgressRecorder::default();
-    let run = fixture.run_stoppable(&agent, "", &progress, &stop, id);
+    let (id, progress) = (new_execution(), ProgressRecorder::default());
+    let run = fixture.run_as(&agent, id, &progress);
     let find = async {
         let pids = fixture.read_pids("pids").await;
         assert!(is_alive(pids[0]));
-        let found = recover(&fixture.other_driver(), &agent, id, 0).await;
-        assert_eq!(found, None);
+        assert_eq!(recover(&fixture.other_driver(), &agent, id, 0).await, None);
         assert!(!is_alive(pids[0]));
     };
     let (outcome, ()) = tokio::join!(run, find);
@@ -53,7 +46,7 @@ async fn recovery_ends_a_running_process() {
 async fn tree_ends_when_its_owner_is_killed() {
     let fixture = CliFixture::new();
     let agent = sh("", &json!({}));
-    let id = ExecutionId::from_random_bytes(random());
+    let id = new_execution();
     std::fs::create_dir_all(fixture.path("data/runs")).unwrap();
     let record = fixture.path(&format!("data/runs/{id}-0.json"));
     let script = r#""$0" __supervise new $$ --grace-ms 100 --record "$1" -- sh -c "$2" & wait"#;
@@ -73,8 +66,7 @@ async fn tree_ends_when_its_owner_is_killed() {
     assert_eq!(recover(&fixture.driver, &agent, id, 0).await, None);
     assert!(tree.iter().all(|pid| !is_alive(*pid)));
     let record = std::fs::File::open(record).unwrap();
-    let is_free = || record.try_lock().ok();
-    eventually("the record is free", is_free).await;
+    wait_until("the record is free", || record.try_lock().is_ok()).await;
 }
 
 /// True if control groups can be used here.
@@ -102,22 +94,18 @@ async fn orphans_of_a_killed_shim_are_ended() {
         let _ = std::fs::remove_file(fixture.path("pids"));
         let script = "setsid sh -c 'sleep 1000 & echo $! > pids; wait' & WAIT echo ready; wait";
         let agent = sh(&script.replace("WAIT", wait), &json!({}));
-        let (_sender, stop) = watch::channel(false);
         let progress = ProgressRecorder::default();
-        let id = ExecutionId::from_random_bytes(random());
-        let run = fixture.run_stoppable(&agent, "", &progress, &stop, id);
+        let run = fixture.run_watched(&agent, "", &progress);
         let kill = async {
             let pids = fixture.read_pids("pids").await;
-            eventually("it is ready", || progress.shown().contains("ready").then_some(())).await;
-            let shim = progress.started.lock().unwrap().unwrap();
-            let shim = rustix::process::Pid::from_raw(shim.cast_signed()).unwrap();
-            rustix::process::kill_process(shim, rustix::process::Signal::KILL).unwrap();
+            wait_until("it is ready", || progress.shown().contains("ready")).await;
+            kill(progress.started.lock().unwrap().unwrap());
             pids
         };
         let (outcome, pids) = tokio::join!(run, kill);
         assert_eq!(failure(&outcome).category, ErrorCategory::SystemError, "{outcome:?}");
         if has_groups() {
-            eventually("they are gone", || (!is_alive(pids[0])).then_some(())).await;
+            wait_until("they are gone", || !is_alive(pids[0])).await;
         }
     }
 }

@@ -5,7 +5,8 @@ use std::path::Path;
 use polity_model::failure::ErrorCategory;
 use serde_json::json;
 
-use super::fixture::{CliFixture, ProgressRecorder, answer, failure, is_alive, python, sh};
+use super::fixture::{CliFixture, ProgressRecorder, answer, failure, python, sh};
+use crate::waiting::is_alive;
 
 const HOG: &str = "
 import time

@@ -4,15 +4,13 @@ use std::fs;
 use std::path::Path;
 
 use polity_engine::driver::RunEnd;
-use polity_model::ids::ExecutionId;
 use polity_model::run::ProcessExit;
 use polity_store::SlotPools;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::fixture::{
-    CliFixture, ProgressRecorder, answer, eventually, is_alive, python, random, sh,
-};
+use super::fixture::{CliFixture, ProgressRecorder, answer, failure, new_execution, python, sh};
+use crate::waiting::{is_alive, kill, wait_until};
 
 /// Starts a process and its child in a session of their own, ignores SIGTERM, and writes both pids.
 const PROCESS_TREE: &str =
@@ -40,8 +38,7 @@ async fn stop_run(
     let (stop_sender, stop) = watch::channel(false);
     let agent = sh(script, &more);
     let progress = ProgressRecorder::default();
-    let id = ExecutionId::from_random_bytes(random());
-    let run = fixture.run_stoppable(&agent, "", &progress, &stop, id);
+    let run = fixture.run_stoppable(&agent, "", &progress, &stop, new_execution());
     let end = async {
         let pids = fixture.read_pids("pids").await;
         assert!(pids.iter().all(|pid| is_alive(*pid)));
@@ -62,21 +59,16 @@ async fn stopping_a_run_ends_its_process_tree() {
 }
 
 #[tokio::test]
-async fn process_may_clean_up_on_the_stop_signal() {
+async fn process_may_clean_up_on_the_stop_signal_and_is_killed_if_it_ignores_it() {
+    let wait = "echo $$ > pids; while :; do sleep 0.01; done";
     let fixture = CliFixture::new();
-    let script =
-        "trap 'echo tidied > note; exit 9' INT; echo $$ > pids; while :; do sleep 0.01; done";
-    let (end, exit) = stop_run(&fixture, script, json!({"stop_signal": "SIGINT"})).await;
-    assert_eq!((end, exit), (RunEnd::Stopped, Some(ProcessExit::Code(9))));
+    let script = format!("trap 'echo tidied > note; exit 9' INT; {wait}");
+    let stopped = stop_run(&fixture, &script, json!({"stop_signal": "SIGINT"})).await;
+    assert_eq!(stopped, (RunEnd::Stopped, Some(ProcessExit::Code(9))));
     assert_eq!(fixture.read("note"), "tidied\n");
-}
 
-#[tokio::test]
-async fn process_that_ignores_the_stop_signal_is_killed() {
-    let fixture = CliFixture::new();
-    let script = "trap '' TERM; echo $$ > pids; while :; do sleep 0.01; done";
-    let (end, exit) = stop_run(&fixture, script, json!({})).await;
-    assert_eq!((end, exit), (RunEnd::Stopped, Some(ProcessExit::Signal(9))));
+    let stopped = stop_run(&CliFixture::new(), &format!("trap '' TERM; {wait}"), json!({})).await;
+    assert_eq!(stopped, (RunEnd::Stopped, Some(ProcessExit::Signal(9))));
 }
 
 #[tokio::test]
@@ -108,14 +100,11 @@ async fn reports_a_killed_shim() {
     let agent = sh("echo $$ > pids; exec sleep 1000", &json!({}));
     let kill = async {
         let program = fixture.read_pids("pids").await[0];
-        let shim = progress.started.lock().unwrap().unwrap().cast_signed();
-        for pid in [shim, program] {
-            let pid = rustix::process::Pid::from_raw(pid).unwrap();
-            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-        }
+        kill(progress.started.lock().unwrap().unwrap());
+        kill(program);
     };
     let (outcome, ()) = tokio::join!(fixture.run_watched(&agent, "", &progress), kill);
-    assert!(super::fixture::failure(&outcome).message.contains("was killed"), "{:?}", outcome.end);
+    assert!(failure(&outcome).message.contains("was killed"), "{:?}", outcome.end);
 }
 
 #[tokio::test]
@@ -128,25 +117,21 @@ async fn dropping_a_run_ends_its_process_tree() {
         _ = fixture.read_pids("pids") => {}
     }
     let tree = fixture.read_pids("pids").await;
-    eventually("the tree is gone", || tree.iter().all(|pid| !is_alive(*pid)).then_some(())).await;
+    wait_until("the tree is gone", || tree.iter().all(|pid| !is_alive(*pid))).await;
 }
 
 #[tokio::test]
 async fn ends_runs_at_their_deadlines() {
     let fixture = CliFixture::new();
     for (script, more, field) in [
-        ("while :; do echo x; sleep 0.1; done", json!({"timeout": 1}), "raise timeout "),
-        ("sleep 1000", json!({"start_timeout": 1}), "raise start_timeout "),
-        (
-            "echo x; sleep 1000",
-            json!({"start_timeout": 1, "idle_timeout": 2}),
-            "raise idle_timeout ",
-        ),
-        ("echo x; exec >&- 2>&-; sleep 1000", json!({"idle_timeout": 1}), "raise idle_timeout "),
+        ("while :; do echo x; sleep 0.1; done", json!({"timeout": 1}), "timeout"),
+        ("sleep 1000", json!({"start_timeout": 1}), "start_timeout"),
+        ("echo x; sleep 1000", json!({"start_timeout": 1, "idle_timeout": 2}), "idle_timeout"),
+        ("echo x; exec >&- 2>&-; sleep 1000", json!({"idle_timeout": 1}), "idle_timeout"),
     ] {
         let outcome = fixture.run(&sh(script, &more), "").await;
         let RunEnd::TimedOut(message) = &outcome.end else { panic!("{script}: {:?}", outcome.end) };
-        assert!(message.contains(field), "{script}: {message}");
+        assert!(message.contains(&format!("raise {field} ")), "{script}: {message}");
         assert_eq!(outcome.report.exit, Some(ProcessExit::Signal(15)), "{script}");
     }
 }
@@ -157,13 +142,12 @@ async fn slot_is_held_until_the_process_tree_has_ended() {
     let agent = sh(PROCESS_TREE, &json!({}));
     let (stop_sender, stop) = watch::channel(false);
     let progress = ProgressRecorder::default();
-    let id = ExecutionId::from_random_bytes(random());
     let free = || {
         let others = fixture.slots();
         let take = || others.acquire("fixture", 100).wait().unwrap();
         std::iter::from_fn(take).collect::<Vec<_>>().len()
     };
-    let run = fixture.run_stoppable(&agent, "", &progress, &stop, id);
+    let run = fixture.run_stoppable(&agent, "", &progress, &stop, new_execution());
     let look = async {
         fixture.read_pids("pids").await;
         assert_eq!(free(), 99);

@@ -7,10 +7,9 @@ use std::process::Command;
 
 use polity_definition::AgentDefinition;
 use polity_engine::driver::{ProgramPreparation, RunCleanup, RunOverrides};
-use polity_model::ids::ExecutionId;
 use serde_json::json;
 
-use super::fixture::{CliFixture, ProgressRecorder, answer, failure, random, recover, sh};
+use super::fixture::{CliFixture, ProgressRecorder, answer, failure, new_execution, recover, sh};
 
 fn agent(script: &str, workspace: &str) -> AgentDefinition {
     sh(script, &json!({"workspace": workspace, "working_directory": "project"}))
@@ -123,13 +122,13 @@ async fn worktree_requires_a_repository_with_a_commit() {
 #[tokio::test]
 async fn cleanup_removes_files_and_optionally_the_workspace() {
     let fixture = project();
-    let id = ExecutionId::from_random_bytes(random());
+    let id = new_execution();
     let begins = |folder: &str| fixture.path("data").join(folder);
-    for (folder, keeps) in [("workspaces", true), ("workspaces", false)] {
+    for keeps in [true, false] {
         fs::create_dir_all(begins("runs").join(format!("{id}-0.files"))).unwrap();
         fs::write(begins("runs").join(format!("{id}-0.files/input")), "raw").unwrap();
         fs::write(begins("runs").join(format!("{id}-0.json")), "").unwrap();
-        fs::create_dir_all(begins(folder).join(id.to_string())).unwrap();
+        fs::create_dir_all(begins("workspaces").join(id.to_string())).unwrap();
         assert_eq!(fixture.driver.leftover_executions().into_iter().collect::<Vec<_>>(), [id]);
         fixture.driver.remove_leftovers(id, keeps);
         assert_eq!(fs::read_dir(begins("runs")).unwrap().count(), 0);
@@ -141,11 +140,9 @@ async fn cleanup_removes_files_and_optionally_the_workspace() {
 async fn recovered_run_keeps_its_workspace() {
     let fixture = project();
     let agent = agent("echo new >> a.txt; echo done", "copy");
-    let id = ExecutionId::from_random_bytes(random());
-    let (_sender, stop) = tokio::sync::watch::channel(false);
-    let progress = ProgressRecorder::default();
+    let id = new_execution();
     // The owner died after the run and before journaling its outcome.
-    fixture.run_stoppable(&agent, "", &progress, &stop, id).await;
+    fixture.run_as(&agent, id, &ProgressRecorder::default()).await;
     let found = recover(&fixture.other_driver(), &agent, id, 0).await.unwrap();
     assert_eq!(answer(&found), "done");
     assert_eq!(found.report.workspace.unwrap().changed_files, 1);

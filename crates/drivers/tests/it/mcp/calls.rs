@@ -6,7 +6,8 @@ use polity_model::failure::ErrorCategory;
 use polity_testkit::mcp::fixture_server;
 use serde_json::json;
 
-use super::harness::{McpHarness, wait_until};
+use super::harness::McpHarness;
+use crate::waiting::wait_until;
 
 #[tokio::test]
 async fn returns_text_and_structured_results() {
@@ -34,7 +35,7 @@ async fn concurrent_first_calls_start_one_server() {
     let harness = McpHarness::fixture(&["--slow-start", "0.3"]);
     let calls = (0..20).map(|number| {
         let harness = &harness;
-        async move { harness.text("test/echo", json!({"text": number.to_string()})).await }
+        async move { harness.echo(&number.to_string()).await }
     });
     let said = futures_util::future::join_all(calls).await;
     assert_eq!(said, (0..20).map(|number| number.to_string()).collect::<Vec<_>>());
@@ -44,9 +45,9 @@ async fn concurrent_first_calls_start_one_server() {
 #[tokio::test]
 async fn start_continues_after_the_first_caller_gives_up() {
     let harness = McpHarness::fixture(&["--slow-start", "0.3"]);
-    let first = harness.text("test/echo", json!({"text": "first"}));
+    let first = harness.echo("first");
     assert!(tokio::time::timeout(Duration::from_millis(50), first).await.is_err());
-    assert_eq!(harness.text("test/echo", json!({"text": "second"})).await, "second");
+    assert_eq!(harness.echo("second").await, "second");
     assert_eq!(harness.logged("started"), 1);
 }
 
@@ -62,7 +63,7 @@ async fn dropped_call_is_cancelled_on_the_server() {
     }
     wait_until("it was woken", || harness.logged("woken") == 1).await;
     assert_eq!(harness.logged("cancelled"), 1);
-    assert_eq!(harness.text("test/echo", json!({"text": "still here"})).await, "still here");
+    assert_eq!(harness.echo("still here").await, "still here");
 }
 
 #[tokio::test]
@@ -72,7 +73,7 @@ async fn truncates_long_result_and_keeps_the_connection() {
     let text = harness.text("test/big", json!({"bytes": 52_428_800})).await;
     let mark = "\n[truncated: 52428800 bytes, of which one tool result may have 1000]";
     assert_eq!(text, "x".repeat(1000) + mark);
-    assert_eq!(harness.text("test/echo", json!({"text": "fine"})).await, "fine");
+    assert_eq!(harness.echo("fine").await, "fine");
     assert_eq!(harness.logged("started"), 1);
 }
 

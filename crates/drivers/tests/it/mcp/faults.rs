@@ -6,29 +6,27 @@ use polity_model::failure::ErrorCategory;
 use polity_testkit::mcp::{fixture_server, stdio_server};
 use serde_json::json;
 
-use super::harness::{McpHarness, TEST_TIMEOUT, is_alive, wait_until};
+use super::harness::McpHarness;
+use crate::waiting::{TEST_TIMEOUT, is_alive, kill, wait_until};
 
 #[tokio::test]
 async fn restarts_server_that_dies_during_a_call() {
     let harness = McpHarness::fixture(&[]);
     let failure = harness.call("test/die", json!({})).await.unwrap_err();
-    assert!(failure.maybe_done);
-    assert_eq!(failure.failure.category, ErrorCategory::Transient);
-    assert_eq!(
-        failure.failure.message,
-        "MCP server \"test\" was lost during the call of test/die; it ended with exit status: 3; \
-         its last words on stderr:\nI am dying"
-    );
-    assert_eq!(harness.text("test/echo", json!({"text": "again"})).await, "again");
+    assert_eq!((failure.failure.category, failure.maybe_done), (ErrorCategory::Transient, true));
+    insta::assert_snapshot!(failure.failure.message, @r#"
+    MCP server "test" was lost during the call of test/die; it ended with exit status: 3; its last words on stderr:
+    I am dying
+    "#);
+    assert_eq!(harness.echo("again").await, "again");
     assert_eq!(harness.logged("started"), 2);
 }
 
 #[tokio::test]
 async fn restarts_server_killed_between_calls() {
     let harness = McpHarness::fixture(&[]);
-    harness.text("test/echo", json!({"text": "hello"})).await;
-    let pid = rustix::process::Pid::from_raw(harness.pids(1)[0].cast_signed()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    harness.echo("hello").await;
+    kill(harness.pids(1)[0]);
     // A call right after the kill may still use the old connection and fail.
     let began = std::time::Instant::now();
     while harness.call("test/echo", json!({"text": "again"})).await.is_err() {
@@ -59,7 +57,7 @@ async fn ends_server_that_never_answers() {
         McpHarness::with([silent], |options| options.start_timeout = Duration::from_millis(700));
     let failure = harness.refusal("test/*").await;
     assert_eq!(failure.category, ErrorCategory::Transient);
-    assert_eq!(failure.message, "MCP server \"test\" did not answer within 0.7 seconds");
+    insta::assert_snapshot!(failure.message, @r#"MCP server "test" did not answer within 0.7 seconds"#);
     let pid = harness.pids(1)[0];
     wait_until("the process has ended", || !is_alive(pid)).await;
 }
@@ -67,18 +65,14 @@ async fn ends_server_that_never_answers() {
 #[tokio::test]
 async fn ignores_noise_on_stdout() {
     let harness = McpHarness::fixture(&["--garbage"]);
-    assert_eq!(harness.text("test/echo", json!({"text": "hello"})).await, "hello");
+    assert_eq!(harness.echo("hello").await, "hello");
 }
 
 #[tokio::test]
 async fn failed_handshake_error_shows_stdout_noise() {
     let talker = stdio_server("talker", "sh", &["-c", "echo Usage: talker FILE; echo; exit 2"]);
     let failure = McpHarness::new([talker]).refusal("talker/*").await;
-    assert_eq!(
-        failure.message,
-        "MCP server \"talker\" cannot be reached: it closed the connection during the handshake; \
-         it printed a line on stdout that is no MCP message: Usage: talker FILE; it ended with exit status: 2"
-    );
+    insta::assert_snapshot!(failure.message, @r#"MCP server "talker" cannot be reached: it closed the connection during the handshake; it printed a line on stdout that is no MCP message: Usage: talker FILE; it ended with exit status: 2"#);
 }
 
 #[tokio::test]
@@ -92,7 +86,7 @@ async fn falls_back_to_initialize_if_the_probe_is_ignored() {
 async fn retries_slow_server_of_the_newer_lifecycle() {
     let harness = McpHarness::fixture(&["--modern", "--slow-start", "2.5"]);
     assert_eq!(harness.tools.protocol_version("test").await.unwrap(), "2026-07-28");
-    assert_eq!(harness.text("test/echo", json!({"text": "hello"})).await, "hello");
+    assert_eq!(harness.echo("hello").await, "hello");
 }
 
 #[tokio::test]
@@ -128,7 +122,7 @@ async fn shutdown_aborts_a_start_in_progress() {
 #[tokio::test]
 async fn dropping_the_driver_ends_its_servers() {
     let harness = McpHarness::fixture(&[]);
-    harness.text("test/echo", json!({"text": "hello"})).await;
+    harness.echo("hello").await;
     let pid = harness.pids(1)[0];
     assert!(is_alive(pid));
     drop(harness);

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use polity_definition::McpServerDefinition;
 use polity_drivers::EnvSource;
@@ -12,11 +11,10 @@ use polity_engine::driver::{
     CallSite, ToolDriver, ToolFailure, ToolReply, ToolRequest, Toolbox, ToolsUnavailable,
 };
 use polity_testkit::mcp::{environment, fixture_server};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The longest wait for an expected event, far above its usual time.
-pub(crate) const TEST_TIMEOUT: Duration = Duration::from_mins(1);
+use crate::waiting::TEST_TIMEOUT;
 
 /// Servers in a temporary home.
 pub(crate) struct McpHarness {
@@ -35,11 +33,8 @@ impl McpHarness {
         change: impl FnOnce(&mut McpOptions),
     ) -> Self {
         let home = tempfile::tempdir().unwrap();
-        let mut options = McpOptions::new(
-            home.path().into(),
-            EnvSource::new(environment),
-            ProcessLauncher::Direct,
-        );
+        let environment = EnvSource::new(environment);
+        let mut options = McpOptions::new(home.path().into(), environment, ProcessLauncher::Direct);
         change(&mut options);
         Self { tools: McpTools::new(servers, options), home }
     }
@@ -82,6 +77,11 @@ impl McpHarness {
             .await
     }
 
+    /// Echoes a text with the server `test`.
+    pub(crate) async fn echo(&self, text: &str) -> String {
+        self.text("test/echo", json!({"text": text})).await
+    }
+
     /// Calls a tool successfully and returns its text.
     pub(crate) async fn text(&self, tool: &str, arguments: Value) -> String {
         let reply = self.call(tool, arguments).await.unwrap();
@@ -102,19 +102,4 @@ impl McpHarness {
 
 pub(crate) fn names(toolbox: &Toolbox) -> Vec<&str> {
     toolbox.offered().iter().map(|tool| tool.name.as_str()).collect()
-}
-
-/// True if a process exists and is not a zombie.
-pub(crate) fn is_alive(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
-}
-
-/// Waits until a condition holds.
-pub(crate) async fn wait_until(what: &str, mut look: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !look() {
-        assert!(began.elapsed() < TEST_TIMEOUT, "waited in vain until {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
 }

@@ -8,11 +8,8 @@ use polity_model::failure::ErrorCategory;
 use polity_testkit::mcp::{fixture, fixture_server, server, stdio_server};
 use serde_json::{Value, json};
 
-use super::harness::{McpHarness, TEST_TIMEOUT, names, wait_until};
-
-fn map(value: &Value) -> serde_json::Map<String, Value> {
-    value.as_object().unwrap().clone()
-}
+use super::harness::{McpHarness, names};
+use crate::waiting::{TEST_TIMEOUT, wait_until};
 
 #[tokio::test]
 async fn lists_all_pages_without_invalid_names() {
@@ -57,14 +54,13 @@ async fn checks_arguments_and_results_against_schemas() {
     let harness = McpHarness::fixture(&[]);
     let toolbox = harness.toolbox(&["test/*"]).await.unwrap();
     let add: &ToolSpec = toolbox.find("test", "add").unwrap();
-    assert_eq!(add.check_arguments(&map(&json!({"a": 1, "b": 2.5}))), Ok(()));
-    assert_eq!(
-        add.check_arguments(&map(&json!({"a": "1", "b": 2}))),
-        Err("/a: \"1\" is a string, expected number".to_owned())
-    );
+    let check = |arguments: Value| add.check_arguments(arguments.as_object().unwrap());
+    assert_eq!(check(json!({"a": 1, "b": 2.5})), Ok(()));
+    let refusal = check(json!({"a": "1", "b": 2}));
+    assert_eq!(refusal, Err("/a: \"1\" is a string, expected number".to_owned()));
     let bad = harness.call("test/bad_output", json!({})).await.unwrap();
-    let refusal =
-        toolbox.find("test", "bad_output").unwrap().check_result(&bad.structured.unwrap());
+    let bad_output = toolbox.find("test", "bad_output").unwrap();
+    let refusal = bad_output.check_result(&bad.structured.unwrap());
     assert_eq!(refusal, Err("/sum: \"one\" is a string, expected number".to_owned()));
     let echo = toolbox.find("test", "echo").unwrap();
     assert_eq!(echo.check_result(&json!("anything")), Ok(()));
@@ -72,9 +68,7 @@ async fn checks_arguments_and_results_against_schemas() {
 
 #[tokio::test]
 async fn missing_fallback_tools_do_not_fail_the_listing() {
-    let config = json!({"command": "python3", "args": [fixture()]});
-    let fallbacks = json!({"fallback_tools": ["spare/echo", "broken/echo", "spare/nothing"]});
-    let main = server("main", "stdio", &config, &json!({"fail": fallbacks}));
+    let main = server_with_fallbacks(&["spare/echo", "broken/echo", "spare/nothing"]);
     let broken = fixture_server("broken", &["--exit-at-once"]);
     let harness = McpHarness::new([main, fixture_server("spare", &[]), broken]);
     let toolbox = harness.toolbox(&["main/fail"]).await.unwrap();
@@ -136,11 +130,7 @@ async fn unknown_tool_or_server_error_suggests_a_name() {
     let harness = McpHarness::fixture(&[]);
     let failure = harness.refusal("test/ecco").await;
     assert_eq!(failure.category, ErrorCategory::Permanent);
-    assert_eq!(
-        failure.message,
-        "MCP server \"test\" has no tool \"ecco\"; did you mean \"test/echo\"? It has: echo, add, \
-         sleep, fail, die, big, spawn, count, count_slowly, bad_output, ask, grow, input"
-    );
+    insta::assert_snapshot!(failure.message, @r#"MCP server "test" has no tool "ecco"; did you mean "test/echo"? It has: echo, add, sleep, fail, die, big, spawn, count, count_slowly, bad_output, ask, grow, input"#);
     let failure = harness.refusal("tset/echo").await;
     assert_eq!(failure.category, ErrorCategory::Permanent);
     assert!(failure.message.contains("config/mcp_servers.yaml"), "{failure}");

@@ -9,7 +9,8 @@ use polity_testkit::mcp::{environment, server, stdio_server};
 use polity_testkit::peers::{npm_server, python_program};
 use serde_json::json;
 
-use super::harness::{McpHarness, TEST_TIMEOUT, names, wait_until};
+use super::harness::{McpHarness, names};
+use crate::waiting::{TEST_TIMEOUT, wait_until};
 
 /// The protocol version of `initialize`.
 const INITIALIZE_VERSION: &str = "2025-11-25";
@@ -54,28 +55,29 @@ async fn everything_over_stdio() {
     check_server_everything(stdio_server("everything", "node", &[&everything(), "stdio"])).await;
 }
 
-#[tokio::test]
-async fn everything_over_server_sent_events() {
-    let (_server, port) = listening("sse").await;
-    let config = json!({"url": format!("http://127.0.0.1:{port}/sse")});
-    check_server_everything(server("everything", "sse", &config, &json!({}))).await;
+/// The network transports: their name here and for the server, and the path of the URL.
+const NETWORK_TRANSPORTS: [(&str, &str, &str); 2] =
+    [("sse", "sse", "sse"), ("streamable_http", "streamableHttp", "mcp")];
+
+fn network_server(transport: &str, port: u16, path: &str) -> McpServerDefinition {
+    let config = json!({"url": format!("http://127.0.0.1:{port}/{path}")});
+    server("everything", transport, &config, &json!({}))
 }
 
 #[tokio::test]
-async fn everything_over_streamable_http() {
-    let (_server, port) = listening("streamableHttp").await;
-    let config = json!({"url": format!("http://127.0.0.1:{port}/mcp")});
-    check_server_everything(server("everything", "streamable_http", &config, &json!({}))).await;
+async fn everything_over_the_network() {
+    for (transport, mode, path) in NETWORK_TRANSPORTS {
+        let port = free_port();
+        let _server = listening_on(mode, port).await;
+        check_server_everything(network_server(transport, port, path)).await;
+    }
 }
 
 #[tokio::test]
 async fn reconnects_to_a_restarted_network_server() {
-    for (transport, mode, path) in
-        [("sse", "sse", "sse"), ("streamable_http", "streamableHttp", "mcp")]
-    {
+    for (transport, mode, path) in NETWORK_TRANSPORTS {
         let port = free_port();
-        let config = json!({"url": format!("http://127.0.0.1:{port}/{path}")});
-        let harness = McpHarness::new([server("everything", transport, &config, &json!({}))]);
+        let harness = McpHarness::new([network_server(transport, port, path)]);
         let failure =
             harness.call("everything/echo", json!({"message": "hello"})).await.unwrap_err();
         assert!(!failure.maybe_done, "{failure:?}");
@@ -127,12 +129,7 @@ fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-/// Starts `server-everything` on a free port; dropping the child ends it.
-async fn listening(mode: &str) -> (ChildProcess, u16) {
-    let port = free_port();
-    (listening_on(mode, port).await, port)
-}
-
+/// Starts `server-everything` on a port; dropping the child ends it.
 async fn listening_on(mode: &str, port: u16) -> ChildProcess {
     let path = environment("PATH").unwrap();
     let node = std::env::split_paths(&path).map(|folder| folder.join("node"));

@@ -28,15 +28,12 @@ fn echoing_server(args: &[&str]) -> McpHarness {
 #[tokio::test]
 async fn start_failure_contains_no_secret() {
     let harness = echoing_server(&["--exit-at-once"]);
-    let failure = harness.refusal("test/*").await;
-    assert_eq!(
-        failure.message,
-        "MCP server \"test\" cannot be reached: it closed the connection during the handshake; it \
-         printed a line on stdout that is no MCP message: The secret is ***; it ended with exit \
-         status: 4; its last words on stderr:\nno configuration ***"
-    );
+    let mut failure = harness.refusal("test/*").await;
+    insta::assert_snapshot!(failure.message, @r#"
+    MCP server "test" cannot be reached: it closed the connection during the handshake; it printed a line on stdout that is no MCP message: The secret is ***; it ended with exit status: 4; its last words on stderr:
+    no configuration ***
+    "#);
     // Later reports of the same failure are redacted too.
-    let mut failure = failure;
     while !failure.message.contains("times in a row") {
         failure = harness.refusal("test/*").await;
     }
@@ -48,11 +45,8 @@ async fn start_failure_contains_no_secret() {
 async fn call_outcomes_contain_no_secret() {
     let harness = echoing_server(&[]);
     let refused = harness.call("test/nothing", json!({})).await.unwrap_err().failure;
-    assert_eq!(
-        refused.message,
-        "the call of test/nothing failed: Unknown tool: nothing *** (-32602)"
-    );
-    assert_eq!(harness.text("test/echo", json!({"text": SECRET})).await, "***");
+    insta::assert_snapshot!(refused.message, @"the call of test/nothing failed: Unknown tool: nothing *** (-32602)");
+    assert_eq!(harness.echo(SECRET).await, "***");
     let lost = harness.call("test/die", json!({})).await.unwrap_err().failure;
     assert!(lost.message.ends_with("its last words on stderr:\nI am dying ***"), "{lost}");
 }

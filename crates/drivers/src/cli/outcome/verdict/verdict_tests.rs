@@ -78,29 +78,23 @@ fn failure_has_description_hint_and_stderr_tail() {
 
 #[test]
 fn requires_an_answer_or_the_final_event() {
+    let json = "parser: {format: json, answer: /a/b}\n";
     let events = "parser: {format: stream-json, answer: /a, terminal: /end}\n";
+    let complete = |parsed| ParsedOutput { terminal_event_seen: true, ..parsed };
     for (lines, parsed, expected) in [
         ("", ParsedOutput::default(), Err("its output is empty")),
+        (json, ParsedOutput::default(), Err("there is no JSON")),
         (
-            "parser: {format: json, answer: /a/b}\n",
-            ParsedOutput::default(),
-            Err("there is no JSON"),
-        ),
-        (
-            "parser: {format: json, answer: /a/b}\n",
+            json,
             ParsedOutput { documents: 1, ..ParsedOutput::default() },
             Err("the JSON in its output has no \"/a/b\""),
         ),
         (events, answered("done"), Err("its final event is missing")),
-        (events, ParsedOutput { terminal_event_seen: true, ..answered("done") }, Ok("done")),
-        (events, ParsedOutput { terminal_event_seen: true, ..ParsedOutput::default() }, Ok("")),
+        (events, complete(answered("done")), Ok("done")),
+        (events, complete(ParsedOutput::default()), Ok("")),
         (
             events,
-            ParsedOutput {
-                error: Some("no".into()),
-                terminal_event_seen: true,
-                ..answered("done")
-            },
+            complete(ParsedOutput { error: Some("no".into()), ..answered("done") }),
             Err("it reported an error (exit code 0): no"),
         ),
     ] {

@@ -2,7 +2,7 @@
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// Joins split decoder. Invalid bytes become U+FFFD.
+/// Joins split characters. Invalid bytes become U+FFFD.
 #[derive(Debug, Default)]
 pub(crate) struct Utf8Decoder {
     /// The start of an incomplete character.
