@@ -130,19 +130,13 @@ impl CompiledAction {
             }
             [ExpressionToken::Name(verb), rest @ ..] => request(verb, rest)?,
             [] => return Err("an action must not be empty".to_owned().into()),
-            [
-                ExpressionToken::Number(_) | ExpressionToken::Text(_) | ExpressionToken::Symbol(_),
-                ..,
-            ] => {
-                return Err(no_action(text));
+            _ => {
+                let message = format!("\"{}\" is not an action", text.trim());
+                return Err(ChartError::from(message).allowed(FORMS));
             }
         };
         Ok(Self { text: text.trim().to_owned(), body })
     }
-}
-
-fn no_action(text: &str) -> ChartError {
-    ChartError::from(format!("\"{}\" is not an action", text.trim())).allowed(FORMS)
 }
 
 fn assignment(

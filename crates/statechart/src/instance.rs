@@ -230,15 +230,11 @@ impl ChartInstance {
     }
 
     fn is_timed_out(&self) -> bool {
-        let threshold = match self.chart.threshold(self.state) {
-            None => return false,
-            Some(TimeoutThreshold::Ticks(ticks)) => ticks,
-            Some(TimeoutThreshold::Field(field)) => match self.field(field) {
-                Some(ScalarValue::Number(ticks)) => *ticks,
-                Some(ScalarValue::Bool(_) | ScalarValue::Text(_)) | None => return false,
-            },
-        };
-        f64::from(self.ticks_in_state) > threshold
+        let threshold = self.chart.threshold(self.state).and_then(|threshold| match threshold {
+            TimeoutThreshold::Ticks(ticks) => Some(ticks),
+            TimeoutThreshold::Field(field) => self.field(field)?.as_scalar().as_number(),
+        });
+        threshold.is_some_and(|threshold| f64::from(self.ticks_in_state) > threshold)
     }
 
     #[inline]
