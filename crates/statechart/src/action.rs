@@ -213,9 +213,8 @@ fn request(verb: &str, rest: &[ExpressionToken]) -> Result<ActionBody, ChartErro
         ("remove", []) => AgentRequest::Remove { who: AgentRef::Requester },
         ("remove", [ExpressionToken::Text(name)]) => AgentRequest::Remove { who: named(name)? },
         _ if VERBS.contains(&verb) => {
-            return Err(
-                ChartError::from(format!("\"{verb}\" is not used like this")).allowed(FORMS)
-            );
+            let misused = ChartError::from(format!("\"{verb}\" is not used like this"));
+            return Err(misused.allowed(FORMS));
         }
         _ => {
             let unknown = ChartError::from(format!("unknown action \"{verb}\""));

@@ -102,7 +102,7 @@ pub struct ChartInstance {
 }
 
 /// The part of an agent that guards and actions access.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct AgentData {
     fields: Box<[Option<ScalarValue>]>,
     last_active: Box<[u8]>,
@@ -123,10 +123,7 @@ impl ChartInstance {
         let data = AgentData {
             fields: chart.fields().iter().map(|field| field.default.clone()).collect(),
             last_active: chart.history_defaults().into(),
-            changes: Vec::new(),
-            requests: Vec::new(),
-            eval_errors: Vec::new(),
-            tick: 0,
+            ..AgentData::default()
         };
         let history = TransitionRing::new(chart.max_history_depth());
         Self { state: chart.initial(), ticks_in_state: 0, tick: 0, history, data, chart }

@@ -208,17 +208,14 @@ impl ChartReader {
 
     fn state_selector(&mut self, location: &str, json: Option<&Json>) -> StateSelector {
         let states = self.texts(location, json);
-        if states.len() > 1 && states.iter().any(|state| state == "*") {
-            self.errors.push(ChartError::new(
-                location,
-                "\"*\" stands for every state, so it stands alone",
-            ));
+        if !states.iter().any(|state| state == "*") {
+            return StateSelector::Listed(states);
         }
-        if states.iter().any(|state| state == "*") {
-            StateSelector::Any
-        } else {
-            StateSelector::Listed(states)
+        if states.len() > 1 {
+            let message = "\"*\" stands for every state, so it stands alone";
+            self.errors.push(ChartError::new(location, message));
         }
+        StateSelector::Any
     }
 
     fn timeout(&mut self, location: &str, json: &Json) -> TimeoutSource {
