@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::writer::{CheckpointWriter, WriteJob};
-use crate::error::SimError;
+use crate::error::{SimError, ensure};
 use crate::folder::durable_files as files;
 use crate::folder::{CheckpointFormat, RunFolder};
 use crate::kernel::AgentSnapshot;
@@ -108,45 +108,37 @@ impl CheckpointHead {
             ("start_time", self.start_time.to_string(), start_time.to_string()),
             ("tick_seconds", self.tick_seconds.to_string(), tick_seconds.to_string()),
         ] {
-            if found != expected {
-                return Err(format!("its {what} is {found}, and that of the run is {expected}"));
-            }
+            ensure!(found == expected, "its {what} is {found}, and that of the run is {expected}");
         }
         Ok(())
     }
 
     /// Checks that a simulation of this scenario can continue from here.
     fn check(&self, scenario: &Scenario) -> Result<(), String> {
-        if self.format != FORMAT {
-            return Err(format!(
-                "it has the format {}, and this version of Polity reads {FORMAT}",
-                self.format
-            ));
-        }
+        let Self { format, next_serial, .. } = self;
+        ensure!(
+            *format == FORMAT,
+            "it has the format {format}, and this version of Polity reads {FORMAT}"
+        );
         for (what, found, expected) in [
             ("scenario", self.scenario.as_str(), scenario.name.as_str()),
             ("chart", self.chart.as_str(), scenario.chart.name()),
         ] {
-            if found != expected {
-                return Err(format!("it is of the {what} \"{found}\", not of \"{expected}\""));
-            }
+            ensure!(found == expected, "it is of the {what} \"{found}\", not of \"{expected}\"");
         }
-        if self.next_serial < scenario.agents() {
-            return Err(format!(
-                "next_serial is {}, and there were {} agents from the start",
-                self.next_serial,
-                scenario.agents()
-            ));
-        }
-        if self.next_serial > SERIALS_MAX {
-            return Err(format!(
-                "next_serial is {}; the maximum is {SERIALS_MAX}",
-                self.next_serial
-            ));
-        }
-        if self.behaviours != scenario.behaviour_names() {
-            return Err("its behaviours have other names than those of the scenario".to_owned());
-        }
+        let agents = scenario.agents();
+        ensure!(
+            *next_serial >= agents,
+            "next_serial is {next_serial}, and there were {agents} agents from the start"
+        );
+        ensure!(
+            *next_serial <= SERIALS_MAX,
+            "next_serial is {next_serial}; the maximum is {SERIALS_MAX}"
+        );
+        ensure!(
+            self.behaviours == scenario.behaviour_names(),
+            "its behaviours have other names than those of the scenario"
+        );
         Ok(())
     }
 }
@@ -157,28 +149,19 @@ impl AgentRow {
         if let Some(fault) = crate::population::names::name_error(&self.name) {
             return Err(fault);
         }
-        let AgentSnapshot { serial, history, fields, last_active, ticks_in_state, .. } =
+        let AgentSnapshot { serial, history, fields, last_active, ticks_in_state: ticks, .. } =
             &self.snapshot;
-        if serial.0 >= head.next_serial {
-            return Err(format!("its serial {} was never given", serial.0));
-        }
-        let turns = head.tick / scenario.kernel_ticks();
-        if self.turn_added > turns {
-            return Err(format!("turn_added is {}, and there were {turns} turns", self.turn_added));
-        }
-        if u64::from(*ticks_in_state) > head.tick {
-            return Err(format!(
-                "ticks_in_state is {ticks_in_state}, and there were {}",
-                head.tick
-            ));
-        }
-        if let Some(last) = history.last()
-            && u64::from(*ticks_in_state) > head.tick.saturating_sub(last.tick)
-        {
-            let since = head.tick.saturating_sub(last.tick);
-            return Err(format!(
-                "ticks_in_state is {ticks_in_state}, and there were {since} since its last transition"
-            ));
+        ensure!(serial.0 < head.next_serial, "its serial {} was never given", serial.0);
+        let (added, turns) = (self.turn_added, head.tick / scenario.kernel_ticks());
+        ensure!(added <= turns, "turn_added is {added}, and there were {turns} turns");
+        let all = head.tick;
+        ensure!(u64::from(*ticks) <= all, "ticks_in_state is {ticks}, and there were {all}");
+        if let Some(last) = history.last() {
+            let since = all.saturating_sub(last.tick);
+            ensure!(
+                u64::from(*ticks) <= since,
+                "ticks_in_state is {ticks}, and there were {since} since its last transition"
+            );
         }
         let chart = &*scenario.chart;
         let mut values = chart.fields().iter().zip(fields);
@@ -188,24 +171,24 @@ impl AgentRow {
             return Err(format!("its field \"{}\" is missing", field.name));
         }
         // Each history state must refer to one of its children.
-        let histories = chart.tree().iter().filter(|node| node.history);
-        let mut remembered = histories.zip(last_active);
-        if remembered.any(|(node, child)| usize::from(*child) >= node.children.len()) {
-            return Err("it remembers a state that the chart does not have".to_owned());
-        }
-        let depth = chart.max_history_depth();
-        if history.len() > depth {
-            let count = history.len();
-            return Err(format!(
-                "it remembers {count} transitions, and max_history_depth is {depth}"
-            ));
-        }
-        if history.iter().any(|past| past.tick > head.tick) {
-            return Err("it remembers a transition that is still to come".to_owned());
-        }
-        if history.windows(2).any(|pair| pair[0].tick >= pair[1].tick) {
-            return Err("its transitions are not in the order of time".to_owned());
-        }
+        let mut remembered = chart.history_child_counts().zip(last_active);
+        ensure!(
+            remembered.all(|(children, child)| usize::from(*child) < children),
+            "it remembers a state that the chart does not have"
+        );
+        let (count, depth) = (history.len(), chart.max_history_depth());
+        ensure!(
+            count <= depth,
+            "it remembers {count} transitions, and max_history_depth is {depth}"
+        );
+        ensure!(
+            history.iter().all(|past| past.tick <= all),
+            "it remembers a transition that is still to come"
+        );
+        ensure!(
+            history.windows(2).all(|pair| pair[0].tick < pair[1].tick),
+            "its transitions are not in the order of time"
+        );
         Ok(())
     }
 }

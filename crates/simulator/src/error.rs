@@ -5,6 +5,16 @@ use std::path::{Path, PathBuf};
 
 use crate::kernel::{KernelError, RatesError};
 
+/// Returns a formatted message as an error, unless the condition holds.
+macro_rules! ensure {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err(format!($($message)+));
+        }
+    };
+}
+pub(crate) use ensure;
+
 /// The reason why a run cannot start, continue or be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {

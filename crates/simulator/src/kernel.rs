@@ -287,11 +287,9 @@ impl Kernel {
             for (all, some) in self.visits.iter_mut().zip(&mut block.effects.visits) {
                 *all += std::mem::take(some);
             }
-            for (what, report_errors) in std::mem::take(&mut block.effects.failures) {
-                self.failures
-                    .entry(what)
-                    .and_modify(|known| known.merge(report_errors))
-                    .or_insert(report_errors);
+            for (what, tally) in std::mem::take(&mut block.effects.failures) {
+                let known = self.failures.entry(what);
+                known.and_modify(|known| known.merge(tally)).or_insert(tally);
             }
         }
         self.requests[first_request..].sort_by_key(|requested| (requested.tick, requested.slot));
@@ -303,27 +301,27 @@ impl Kernel {
         let RejectedAdditions { value, block, lane, column, count } = *rejected;
         let Some(world) = self.chart.world(&self.chart.world_values()[value].name) else { return };
         let block = &mut self.blocks[block];
-        let report_errors = ErrorTally {
+        let tally = ErrorTally {
             count,
             tick: self.calendar.ticks[column],
             slot: first_slot(rejected.block) + u32::from(lane),
             serial: block.serials[usize::from(lane)],
         };
-        block.effects.add_error(ErrorSite::Addition(world), EvalError::Overflow, report_errors);
+        block.effects.add_error(ErrorSite::Addition(world), EvalError::Overflow, tally);
     }
 
     /// Takes the guards and actions that could not be evaluated since the last call.
     pub fn take_warnings(&mut self) -> Vec<KernelWarning> {
         let failures = std::mem::take(&mut self.failures).into_iter();
-        let warnings = failures.map(|((site, fault), report_errors)| {
+        let warnings = failures.map(|((site, fault), tally)| {
             let (text, location) = self.chart.describe_site(site);
             KernelWarning {
                 text,
                 location: location.map(str::to_owned),
                 reason: self.chart.describe_error(&fault),
-                count: report_errors.count,
-                serial: AgentSerial(report_errors.serial),
-                tick: report_errors.tick,
+                count: tally.count,
+                serial: AgentSerial(tally.serial),
+                tick: tally.tick,
             }
         });
         warnings.collect()

@@ -19,7 +19,7 @@ pub(crate) const SERIALS_MAX: u64 = 1 << 48;
 const FORGET_MIN: usize = 1024;
 
 /// The agents of a simulation by name and serial. The kernel holds their state.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Population {
     names: AgentNames,
     free_names: FreeNames,
@@ -46,17 +46,8 @@ struct AddedAgent {
 impl Population {
     /// Creates an empty population. Serials below `initial` belong to initial agents.
     pub(crate) fn new(max_agents: u64, initial: u64) -> Self {
-        Self {
-            names: AgentNames::default(),
-            free_names: FreeNames::default(),
-            initial: vec![GONE; usize::try_from(initial).unwrap_or_default()],
-            added: BTreeMap::new(),
-            next: 0,
-            count: 0,
-            max_agents,
-            paused: HashMap::new(),
-            pause_ends: BTreeMap::new(),
-        }
+        let initial = vec![GONE; usize::try_from(initial).unwrap_or_default()];
+        Self { initial, max_agents, ..Self::default() }
     }
 
     /// Names a group of agents with consecutive serials.

@@ -224,17 +224,7 @@ impl SimulationRun {
             RunFolder::create(path, &record, setup.scenario_text, setup.chart_text)?;
         requests::append_all(&folder.requests(), &asked)?;
         let requests = RequestLog::open(&folder.requests(), simulation.turn())?;
-        let mut run = Self {
-            folder,
-            _owner: owner,
-            record,
-            simulation,
-            requests,
-            writer: CheckpointWriter::default(),
-            written: None,
-            kept: BTreeSet::new(),
-            superseded: BTreeSet::new(),
-        };
+        let mut run = Self::open(folder, owner, record, simulation, requests)?;
         run.write_checkpoint()?;
         run.writer.flush()?;
         Ok(run)
@@ -273,24 +263,34 @@ impl SimulationRun {
         folder.set_aside_after(simulation.turn())?;
         record.status = RunStatus::Running;
         folder.write_record(&record)?;
+        let mut run = Self::open(folder, owner, record, simulation, requests)?;
+        run.remove_dispensable()?;
+        run.write_checkpoint()?;
+        Ok(run)
+    }
+
+    /// Combines a simulation with its locked folder.
+    fn open(
+        folder: RunFolder,
+        owner: RunLock,
+        record: SimulationRecord,
+        simulation: Simulation,
+        requests: RequestLog,
+    ) -> Result<Self, SimError> {
         let kept: BTreeSet<u64> = folder.checkpoints()?.into_iter().collect();
         let superseded = folder.superseded_turns()?.into_iter().collect();
         let written = kept.contains(&simulation.turn()).then(|| (simulation.turn(), None));
-        let writer = CheckpointWriter::default();
-        let mut run = Self {
+        Ok(Self {
             folder,
             _owner: owner,
             record,
             simulation,
             requests,
-            writer,
+            writer: CheckpointWriter::default(),
             written,
             kept,
             superseded,
-        };
-        run.remove_dispensable()?;
-        run.write_checkpoint()?;
-        Ok(run)
+        })
     }
 
     /// Removes checkpoints that retention does not keep.

@@ -209,11 +209,9 @@ impl Simulation {
         for serial in self.population.take_ended_pauses(self.turn) {
             self.with_slot(serial, Kernel::resume);
             if let Some(events) = &mut self.events {
-                let (operation, name) =
-                    (LifecycleOperation::ResumeAgent, self.population.name(serial));
                 events.push(LifecycleEvent {
-                    operation,
-                    name,
+                    operation: LifecycleOperation::ResumeAgent,
+                    name: self.population.name(serial),
                     instead_of: None,
                     asked_by: RequestSource::PauseEnded,
                 });
@@ -342,12 +340,11 @@ impl Simulation {
     fn take_agent_requests(&mut self) -> (Vec<AgentSlot>, Vec<LifecycleAction>) {
         let (agent_requests, dropped) = self.agent_requests.take();
         if dropped > 0 {
-            let (turn, operation, target_agent_name) = (self.turn, None, None);
             let reason = format!(
                 "{dropped} more requests of agents were not looked at: the limit requests_per_turn \
                  is {REQUESTS_PER_TURN}"
             );
-            self.warnings.add(RunWarning { turn, operation, target_agent_name, reason });
+            self.warnings.add(RunWarning::general(self.turn, reason));
         }
         agent_requests
             .into_iter()
@@ -361,27 +358,26 @@ impl Simulation {
             AgentRef::Requester => requester.clone(),
             AgentRef::Named(name) => name.as_ref().to_owned(),
         };
-        let mut action = match request {
-            AgentRequest::Pause { who, turns } => LifecycleAction {
-                auto_resume_turns: turns.map(i64::from),
-                ..LifecycleAction::new(LifecycleOperation::PauseAgent, target(who))
-            },
+        let (operation, target, turns) = match request {
+            AgentRequest::Pause { who, turns } => {
+                (LifecycleOperation::PauseAgent, target(who), turns)
+            }
             AgentRequest::Resume { name } => {
-                LifecycleAction::new(LifecycleOperation::ResumeAgent, &*name)
+                (LifecycleOperation::ResumeAgent, name.as_ref().to_owned(), None)
             }
-            AgentRequest::Remove { who } => {
-                LifecycleAction::new(LifecycleOperation::RemoveAgent, target(who))
+            AgentRequest::Remove { who } => (LifecycleOperation::RemoveAgent, target(who), None),
+            AgentRequest::Copy { name } => {
+                let name = target(name.map_or(AgentRef::Requester, AgentRef::Named));
+                (LifecycleOperation::AddAgent, name, None)
             }
-            AgentRequest::Copy { name } => LifecycleAction {
-                initial_state: Some(Map::new()),
-                ..LifecycleAction::new(
-                    LifecycleOperation::AddAgent,
-                    name.map_or_else(|| requester.clone(), |name| name.as_ref().to_owned()),
-                )
-            },
         };
-        action.initiating_agent = Some(requester.clone());
-        action
+        LifecycleAction {
+            operation,
+            target_agent_name: target,
+            initial_state: (operation == LifecycleOperation::AddAgent).then(Map::new),
+            auto_resume_turns: turns.map(i64::from),
+            initiating_agent: Some(requester),
+        }
     }
 
     /// Records guards and actions that could not be evaluated.

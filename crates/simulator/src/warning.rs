@@ -22,6 +22,13 @@ pub struct RunWarning {
     pub reason: String,
 }
 
+impl RunWarning {
+    /// Creates a warning about no request or agent in particular.
+    pub(crate) fn general(turn: u64, reason: String) -> Self {
+        Self { turn, operation: None, target_agent_name: None, reason }
+    }
+}
+
 /// The refused requests of a turn. Equal ones are listed once.
 #[derive(Debug, Default)]
 pub(crate) struct RefusedRequests {
@@ -107,22 +114,14 @@ impl WarningLog {
     /// Lists the warnings by turn, and the number of dropped ones.
     pub(crate) fn list(&self, turn: u64) -> Vec<RunWarning> {
         let mut listed = self.kept.clone();
-        listed.extend(self.failures.iter().map(|EvalErrorCount { turn, agent, what, count }| {
-            RunWarning {
-                turn: *turn,
-                operation: None,
-                target_agent_name: Some(agent.clone()),
-                reason: with_count(what, *count),
-            }
+        listed.extend(self.failures.iter().map(|failure| RunWarning {
+            target_agent_name: Some(failure.agent.clone()),
+            ..RunWarning::general(failure.turn, with_count(&failure.what, failure.count))
         }));
         listed.sort_by_key(|warning| warning.turn);
         if self.left_out > 0 {
-            listed.push(RunWarning {
-                turn,
-                operation: None,
-                target_agent_name: None,
-                reason: format!("{} more warnings were left out", self.left_out),
-            });
+            let reason = format!("{} more warnings were left out", self.left_out);
+            listed.push(RunWarning::general(turn, reason));
         }
         listed
     }
@@ -148,12 +147,7 @@ mod tests {
     #[test]
     fn counts_warnings_beyond_the_limit() {
         let mut warnings = WarningLog::default();
-        let warning = RunWarning {
-            turn: 1,
-            operation: None,
-            target_agent_name: None,
-            reason: "why".to_owned(),
-        };
+        let warning = RunWarning::general(1, "why".to_owned());
         for _ in 0..WARNINGS_MAX {
             warnings.add(warning.clone());
         }

@@ -130,19 +130,13 @@ impl CompiledAction {
             }
             [ExpressionToken::Name(verb), rest @ ..] => request(verb, rest)?,
             [] => return Err("an action must not be empty".to_owned().into()),
-            [
-                ExpressionToken::Number(_) | ExpressionToken::Text(_) | ExpressionToken::Symbol(_),
-                ..,
-            ] => {
-                return Err(no_action(text));
+            _ => {
+                let message = format!("\"{}\" is not an action", text.trim());
+                return Err(ChartError::from(message).allowed(FORMS));
             }
         };
         Ok(Self { text: text.trim().to_owned(), body })
     }
-}
-
-fn no_action(text: &str) -> ChartError {
-    ChartError::from(format!("\"{}\" is not an action", text.trim())).allowed(FORMS)
 }
 
 fn assignment(
@@ -219,9 +213,8 @@ fn request(verb: &str, rest: &[ExpressionToken]) -> Result<ActionBody, ChartErro
         ("remove", []) => AgentRequest::Remove { who: AgentRef::Requester },
         ("remove", [ExpressionToken::Text(name)]) => AgentRequest::Remove { who: named(name)? },
         _ if VERBS.contains(&verb) => {
-            return Err(
-                ChartError::from(format!("\"{verb}\" is not used like this")).allowed(FORMS)
-            );
+            let misused = ChartError::from(format!("\"{verb}\" is not used like this"));
+            return Err(misused.allowed(FORMS));
         }
         _ => {
             let unknown = ChartError::from(format!("unknown action \"{verb}\""));

@@ -431,11 +431,10 @@ impl Chart {
             EvalError::NoDraws => "there is no source of random numbers".to_owned(),
             EvalError::DivisionByZero => "division by zero".to_owned(),
             EvalError::Overflow => "the result is too large for a number".to_owned(),
-            EvalError::Mismatch { operator, left, right: Some(right) } => format!(
-                "\"{operator}\" has no meaning for {} and {}",
-                left.describe(),
-                right.describe()
-            ),
+            EvalError::Mismatch { operator, left, right: Some(right) } => {
+                let (left, right) = (left.describe(), right.describe());
+                format!("\"{operator}\" has no meaning for {left} and {right}")
+            }
             EvalError::Mismatch { operator, left, right: None } => {
                 format!("\"{operator}\" has no meaning for {}", left.describe())
             }

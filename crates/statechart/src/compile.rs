@@ -40,6 +40,7 @@ pub const TRANSITION_PATHS_MAX: usize = 1_000_000;
 pub const HISTORIES_MAX: usize = 255;
 
 /// A chart during compilation.
+#[derive(Default)]
 struct ChartDraft {
     tree: StateTree,
     names: DeclaredNames,
@@ -61,12 +62,8 @@ pub(crate) fn compile(source: &ChartSource, errors: Vec<ChartError>) -> Result<C
     let mut draft = ChartDraft {
         tree: StateTree::new(&source.states),
         names: DeclaredNames::new(source),
-        triggers: Vec::new(),
-        guards: Vec::new(),
-        effects: Vec::new(),
-        checked: Vec::new(),
-        by_trigger: Vec::new(),
         errors,
+        ..ChartDraft::default()
     };
     draft.check_name("name", "name", &source.name);
     draft.check_depth(source.max_history_depth);

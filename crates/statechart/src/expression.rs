@@ -113,6 +113,17 @@ impl CompareOp {
 }
 
 impl ArithmeticOp {
+    /// Returns the result, which is not finite after an overflow or a division by zero.
+    #[inline]
+    pub(crate) fn apply(self, left: f64, right: f64) -> f64 {
+        match self {
+            Self::Add => left + right,
+            Self::Subtract => left - right,
+            Self::Multiply => left * right,
+            Self::Divide => left / right,
+        }
+    }
+
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Add => "+",

@@ -102,7 +102,7 @@ pub struct ChartInstance {
 }
 
 /// The part of an agent that guards and actions access.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct AgentData {
     fields: Box<[Option<ScalarValue>]>,
     last_active: Box<[u8]>,
@@ -123,10 +123,7 @@ impl ChartInstance {
         let data = AgentData {
             fields: chart.fields().iter().map(|field| field.default.clone()).collect(),
             last_active: chart.history_defaults().into(),
-            changes: Vec::new(),
-            requests: Vec::new(),
-            eval_errors: Vec::new(),
-            tick: 0,
+            ..AgentData::default()
         };
         let history = TransitionRing::new(chart.max_history_depth());
         Self { state: chart.initial(), ticks_in_state: 0, tick: 0, history, data, chart }
@@ -230,15 +227,11 @@ impl ChartInstance {
     }
 
     fn is_timed_out(&self) -> bool {
-        let threshold = match self.chart.threshold(self.state) {
-            None => return false,
-            Some(TimeoutThreshold::Ticks(ticks)) => ticks,
-            Some(TimeoutThreshold::Field(field)) => match self.field(field) {
-                Some(ScalarValue::Number(ticks)) => *ticks,
-                Some(ScalarValue::Bool(_) | ScalarValue::Text(_)) | None => return false,
-            },
-        };
-        f64::from(self.ticks_in_state) > threshold
+        let threshold = self.chart.threshold(self.state).and_then(|threshold| match threshold {
+            TimeoutThreshold::Ticks(ticks) => Some(ticks),
+            TimeoutThreshold::Field(field) => self.field(field)?.as_scalar().as_number(),
+        });
+        threshold.is_some_and(|threshold| f64::from(self.ticks_in_state) > threshold)
     }
 
     #[inline]

@@ -154,12 +154,8 @@ impl ChartSource {
     /// Adds a timeout.
     pub fn timeout(mut self, state: &str, threshold: ThresholdSource, target: &str) -> Self {
         let state = StateSelector::Listed(vec![state.to_owned()]);
-        self.timeouts.push(TimeoutSource {
-            state,
-            threshold,
-            target: target.to_owned(),
-            action: Vec::new(),
-        });
+        let target = target.to_owned();
+        self.timeouts.push(TimeoutSource { state, threshold, target, action: Vec::new() });
         self
     }
 
@@ -182,16 +178,10 @@ impl TransitionSource {
     /// Creates a transition without a guard. The source `*` is every state but the target.
     pub fn new<'a>(trigger: &str, source: impl IntoIterator<Item = &'a str>, target: &str) -> Self {
         let source: Vec<String> = source.into_iter().map(str::to_owned).collect();
-        Self {
-            trigger: trigger.to_owned(),
-            source: if source == ["*"] {
-                StateSelector::Any
-            } else {
-                StateSelector::Listed(source)
-            },
-            target: target.to_owned(),
-            ..Self::default()
-        }
+        let is_any = source == ["*"];
+        let source = if is_any { StateSelector::Any } else { StateSelector::Listed(source) };
+        let (trigger, target) = (trigger.to_owned(), target.to_owned());
+        Self { trigger, source, target, ..Self::default() }
     }
 
     /// Sets a guard expression.

@@ -137,6 +137,12 @@ impl ScalarRef<'_> {
         }
     }
 
+    /// Returns the number, if it is one.
+    #[inline]
+    pub fn as_number(self) -> Option<f64> {
+        if let Self::Number(number) = self { Some(number) } else { None }
+    }
+
     /// Returns an owned value.
     pub fn to_value(self) -> ScalarValue {
         match self {

@@ -14,6 +14,7 @@ use polity_statechart::{AgentTransition, Chart};
 
 use super::codec::{CheckpointDecoder, CheckpointEncoder, wrong};
 use super::{AgentRow, CheckpointHead, CheckpointTarget, StateDigest, json};
+use crate::error::ensure;
 use crate::kernel::{AgentSerial, AgentSnapshot, BehaviourId};
 use crate::population::draw_key::draw_key;
 use crate::scenario::Scenario;
@@ -96,9 +97,7 @@ pub(super) fn read(
     let mut decoder = CheckpointDecoder::new(input);
     let mut magic = [0; MAGIC.len()];
     decoder.bytes(&mut magic).map_err(|error| describe(&error, "its first bytes"))?;
-    if &magic != MAGIC {
-        return Err("it is not the checkpoint of a simulation".to_owned());
-    }
+    ensure!(&magic == MAGIC, "it is not the checkpoint of a simulation");
     let of_head = |error: io::Error| describe(&error, "its head");
     let turn = decoder.number().map_err(of_head)?;
     let head: CheckpointHead = serde_json::from_str(&decoder.text().map_err(of_head)?)
@@ -111,21 +110,18 @@ pub(super) fn read(
     for number in 1..=count {
         let row = read_agent(&mut decoder, scenario)
             .map_err(|error| describe(&error, &format!("agent {number} of {count}")))?;
-        let broken = |reason: String| format!("agent \"{}\": {reason}", row.name);
-        if last.is_some_and(|last| row.snapshot.serial <= last) {
-            return Err(broken("it stands in the wrong place".to_owned()));
-        }
+        let name = row.name.clone();
+        let broken = |reason: String| format!("agent \"{name}\": {reason}");
+        let is_next = last.is_none_or(|last| row.snapshot.serial > last);
+        ensure!(is_next, "agent \"{name}\": it stands in the wrong place");
         last = Some(row.snapshot.serial);
         row.check(scenario, &head).map_err(broken)?;
-        let name = row.name.clone();
-        restore.agent(row).map_err(|reason| format!("agent \"{name}\": {reason}"))?;
+        restore.agent(row).map_err(broken)?;
     }
     let (digest, mut rest) = decoder.finish();
     let mut written = [0; 32];
     rest.read_exact(&mut written).map_err(|error| describe(&error, "its checksum"))?;
-    if written != digest {
-        return Err("it is damaged: its checksum is another one".to_owned());
-    }
+    ensure!(written == digest, "it is damaged: its checksum is another one");
     match rest.read(&mut [0]) {
         Ok(0) => Ok(turn),
         Ok(_) => Err("it is damaged: something stands behind its end".to_owned()),

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::{AgentRow, CheckpointHead, CheckpointTarget};
+use crate::error::ensure;
 use crate::kernel::{AgentSerial, AgentSnapshot, BehaviourId};
 use crate::population::draw_key::draw_key;
 use crate::scenario::Scenario;
@@ -173,12 +174,8 @@ pub(super) fn read(
     restore: &mut impl CheckpointTarget,
 ) -> Result<u64, String> {
     let document: CheckpointJson = serde_json::from_str(text).map_err(|error| {
-        let reason = describe(&error);
-        if error.is_eof() {
-            format!("it is truncated: {reason}")
-        } else {
-            format!("it is damaged: {reason}")
-        }
+        let problem = if error.is_eof() { "truncated" } else { "damaged" };
+        format!("it is {problem}: {}", describe(&error))
     })?;
     let CheckpointJson { turn, agents, paused_agents, auto_resume, global_state } = document;
     global_state.check_origin(written)?;
@@ -193,11 +190,9 @@ pub(super) fn read(
     }
     rows.sort_by_key(|row| row.snapshot.serial);
     let alike = |pair: &&[AgentRow]| pair[0].snapshot.serial == pair[1].snapshot.serial;
-    if let Some(pair) = rows.windows(2).find(alike) {
-        return Err(format!(
-            "agent \"{}\": \"{}\" has the same serial",
-            pair[1].name, pair[0].name
-        ));
+    if let Some([first, second]) = rows.windows(2).find(alike) {
+        let (first, second) = (&first.name, &second.name);
+        return Err(format!("agent \"{second}\": \"{first}\" has the same serial"));
     }
     restore.head(turn, &global_state)?;
     for row in rows {
@@ -231,12 +226,10 @@ fn pauses(
 ) -> Result<AgentPauses, String> {
     let mut pauses = AgentPauses::new();
     for name in paused_agents {
-        if !agents.contains_key(&name) {
-            return Err(format!("agent \"{name}\": it is paused, and there is no such agent"));
-        }
-        if pauses.contains_key(&name) {
-            return Err(format!("agent \"{name}\": it stands in paused_agents twice"));
-        }
+        let is_known = agents.contains_key(&name);
+        ensure!(is_known, "agent \"{name}\": it is paused, and there is no such agent");
+        let is_new = !pauses.contains_key(&name);
+        ensure!(is_new, "agent \"{name}\": it stands in paused_agents twice");
         pauses.insert(name, None);
     }
     for (name, turns) in auto_resume {
@@ -261,9 +254,7 @@ fn agent_row(
 ) -> Result<AgentRow, String> {
     let AgentJson { name, state } =
         serde_json::from_value(agent).map_err(|error| describe(&error))?;
-    if name != key {
-        return Err(format!("its name inside is \"{name}\""));
-    }
+    ensure!(name == key, "its name inside is \"{name}\"");
     let chart = &*scenario.chart;
     let ticks_in_state = u32::try_from(state.ticks_in_state).map_err(|_| {
         format!("ticks_in_state must be from 0 to {}, found {}", u32::MAX, state.ticks_in_state)
@@ -279,9 +270,8 @@ fn agent_row(
         behaviour.and_then(|place| u8::try_from(place).ok()).map(BehaviourId).ok_or_else(|| {
             format!("the scenario has no behaviour \"{}\"", state.behaviour.unwrap_or_default())
         })?;
-    if state.memories.len() != chart.history_defaults().len() {
-        return Err("its memories are not those of the chart".to_owned());
-    }
+    let memories = chart.history_defaults().len();
+    ensure!(state.memories.len() == memories, "its memories are not those of the chart");
     let mut history = Vec::with_capacity(state.state_history.len());
     for (tick, from, to, trigger) in &state.state_history {
         let trigger = chart

@@ -185,9 +185,7 @@ impl AnswerWatch {
     pub fn poll(&mut self) -> Result<Option<RequestAnswer>, SimError> {
         let answers = self.tail.read_new_lines()?.into_iter().filter_map(|line| match line {
             RequestLogLine::Answer(answer) => Some(answer),
-            RequestLogLine::Request { .. }
-            | RequestLogLine::Unreadable { .. }
-            | RequestLogLine::Foreign { .. } => None,
+            _ => None,
         });
         Ok(answers.into_iter().find(|answer| answer.request_id == self.request_id))
     }
@@ -203,12 +201,8 @@ fn answered(lines: Vec<RequestLogLine>) -> Vec<OutsideRequest> {
                 requests.push(OutsideRequest { id, action: Ok(action), turn, answered_in: None });
             }
             RequestLogLine::Unreadable { request_id: id, reason } => {
-                requests.push(OutsideRequest {
-                    id,
-                    action: Err(reason),
-                    turn: None,
-                    answered_in: None,
-                });
+                let (action, turn) = (Err(reason), None);
+                requests.push(OutsideRequest { id, action, turn, answered_in: None });
             }
             RequestLogLine::Foreign { .. } => {}
             // Only the first answer counts; a resumed run repeats it.
@@ -348,6 +342,12 @@ mod tests {
     use super::*;
     use crate::lifecycle::LifecycleOperation;
 
+    fn empty_log() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("requests.jsonl");
+        (folder, path)
+    }
+
     fn action(name: &str) -> LifecycleAction {
         LifecycleAction::new(LifecycleOperation::PauseAgent, name)
     }
@@ -363,8 +363,7 @@ mod tests {
 
     #[test]
     fn resumed_run_handles_a_request_in_the_same_turn() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("requests.jsonl");
+        let (_folder, path) = empty_log();
         let mut log = RequestLog::open(&path, 0).unwrap();
         assert_eq!(log.take(1).unwrap(), []);
         submit(&path, "1", action("a")).unwrap();
@@ -385,8 +384,7 @@ mod tests {
 
     #[test]
     fn answer_watch_reads_each_line_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("requests.jsonl");
+        let (_folder, path) = empty_log();
         let log = RequestLog::open(&path, 0).unwrap();
         log.record_answers(vec![answer("1", 7)]).unwrap();
         let mut watch = submit(&path, "1", action("a")).unwrap();
@@ -400,8 +398,7 @@ mod tests {
 
     #[test]
     fn unknown_lines_do_not_end_a_running_simulation() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("requests.jsonl");
+        let (_folder, path) = empty_log();
         let nonsense = concat!(
             "hello\n",
             "{\"request\": {\"request_id\": \"1\", \"operation\": \"dance\"}}\n",
@@ -419,32 +416,29 @@ mod tests {
 
     #[test]
     fn resume_rejects_a_damaged_request_log() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("requests.jsonl");
+        let (_folder, path) = empty_log();
         let mut log = RequestLog::open(&path, 0).unwrap();
         submit(&path, "1", action("a")).unwrap();
         log.take(1).unwrap();
         log.record_answers(vec![answer("1", 1)]).unwrap();
         let whole = std::fs::read_to_string(&path).unwrap();
         let [request, reply] = *whole.lines().collect::<Vec<_>>() else { panic!("{whole}") };
-        let refused = |text: &str| {
+        for (text, expected) in [
+            (format!("{}\n{reply}\n", &request[..20]), "line 1 is neither a request nor an answer"),
+            (format!("{request}\n\n{}\n", &reply[..20]), "line 3 is neither"),
+            (format!("{reply}\n"), "the request 1 is missing"),
+        ] {
             std::fs::write(&path, text).unwrap();
-            RequestLog::open(&path, 0).unwrap_err().to_string()
-        };
-        let cut = refused(&format!("{}\n{reply}\n", &request[..20]));
-        assert!(cut.contains("line 1 is neither a request nor an answer"), "{cut}");
-        let cut = refused(&format!("{request}\n\n{}\n", &reply[..20]));
-        assert!(cut.contains("line 3 is neither"), "{cut}");
-        let missing = refused(&format!("{reply}\n"));
-        assert!(missing.contains("the request 1 is missing"), "{missing}");
+            let error = RequestLog::open(&path, 0).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
         std::fs::write(&path, whole).unwrap();
         RequestLog::open(&path, 0).unwrap();
     }
 
     #[test]
     fn unfinished_line_is_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("requests.jsonl");
+        let (_folder, path) = empty_log();
         submit(&path, "1", action("a")).unwrap();
         let mut text = std::fs::read(&path).unwrap();
         text.extend_from_slice(b"{\"request\": {\"req");

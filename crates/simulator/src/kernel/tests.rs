@@ -6,8 +6,9 @@ mod world;
 
 use std::sync::Arc;
 
+use insta::assert_snapshot;
 use polity_statechart::{
-    AgentRef, AgentRequest, Chart, ChartSource, ScalarRef, ScalarValue, TransitionSource,
+    AgentRef, AgentRequest, Chart, ChartSource, FieldId, ScalarRef, ScalarValue, TransitionSource,
 };
 use proptest::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -37,12 +38,29 @@ fn snapshots(kernel: &Kernel) -> Vec<AgentSnapshot> {
     kernel.slots().map(|slot| kernel.snapshot(slot)).collect()
 }
 
-fn fill(kernel: &mut Kernel, agents: u64) {
+/// Adds an agent in the initial state.
+fn add(
+    kernel: &mut Kernel,
+    serial: u64,
+    behaviour: u8,
+    fields: &[(FieldId, ScalarValue)],
+) -> Result<AgentSlot, KernelError> {
     let initial = kernel.chart().initial();
+    kernel.add(AgentSerial(serial), DrawKey(serial), BehaviourId(behaviour), initial, fields)
+}
+
+fn fill(kernel: &mut Kernel, agents: u64) {
     for serial in 0..agents {
-        let behaviour = BehaviourId(behaviour(&kernel.rates, serial));
-        kernel.add(AgentSerial(serial), DrawKey(serial), behaviour, initial, &[]).unwrap();
+        let behaviour = behaviour(&kernel.rates, serial);
+        add(kernel, serial, behaviour, &[]).unwrap();
     }
+}
+
+/// Returns a population with the rate of one trigger.
+fn population(chart: &Arc<Chart>, rate: (&str, f64), agents: u64) -> Kernel {
+    let mut kernel = Kernel::new(Arc::clone(chart), rates(chart, &[rate]), SimulationSeed(3));
+    fill(&mut kernel, agents);
+    kernel
 }
 
 /// The execution path of a test.
@@ -55,6 +73,9 @@ enum ExecutionPath {
     /// The batched path with look-up tables.
     CaseTables,
 }
+
+const EXECUTION_PATHS: [ExecutionPath; 3] =
+    [ExecutionPath::Best, ExecutionPath::Lists, ExecutionPath::CaseTables];
 
 fn kernel_by(by: ExecutionPath, chart: &Arc<Chart>, rates: RateTable, seed: u64) -> Kernel {
     let mut kernel = Kernel::new(Arc::clone(chart), rates, SimulationSeed(seed));
@@ -122,7 +143,7 @@ proptest! {
             }
         }
         let pool = pool(2);
-        for by in [ExecutionPath::Best, ExecutionPath::Lists, ExecutionPath::CaseTables] {
+        for by in EXECUTION_PATHS {
             let mut kernel = kernel_by(by, &chart, rates.table(&chart), seed);
             fill(&mut kernel, agents);
             for first in (1..=ticks).step_by(3) {
@@ -182,9 +203,7 @@ fn lifecycle_changes_do_not_affect_other_agents() {
     let chart = chart(RESTLESS);
     let pool = pool(1);
     let start = || {
-        let mut kernel =
-            Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 0.7)]), SimulationSeed(3));
-        fill(&mut kernel, 40);
+        let mut kernel = population(&chart, ("go", 0.7), 40);
         kernel.ticks(1, 20, &pool);
         kernel
     };
@@ -193,7 +212,7 @@ fn lifecycle_changes_do_not_affect_other_agents() {
     let mut eventful = start();
     eventful.pause(AgentSlot(3));
     eventful.remove(AgentSlot(7));
-    eventful.add(AgentSerial(100), DrawKey(100), BehaviourId(0), chart.initial(), &[]).unwrap();
+    add(&mut eventful, 100, 0, &[]).unwrap();
     eventful.ticks(21, 20, &pool);
     for slot in eventful.slots().filter(|slot| slot.0 != 3 && slot.0 < 40) {
         assert_eq!(eventful.snapshot(slot), plain.snapshot(slot));
@@ -205,7 +224,7 @@ fn lifecycle_changes_do_not_affect_other_agents() {
 fn paused_agent_keeps_its_state() {
     let chart = chart(RESTLESS);
     let pool = pool(1);
-    for by in [ExecutionPath::Best, ExecutionPath::Lists, ExecutionPath::CaseTables] {
+    for by in EXECUTION_PATHS {
         let mut kernel = kernel_by(by, &chart, rates(&chart, &[("go", 0.7)]), 3);
         fill(&mut kernel, 5);
         kernel.ticks(1, 20, &pool);
@@ -225,12 +244,10 @@ fn paused_agent_keeps_its_state() {
 fn restored_population_continues_unchanged() {
     let chart = chart(RESTLESS);
     let pool = pool(1);
-    let new = || Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 0.7)]), SimulationSeed(3));
     for stop in [1, 30, 97, 300] {
-        let mut first = new();
-        fill(&mut first, 1100);
+        let mut first = population(&chart, ("go", 0.7), 1100);
         first.ticks(1, stop, &pool);
-        let mut second = new();
+        let mut second = population(&chart, ("go", 0.7), 0);
         second.resume_at(stop);
         for snapshot in snapshots(&first) {
             second.restore(snapshot).unwrap();
@@ -301,38 +318,41 @@ fn rejects_invalid_snapshots() {
                 - {trigger: go, source: a, target: b}\n  - {trigger: go, source: c, target: d}\n  \
                 - {trigger: go, source: d, target: a}\n";
     let chart = chart(text);
-    let mut kernel =
-        Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), SimulationSeed(3));
-    fill(&mut kernel, 1);
+    let mut kernel = population(&chart, ("go", 1.0), 1);
     kernel.ticks(1, 4, &pool(1));
     let snapshot = kernel.snapshot(AgentSlot(0));
     assert_eq!(snapshot.last_active, [1]);
-    let change = |change: fn(&mut AgentSnapshot)| {
+    let restore = |kernel: &mut Kernel, change: fn(&mut AgentSnapshot)| {
         let mut snapshot = snapshot.clone();
         change(&mut snapshot);
-        snapshot
+        kernel.restore(snapshot)
     };
-    let shape = "its fields, or the states it last left, are not those of the chart";
-    let broken = "the history does not lead step by step to the state \"d\"";
-    for (snapshot, expected) in [
-        (change(|snapshot| snapshot.last_active[0] = 2), shape),
-        (change(|snapshot| snapshot.last_active.clear()), shape),
-        (change(|snapshot| snapshot.fields.push(None)), shape),
-        (
-            change(|snapshot| snapshot.fields[0] = Some(ScalarValue::Number(3.0))),
-            "n must be at most 2, found 3",
-        ),
-        (change(|snapshot| drop(snapshot.history.remove(1))), broken),
-        (change(|snapshot| snapshot.history[0].tick = 9), broken),
-        (change(|snapshot| snapshot.behaviour = BehaviourId(1)), "there is no behaviour 1"),
-    ] {
-        let mut other =
-            Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), SimulationSeed(3));
-        assert_eq!(other.restore(snapshot).unwrap_err().to_string(), expected);
+    let changes: [fn(&mut AgentSnapshot); 7] = [
+        |snapshot| snapshot.last_active[0] = 2,
+        |snapshot| snapshot.last_active.clear(),
+        |snapshot| snapshot.fields.push(None),
+        |snapshot| snapshot.fields[0] = Some(ScalarValue::Number(3.0)),
+        |snapshot| drop(snapshot.history.remove(1)),
+        |snapshot| snapshot.history[0].tick = 9,
+        |snapshot| snapshot.behaviour = BehaviourId(1),
+    ];
+    let errors = changes.map(|change| {
+        let mut other = population(&chart, ("go", 1.0), 0);
+        let error = restore(&mut other, change).unwrap_err();
         assert!(other.is_empty());
-    }
+        error.to_string()
+    });
+    assert_snapshot!(errors.join("\n"), @r#"
+    its fields, or the states it last left, are not those of the chart
+    its fields, or the states it last left, are not those of the chart
+    its fields, or the states it last left, are not those of the chart
+    n must be at most 2, found 3
+    the history does not lead step by step to the state "d"
+    the history does not lead step by step to the state "d"
+    there is no behaviour 1
+    "#);
     kernel.remove(AgentSlot(0));
-    let back = kernel.restore(change(|snapshot| snapshot.fields[0] = None)).unwrap();
+    let back = restore(&mut kernel, |snapshot| snapshot.fields[0] = None).unwrap();
     assert_eq!(kernel.snapshot(back), snapshot, "a missing field is what the chart says");
 }
 
@@ -340,9 +360,7 @@ fn rejects_invalid_snapshots() {
 fn ticks_may_be_far_apart() {
     let chart = chart(RESTLESS);
     let pool = pool(1);
-    let mut kernel =
-        Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), SimulationSeed(3));
-    fill(&mut kernel, 70);
+    let mut kernel = population(&chart, ("go", 1.0), 70);
     let ticks: Vec<u32> = (1..400).map(|number| number * 100_003).collect();
     let mut expected = vec![Vec::new(); 70];
     for tick in ticks {
@@ -372,14 +390,10 @@ fn rust_guards_work_in_populations() {
         }),
     );
     let chart = Arc::new(Chart::build(&source).unwrap());
-    let mut kernel =
-        Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), SimulationSeed(3));
+    let mut kernel = population(&chart, ("go", 1.0), 0);
     let n = chart.field("n").unwrap();
     for (serial, number) in (0..).zip([5.0, 7.0, 8.0]) {
-        let given = [(n, ScalarValue::Number(number))];
-        kernel
-            .add(AgentSerial(serial), DrawKey(serial), BehaviourId(0), chart.initial(), &given)
-            .unwrap();
+        add(&mut kernel, serial, 0, &[(n, ScalarValue::Number(number))]).unwrap();
     }
     kernel.ticks(1, 3, &pool(1));
     assert_eq!(kernel.counts(), [2, 1]);
@@ -401,13 +415,10 @@ fn behaviours_have_their_own_rates() {
         by_state: vec![(chart.state("c").unwrap(), Vec::new())],
     };
     let rates = RateTable::new(&chart, &[lively, stuck]).unwrap();
-    for by in [ExecutionPath::Best, ExecutionPath::Lists, ExecutionPath::CaseTables] {
+    for by in EXECUTION_PATHS {
         let mut kernel = kernel_by(by, &chart, rates.clone(), 3);
         for serial in 0..100 {
-            let behaviour = BehaviourId(u8::from(serial % 2 == 1));
-            kernel
-                .add(AgentSerial(serial), DrawKey(serial), behaviour, chart.initial(), &[])
-                .unwrap();
+            add(&mut kernel, serial, u8::from(serial % 2 == 1), &[]).unwrap();
         }
         kernel.ticks(1, 100, &pool(1));
         for slot in kernel.slots() {
@@ -422,9 +433,7 @@ fn compacting_keeps_order_and_history() {
     let chart = chart(RESTLESS);
     let pool = pool(2);
     let new = || {
-        let mut kernel =
-            Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 0.7)]), SimulationSeed(3));
-        fill(&mut kernel, 3000);
+        let mut kernel = population(&chart, ("go", 0.7), 3000);
         kernel.ticks(1, 150, &pool);
         kernel
     };
@@ -449,9 +458,7 @@ fn compacting_keeps_order_and_history() {
 fn fire_all_fires_once_per_agent() {
     let chart = chart(RESTLESS);
     let pool = pool(1);
-    let mut kernel =
-        Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), SimulationSeed(3));
-    fill(&mut kernel, 100);
+    let mut kernel = population(&chart, ("go", 1.0), 100);
     kernel.ticks(1, 9, &pool);
     let before: Vec<_> = kernel.slots().map(|slot| kernel.history(slot).len()).collect();
     let away: Vec<_> = kernel.slots().map(|slot| kernel.state(slot) != chart.initial()).collect();
@@ -472,9 +479,7 @@ fn requests_come_in_agent_order() {
          - {trigger: go, source: b, target: a, action: [copy, remove]}\n",
     );
     let pool = pool(4);
-    let mut kernel =
-        Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), SimulationSeed(3));
-    fill(&mut kernel, 3000);
+    let mut kernel = population(&chart, ("go", 1.0), 3000);
     kernel.ticks(1, 1, &pool);
     let first = kernel.take_requests();
     assert!(first.is_sorted_by_key(|(slot, _)| *slot));
@@ -495,9 +500,7 @@ fn counts_and_explains_failed_guards() {
          - {trigger: go, source: a, target: b, guard: context.score > 1}\n  \
          - {trigger: go, source: a, target: b, guard: 1 / (agent.n - 5) > 1}\n",
     );
-    let mut kernel =
-        Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), SimulationSeed(3));
-    fill(&mut kernel, 2000);
+    let mut kernel = population(&chart, ("go", 1.0), 2000);
     kernel.ticks(1, 10, &pool(2));
     let warnings = kernel.take_warnings();
     let listed: Vec<_> = warnings
@@ -527,19 +530,14 @@ fn rejects_invalid_rates_fields_and_behaviours() {
             rates.iter().map(|rate| TriggerRate { trigger: go, rate: *rate }).collect();
         RateTable::uniform(&chart, &rates).unwrap_err().to_string()
     };
-    assert_eq!(refused(&[1.5]), "the rate of \"go\" must be from 0 to 1, found 1.5");
-    assert_eq!(refused(&[0.75, 0.75]), "the rates in state \"x\" add up to 1.5; the maximum is 1");
-    let mut kernel =
-        Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), SimulationSeed(3));
-    let field = chart.field("n").unwrap();
-    let wrong = [(field, ScalarValue::Number(3.0))];
-    let error = kernel
-        .add(AgentSerial(0), DrawKey(0), BehaviourId(0), chart.initial(), &wrong)
-        .unwrap_err();
-    assert_eq!(error.to_string(), "n must be at most 2, found 3");
-    let error =
-        kernel.add(AgentSerial(0), DrawKey(0), BehaviourId(7), chart.initial(), &[]).unwrap_err();
-    assert_eq!(error.to_string(), "there is no behaviour 7");
+    assert_snapshot!(refused(&[1.5]), @r#"the rate of "go" must be from 0 to 1, found 1.5"#);
+    assert_snapshot!(refused(&[0.75, 0.75]), @r#"the rates in state "x" add up to 1.5; the maximum is 1"#);
+    let mut kernel = population(&chart, ("go", 1.0), 0);
+    let wrong = [(chart.field("n").unwrap(), ScalarValue::Number(3.0))];
+    let error = add(&mut kernel, 0, 0, &wrong).unwrap_err();
+    assert_snapshot!(error, @"n must be at most 2, found 3");
+    let error = add(&mut kernel, 0, 7, &[]).unwrap_err();
+    assert_snapshot!(error, @"there is no behaviour 7");
     assert!(kernel.is_empty());
     kernel.ticks(1, 300, &pool(1));
     assert_eq!(kernel.counts(), [0], "nobody is no problem");
@@ -552,9 +550,7 @@ fn history_of_quiet_agents_is_small() {
          - {trigger: go, source: x, target: y}\n  - {trigger: go, source: y, target: x}\n",
     );
     for rate in [0.003, 0.01, 0.1] {
-        let rates = rates(&chart, &[("go", rate)]);
-        let mut kernel = Kernel::new(Arc::clone(&chart), rates, SimulationSeed(3));
-        fill(&mut kernel, BLOCK as u64);
+        let mut kernel = population(&chart, ("go", rate), BLOCK as u64);
         for first in (1..6_000).step_by(500) {
             kernel.ticks(first, 500, &pool(1));
             let bytes = kernel.bytes() / BLOCK;

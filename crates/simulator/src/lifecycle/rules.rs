@@ -9,6 +9,7 @@ use std::num::NonZeroU32;
 use serde_json::{Map, Value};
 
 use super::{LifecycleAction, LifecycleOperation, RequestVerdict, ValidationResult};
+use crate::error::ensure;
 use crate::kernel::AgentSerial;
 use crate::population::Population;
 use crate::population::names;
@@ -158,11 +159,10 @@ impl<'a> PopulationDraft<'a> {
             },
         };
         match result {
-            Err(reason) => RequestRuling {
-                result: ValidationResult::refused(reason),
-                name: None,
-                change: None,
-            },
+            Err(reason) => {
+                let result = ValidationResult::refused(reason);
+                RequestRuling { result, name: None, change: None }
+            }
             Ok((name, change, mut warnings)) => {
                 warnings.extend(ignored_fields(request));
                 let result = ValidationResult { valid: true, reason: None, warnings };
@@ -181,10 +181,8 @@ impl<'a> PopulationDraft<'a> {
         let Some(initial) = &request.initial_state else {
             return Err("initial_state is missing: a new agent needs one, {} will do".to_owned());
         };
-        let most = self.population.max_agents();
-        if self.count >= most {
-            return Err(format!("there are {} agents, and max_agents is {most}", self.count));
-        }
+        let (count, most) = (self.count, self.population.max_agents());
+        ensure!(count < most, "there are {count} agents, and max_agents is {most}");
         let start = resolve_start(index, initial)?;
         let mut free = self.population.take_free_names();
         let name = free.find(wanted, |name| self.find(name).is_some());
@@ -216,9 +214,7 @@ impl<'a> PopulationDraft<'a> {
 
     fn pause<S>(&mut self, target: &str, is_own: bool, turns: Option<i64>) -> RuleResult<S> {
         let serial = self.find_target(target, is_own)?;
-        if self.is_paused(serial) {
-            return Err(format!("\"{target}\" is paused already"));
-        }
+        ensure!(!self.is_paused(serial), "\"{target}\" is paused already");
         let turns = turns.map(number_of_turns).transpose()?;
         self.paused.insert(serial, true);
         Ok((target.to_owned(), PopulationChange::Pause { serial, turns }, Vec::new()))
@@ -226,9 +222,7 @@ impl<'a> PopulationDraft<'a> {
 
     fn resume<S>(&mut self, target: &str, is_own: bool) -> RuleResult<S> {
         let serial = self.find_target(target, is_own)?;
-        if !self.is_paused(serial) {
-            return Err(format!("\"{target}\" is not paused"));
-        }
+        ensure!(self.is_paused(serial), "\"{target}\" is not paused");
         self.paused.insert(serial, false);
         Ok((target.to_owned(), PopulationChange::Resume(serial), Vec::new()))
     }

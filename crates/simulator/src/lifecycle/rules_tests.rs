@@ -14,38 +14,53 @@ fn population() -> Population {
     population
 }
 
-fn request(operation: LifecycleOperation, target: &str) -> LifecycleAction {
-    let mut request = LifecycleAction::new(operation, target);
-    if operation == LifecycleOperation::AddAgent {
-        request.initial_state = Some(Map::new());
-    }
-    request
+fn add(target: &str) -> LifecycleAction {
+    let initial_state = Some(Map::new());
+    LifecycleAction { initial_state, ..LifecycleAction::new(LifecycleOperation::AddAgent, target) }
 }
 
-fn pause(target: &str, turns: i64) -> LifecycleAction {
-    LifecycleAction {
-        auto_resume_turns: Some(turns),
-        ..request(LifecycleOperation::PauseAgent, target)
-    }
+fn remove(target: &str) -> LifecycleAction {
+    LifecycleAction::new(LifecycleOperation::RemoveAgent, target)
+}
+
+fn pause(target: &str, auto_resume_turns: Option<i64>) -> LifecycleAction {
+    let pause = LifecycleAction::new(LifecycleOperation::PauseAgent, target);
+    LifecycleAction { auto_resume_turns, ..pause }
+}
+
+fn resume(target: &str) -> LifecycleAction {
+    LifecycleAction::new(LifecycleOperation::ResumeAgent, target)
+}
+
+fn by(initiator: &str, request: LifecycleAction) -> LifecycleAction {
+    LifecycleAction { initiating_agent: Some(initiator.to_owned()), ..request }
 }
 
 fn resolve_start(_: usize, initial: &Map<String, Value>) -> Result<(), String> {
     if initial.contains_key("mood") { Err("there is no field \"mood\"".to_owned()) } else { Ok(()) }
 }
 
-fn rule(population: &mut Population, requests: &[LifecycleAction]) -> Vec<RequestRuling<()>> {
-    PopulationDraft::new(population).rule_all(requests, &resolve_start, false)
+/// The expected reason of a request that is valid.
+const VALID: &str = "";
+
+fn assert_reason(ruling: &RequestRuling<()>, expected: &str) {
+    let valid = expected == VALID;
+    assert_eq!(ruling.result.reason.as_deref().unwrap_or(VALID), expected);
+    assert_eq!((ruling.result.valid, ruling.change.is_some()), (valid, valid), "{ruling:?}");
 }
 
-fn reason(ruling: &RequestRuling<()>) -> &str {
-    assert!(!ruling.result.valid && ruling.change.is_none());
-    ruling.result.reason.as_deref().unwrap()
+/// Rules on requests of one turn, each with its expected reason.
+fn check<const N: usize>(cases: [(LifecycleAction, &str); N]) -> Vec<RequestRuling<()>> {
+    let requests = cases.each_ref().map(|(request, _)| request.clone());
+    let rulings =
+        PopulationDraft::new(&mut population()).rule_all(&requests, &resolve_start, false);
+    rulings.iter().zip(cases).for_each(|(ruling, (_, reason))| assert_reason(ruling, reason));
+    rulings
 }
 
 #[test]
 fn renames_an_agent_whose_name_is_taken() {
-    let add = request(LifecycleOperation::AddAgent, "a");
-    let rulings = rule(&mut population(), &[add.clone(), add]);
+    let rulings = check([(add("a"), VALID), (add("a"), VALID)]);
     let names: Vec<_> = rulings.iter().map(|ruling| ruling.name.as_deref().unwrap()).collect();
     assert_eq!(names, ["a_1", "a_2"]);
     let warnings = &rulings[0].result.warnings;
@@ -57,91 +72,68 @@ fn renames_an_agent_whose_name_is_taken() {
 
 #[test]
 fn add_needs_a_valid_initial_state() {
-    let without = LifecycleAction::new(LifecycleOperation::AddAgent, "d");
-    let mut wrong = request(LifecycleOperation::AddAgent, "d");
-    wrong.initial_state = json!({"mood": 1}).as_object().cloned();
-    let rulings = rule(&mut population(), &[without, wrong]);
-    assert!(reason(&rulings[0]).starts_with("initial_state is missing"));
-    assert_eq!(reason(&rulings[1]), "there is no field \"mood\"");
+    let missing = LifecycleAction { initial_state: None, ..add("d") };
+    let wrong = json!({"mood": 1}).as_object().cloned();
+    check([
+        (missing, "initial_state is missing: a new agent needs one, {} will do"),
+        (LifecycleAction { initial_state: wrong, ..add("d") }, "there is no field \"mood\""),
+    ]);
 }
 
 #[test]
 fn add_respects_max_agents() {
-    let requests = [
-        request(LifecycleOperation::AddAgent, "d"),
-        request(LifecycleOperation::AddAgent, "e"),
-        request(LifecycleOperation::AddAgent, "f"),
-        request(LifecycleOperation::RemoveAgent, "a"),
-        request(LifecycleOperation::AddAgent, "f"),
-    ];
-    let rulings = rule(&mut population(), &requests);
-    assert_eq!(reason(&rulings[2]), "there are 5 agents, and max_agents is 5");
-    assert!(rulings[4].result.valid);
+    check([
+        (add("d"), VALID),
+        (add("e"), VALID),
+        (add("f"), "there are 5 agents, and max_agents is 5"),
+        (remove("a"), VALID),
+        (add("f"), VALID),
+    ]);
 }
 
 #[test]
 fn last_agent_can_be_removed() {
-    let requests = ["a", "b", "c"].map(|name| request(LifecycleOperation::RemoveAgent, name));
-    let rulings = rule(&mut population(), &requests);
-    assert!(rulings.iter().all(|ruling| ruling.result.valid));
+    let rulings = check(["a", "b", "c"].map(|name| (remove(name), VALID)));
     assert_eq!(rulings[2].result.warnings, ["no agents are left"]);
 }
 
 #[test]
 fn agent_can_remove_itself() {
-    let mut removal = request(LifecycleOperation::RemoveAgent, "b");
-    removal.initiating_agent = Some("b".to_owned());
-    let rulings = rule(&mut population(), &[removal]);
-    assert!(rulings[0].result.valid);
+    let rulings = check([(by("b", remove("b")), VALID)]);
     assert_eq!(rulings[0].result.warnings, Vec::<String>::new());
 }
 
+/// An invalid request does not affect the others.
 #[test]
 fn rejects_requests_for_missing_agents() {
-    let requests = [
-        request(LifecycleOperation::RemoveAgent, "z"),
-        request(LifecycleOperation::PauseAgent, "z"),
-        request(LifecycleOperation::ResumeAgent, "z"),
-        request(LifecycleOperation::RemoveAgent, "a"),
-        request(LifecycleOperation::RemoveAgent, "a"),
-        request(LifecycleOperation::PauseAgent, "a"),
-    ];
-    let rulings = rule(&mut population(), &requests);
-    for at in [0, 1, 2] {
-        assert_eq!(reason(&rulings[at]), "there is no agent \"z\"");
-    }
-    assert!(rulings[3].result.valid);
-    assert_eq!(reason(&rulings[4]), "there is no agent \"a\"");
-    assert_eq!(reason(&rulings[5]), "there is no agent \"a\"");
+    check([
+        (remove("z"), "there is no agent \"z\""),
+        (pause("z", None), "there is no agent \"z\""),
+        (resume("z"), "there is no agent \"z\""),
+        (remove("a"), VALID),
+        (remove("a"), "there is no agent \"a\""),
+        (pause("a", None), "there is no agent \"a\""),
+    ]);
 }
 
 #[test]
 fn pause_and_resume_need_the_right_state() {
-    let requests = [
-        request(LifecycleOperation::ResumeAgent, "a"),
-        request(LifecycleOperation::PauseAgent, "a"),
-        request(LifecycleOperation::PauseAgent, "a"),
-        request(LifecycleOperation::ResumeAgent, "a"),
-        request(LifecycleOperation::ResumeAgent, "a"),
-    ];
-    let rulings = rule(&mut population(), &requests);
-    assert_eq!(reason(&rulings[0]), "\"a\" is not paused");
-    assert!(rulings[1].result.valid);
-    assert_eq!(reason(&rulings[2]), "\"a\" is paused already");
-    assert!(rulings[3].result.valid);
-    assert_eq!(reason(&rulings[4]), "\"a\" is not paused");
+    check([
+        (resume("a"), "\"a\" is not paused"),
+        (pause("a", None), VALID),
+        (pause("a", None), "\"a\" is paused already"),
+        (resume("a"), VALID),
+        (resume("a"), "\"a\" is not paused"),
+    ]);
 }
 
 #[test]
 fn pause_needs_at_least_one_turn() {
+    let range = "auto_resume_turns must be a whole number from 1 to 4294967295";
     for turns in [0, -1, i64::MAX] {
-        let rulings = rule(&mut population(), &[pause("a", turns)]);
-        assert_eq!(
-            reason(&rulings[0]),
-            format!("auto_resume_turns must be a whole number from 1 to 4294967295, found {turns}")
-        );
+        check([(pause("a", Some(turns)), &format!("{range}, found {turns}"))]);
     }
-    let rulings = rule(&mut population(), &[pause("a", 1)]);
+    let rulings = check([(pause("a", Some(1)), VALID)]);
     let expected = PopulationChange::Pause { serial: AgentSerial(0), turns: NonZeroU32::new(1) };
     assert_eq!(rulings[0].change, Some(expected));
 }
@@ -150,9 +142,8 @@ fn pause_needs_at_least_one_turn() {
 fn removing_a_paused_agent_removes_its_pause() {
     let mut population = population();
     population.pause(AgentSerial(0), 7, NonZeroU32::new(2));
-    assert!(
-        rule(&mut population, &[request(LifecycleOperation::RemoveAgent, "a")])[0].result.valid
-    );
+    let draft = PopulationDraft::new(&mut population);
+    assert_reason(&draft.rule_all(&[remove("a")], &resolve_start, false)[0], VALID);
     population.remove(AgentSerial(0));
     assert_eq!(population.paused(), []);
     assert_eq!(population.take_ended_pauses(9), []);
@@ -160,55 +151,28 @@ fn removing_a_paused_agent_removes_its_pause() {
 
 #[test]
 fn added_agent_can_be_paused_and_removed_in_the_same_turn() {
-    let requests = [
-        request(LifecycleOperation::AddAgent, "d"),
-        pause("d", 3),
-        request(LifecycleOperation::RemoveAgent, "d"),
-        request(LifecycleOperation::AddAgent, "d"),
-    ];
-    let rulings = rule(&mut population(), &requests);
-    assert!(rulings.iter().all(|ruling| ruling.result.valid));
-    assert_eq!(
-        rulings[1].change,
-        Some(PopulationChange::Pause { serial: AgentSerial(3), turns: NonZeroU32::new(3) })
-    );
+    let requests = [add("d"), pause("d", Some(3)), remove("d"), add("d")];
+    let rulings = check(requests.map(|request| (request, VALID)));
+    let expected = PopulationChange::Pause { serial: AgentSerial(3), turns: NonZeroU32::new(3) };
+    assert_eq!(rulings[1].change, Some(expected));
     assert_eq!(rulings[3].name.as_deref(), Some("d"));
 }
 
 #[test]
 fn rejects_empty_names() {
-    for operation in [
-        LifecycleOperation::AddAgent,
-        LifecycleOperation::RemoveAgent,
-        LifecycleOperation::PauseAgent,
-        LifecycleOperation::ResumeAgent,
-    ] {
-        let rulings = rule(&mut population(), &[request(operation, "")]);
-        assert_eq!(reason(&rulings[0]), "the name of an agent must not be empty");
-    }
-}
-
-#[test]
-fn invalid_request_does_not_affect_others() {
-    let requests = [
-        request(LifecycleOperation::RemoveAgent, "z"),
-        request(LifecycleOperation::RemoveAgent, "a"),
-    ];
-    let rulings = rule(&mut population(), &requests);
-    assert!(rulings[0].change.is_none() && rulings[1].change.is_some());
+    let requests = [add(""), remove(""), pause("", None), resume("")];
+    check(requests.map(|request| (request, "the name of an agent must not be empty")));
 }
 
 #[test]
 fn strict_ruling_rejects_all_requests() {
-    let requests =
-        [request(LifecycleOperation::AddAgent, "a"), request(LifecycleOperation::RemoveAgent, "z")];
+    let requests = [add("a"), remove("z")];
     let mut population = population();
     let rulings = PopulationDraft::new(&mut population).rule_all(&requests, &resolve_start, true);
-    assert!(rulings.iter().all(|ruling| ruling.change.is_none() && !ruling.result.valid));
-    assert_eq!(
-        reason(&rulings[0]),
-        "another request of this turn cannot be done (remove_agent of \"z\"), and the run is strict"
-    );
+    let reason = "another request of this turn cannot be done (remove_agent of \"z\"), and the \
+        run is strict";
+    assert_reason(&rulings[0], reason);
+    assert_reason(&rulings[1], "there is no agent \"z\"");
     let again =
         PopulationDraft::new(&mut population).rule_all(&requests[..1], &resolve_start, true);
     assert_eq!(again[0].name.as_deref(), Some("a_1"));
@@ -216,10 +180,9 @@ fn strict_ruling_rejects_all_requests() {
 
 #[test]
 fn ignored_fields_are_warnings() {
-    let mut removal = pause("a", 3);
-    removal.operation = LifecycleOperation::RemoveAgent;
-    removal.initial_state = Some(Map::new());
-    let rulings = rule(&mut population(), &[removal]);
+    let initial_state = Some(Map::new());
+    let removal = LifecycleAction { initial_state, auto_resume_turns: Some(3), ..remove("a") };
+    let rulings = check([(removal, VALID)]);
     assert_eq!(
         rulings[0].result.warnings,
         [
@@ -231,35 +194,24 @@ fn ignored_fields_are_warnings() {
 
 #[test]
 fn initiator_must_be_present_and_active() {
-    let by = |initiator: &str, request: LifecycleAction| LifecycleAction {
-        initiating_agent: Some(initiator.to_owned()),
-        ..request
-    };
-    let requests = [
-        by("nobody", request(LifecycleOperation::RemoveAgent, "a")),
-        request(LifecycleOperation::PauseAgent, "b"),
-        by("b", request(LifecycleOperation::RemoveAgent, "a")),
-        request(LifecycleOperation::RemoveAgent, "c"),
-        by("c", request(LifecycleOperation::PauseAgent, "a")),
-        by("a", request(LifecycleOperation::AddAgent, "d")),
-        by("d", request(LifecycleOperation::PauseAgent, "a")),
-    ];
-    let rulings = rule(&mut population(), &requests);
-    assert_eq!(reason(&rulings[0]), "initiating_agent: there is no agent \"nobody\"");
-    let paused = "initiating_agent: \"b\" is paused and cannot ask for anything";
-    assert_eq!(reason(&rulings[2]), paused);
-    assert_eq!(reason(&rulings[4]), "initiating_agent: there is no agent \"c\"");
-    assert!(rulings[5].result.valid && rulings[6].result.valid);
+    check([
+        (by("nobody", remove("a")), "initiating_agent: there is no agent \"nobody\""),
+        (pause("b", None), VALID),
+        (by("b", remove("a")), "initiating_agent: \"b\" is paused and cannot ask for anything"),
+        (remove("c"), VALID),
+        (by("c", pause("a", None)), "initiating_agent: there is no agent \"c\""),
+        (by("a", add("d")), VALID),
+        (by("d", pause("a", None)), VALID),
+    ]);
 
     // An agent that acts is not paused, even if it has requested a pause before.
-    let agent_requests = [
-        by("a", request(LifecycleOperation::PauseAgent, "a")),
-        by("a", request(LifecycleOperation::AddAgent, "a")),
-    ];
+    let requests = [by("a", pause("a", None)), by("a", add("a"))];
     let mut population = population();
-    let draft = PopulationDraft::new(&mut population).with_agent_requests(agent_requests.len());
-    let rulings = draft.rule_all(&agent_requests, &resolve_start, false);
-    assert!(rulings.iter().all(|ruling| ruling.result.valid));
+    let draft = PopulationDraft::new(&mut population).with_agent_requests(requests.len());
+    let rulings = draft.rule_all(&requests, &resolve_start, false);
+    for ruling in &rulings {
+        assert_reason(ruling, VALID);
+    }
 }
 
 #[test]
@@ -290,12 +242,12 @@ fn new_pause_replaces_the_end_of_an_old_one() {
 
 #[test]
 fn numbered_name_respects_the_length_limit() {
-    let mut population = population();
     let long = "n".repeat(names::AGENT_NAME_CHARACTERS_MAX);
-    let add = request(LifecycleOperation::AddAgent, &long);
-    let rulings = rule(&mut population, &[add.clone(), add]);
-    assert!(rulings[0].result.valid);
-    assert!(reason(&rulings[1]).ends_with("has 100 characters at most"), "{rulings:?}");
+    let reason = format!(
+        "the name \"{long}\" is taken, and with a number behind it the name of an agent has 100 \
+         characters at most"
+    );
+    check([(add(&long), VALID), (add(&long), &reason)]);
 }
 
 #[test]

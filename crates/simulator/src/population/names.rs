@@ -52,7 +52,7 @@ pub(crate) struct FreeNames {
 struct FreeSuffixes {
     /// All numbers below are taken, except released ones.
     next: u64,
-    release_name: BinaryHeap<Reverse<u64>>,
+    released: BinaryHeap<Reverse<u64>>,
 }
 
 impl AgentNames {
@@ -120,14 +120,14 @@ impl FreeNames {
         if !taken(wanted) {
             return wanted.to_owned();
         }
-        let unknown = || FreeSuffixes { next: 1, release_name: BinaryHeap::new() };
+        let unknown = || FreeSuffixes { next: 1, released: BinaryHeap::new() };
         let suffixes = self.by_stem.entry(wanted.to_owned()).or_insert_with(unknown);
-        while let Some(Reverse(number)) = suffixes.release_name.peek() {
+        while let Some(Reverse(number)) = suffixes.released.peek() {
             let name = format!("{wanted}_{number}");
             if !taken(&name) {
                 return name;
             }
-            suffixes.release_name.pop();
+            suffixes.released.pop();
         }
         loop {
             let name = format!("{wanted}_{}", suffixes.next);
@@ -144,7 +144,7 @@ impl FreeNames {
             && let Some(suffixes) = self.by_stem.get_mut(stem)
             && number < suffixes.next
         {
-            suffixes.release_name.push(Reverse(number));
+            suffixes.released.push(Reverse(number));
         }
     }
 

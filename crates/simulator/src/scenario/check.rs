@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use polity_statechart::{Chart, ScalarValue, TIMEOUT, TriggerId, WorldId};
 
 pub(super) use self::initial_values::start;
-use self::initial_values::{ValueProblem, state_of, world_of};
+use self::initial_values::{ValueProblem, state_of, unknown, world_of};
 use super::{
     AgentGroup, Behaviour, GroupFile, KEEP_CHECKPOINTS_DEFAULT, MAX_AGENTS_DEFAULT, MAX_AGENTS_MAX,
     RateFile, START_TIME_DEFAULT, Scenario, ScenarioFile, ScenarioRate, TICKS_PER_TURN_DEFAULT,
@@ -142,16 +142,20 @@ impl ScenarioChecker<'_> {
         self.errors.push(ScenarioError::new(location, message));
     }
 
+    /// Reports a message that follows its location.
+    fn report_at(&mut self, location: &str, message: &str) {
+        self.report(location, format!("{location}: {message}"));
+    }
+
     fn problem(&mut self, location: &str, problem: ValueProblem) {
         match problem {
             ValueProblem::Unknown { what, found, allowed } => {
-                let message = format!("{location}: there is no {what} \"{found}\"");
-                self.report(location, message);
+                self.report_at(location, &format!("there is no {what} \"{found}\""));
                 if let Some(error) = self.errors.last_mut() {
                     (error.found, error.allowed) = (Some(found), allowed);
                 }
             }
-            ValueProblem::Other(message) => self.report(location, format!("{location}: {message}")),
+            ValueProblem::Other(message) => self.report_at(location, &message),
         }
     }
 
@@ -181,17 +185,15 @@ impl ScenarioChecker<'_> {
         let mut all = vec![Behaviour { name: String::new(), rates }];
         for (name, rates) in world.behaviours.unwrap_or_default() {
             if name.trim().is_empty() {
-                self.report("world.behaviours", "world.behaviours: a name must not be empty");
+                self.report_at("world.behaviours", "a name must not be empty");
             }
             let rates = self.rates(&format!("world.behaviours.{name}"), &rates);
             all.push(Behaviour { name, rates });
         }
         if all.len() > BEHAVIOURS_MAX {
-            let message = format!("world.behaviours: {} are too many", all.len() - 1);
-            self.report(
-                "world.behaviours",
-                format!("{message}: the maximum is {}", BEHAVIOURS_MAX - 1),
-            );
+            let (count, most) = (all.len() - 1, BEHAVIOURS_MAX - 1);
+            let message = format!("{count} are too many: the maximum is {most}");
+            self.report_at("world.behaviours", &message);
         }
         all
     }
@@ -217,12 +219,9 @@ impl ScenarioChecker<'_> {
     fn rate(&mut self, location: &str, file: &RateFile) -> Option<ScenarioRate> {
         let at = |field: &str| format!("{location}.{field}");
         let trigger = self.required(&at("trigger"), file.trigger.as_deref());
-        let trigger = trigger.and_then(|name| match trigger_of(self.chart, name) {
-            Ok(trigger) => Some(trigger),
-            Err(problem) => {
-                self.problem(&at("trigger"), problem);
-                None
-            }
+        let trigger = trigger.and_then(|name| {
+            let found = trigger_of(self.chart, name);
+            found.map_err(|problem| self.problem(&at("trigger"), problem)).ok()
         });
         let state = match file.state.as_deref().map(|name| state_of(self.chart, name)).transpose() {
             Ok(state) => state,
@@ -241,7 +240,7 @@ impl ScenarioChecker<'_> {
         {
             let (state, trigger) = (self.chart.state_name(state), self.chart.trigger_name(trigger));
             let message = format!("no transition for \"{trigger}\" in the state \"{state}\"");
-            self.report(&at(STATE), format!("{}: {message}", at(STATE)));
+            self.report_at(&at(STATE), &message);
         }
         Some(ScenarioRate { trigger, state, rate })
     }
@@ -254,24 +253,20 @@ impl ScenarioChecker<'_> {
             let at = |field: &str| format!("{location}.{field}");
             let Some(name) = self.required(&at("name"), file.name.clone()) else { continue };
             if let Some(problem) = names::name_error(&name) {
-                self.report(&at("name"), format!("{}: {problem}", at("name")));
+                self.report_at(&at("name"), &problem);
             }
             if !names.insert(name.clone()) {
-                let message = format!("{}: two groups have the name \"{name}\"", at("name"));
-                self.report(&at("name"), message);
+                self.report_at(&at("name"), &format!("two groups have the name \"{name}\""));
             }
             let count = file.count.unwrap_or(1);
             if count > 1 && names::name_error(&format!("{name}_{count}")).is_some() {
-                let message =
-                    format!("{}: the name is too long with a number appended", at("name"));
-                self.report(&at("name"), message);
+                self.report_at(&at("name"), "the name is too long with a number appended");
             }
             let mut initial = file.fields.clone().unwrap_or_default();
             for (key, given) in [(STATE, &file.state), (BEHAVIOUR, &file.behaviour)] {
-                let location = at(&format!("fields.{key}"));
                 if initial.remove(key).is_some() {
                     let message = format!("it is not a field; use {} instead", at(key));
-                    self.report(&location, format!("{location}: {message}"));
+                    self.report_at(&at(&format!("fields.{key}")), &message);
                 }
                 if let Some(given) = given {
                     initial.insert(key.to_owned(), given.as_str().into());
@@ -304,10 +299,8 @@ impl ScenarioChecker<'_> {
                 .and_then(|(stem, number)| Some((stem, number, *many.get(stem)?)))
                 .filter(|(_, number, count)| number <= count);
             if let Some((stem, _, _)) = taken {
-                let location = format!("population[{index}].name");
-                let name = &group.name;
-                let message = format!("{location}: \"{name}\" is an agent of the group \"{stem}\"");
-                self.report(&location, message);
+                let message = format!("\"{}\" is an agent of the group \"{stem}\"", group.name);
+                self.report_at(&format!("population[{index}].name"), &message);
             }
         }
     }
@@ -339,8 +332,8 @@ impl ScenarioChecker<'_> {
             ("record", &file.record, "checkpoints and `polity sim export` show what happened"),
         ] {
             if value.is_some() {
-                let message = format!("{location}: this version has no {location} yet; {instead}");
-                self.report(location, message);
+                let message = format!("this version has no {location} yet; {instead}");
+                self.report_at(location, &message);
             }
         }
     }
@@ -383,7 +376,6 @@ fn trigger_of(chart: &Chart, name: &str) -> Result<TriggerId, ValueProblem> {
     }
     chart.trigger(name).ok_or_else(|| {
         let triggers = chart.triggers().map(|trigger| chart.trigger_name(trigger).to_owned());
-        let allowed = triggers.filter(|trigger| trigger != TIMEOUT).collect();
-        ValueProblem::Unknown { what: "trigger", found: name.to_owned(), allowed }
+        unknown("trigger", name, triggers.filter(|trigger| trigger != TIMEOUT))
     })
 }

@@ -7,7 +7,7 @@ use polity_statechart::{AgentRecord, ScalarValue, WorldId};
 
 use super::Simulation;
 use crate::checkpoint::{self, AgentRow, CheckpointHead, CheckpointTarget};
-use crate::error::SimError;
+use crate::error::{SimError, ensure};
 use crate::folder::RunFolder;
 use crate::run::RunControl;
 use crate::scenario::Scenario;
@@ -75,10 +75,8 @@ impl Simulation {
 
     fn check_agent_count(&self) -> Result<(), SimError> {
         let (agents, max_agents) = (self.len(), self.scenario.max_agents);
-        if agents > max_agents {
-            return Err(SimError::TooManyAgents { agents, max_agents });
-        }
-        Ok(())
+        let fits = agents <= max_agents;
+        fits.then_some(()).ok_or(SimError::TooManyAgents { agents, max_agents })
     }
 
     /// Replays turns until the end of a turn, or until `watch` stops it.
@@ -163,9 +161,11 @@ impl CheckpointTarget for Simulation {
     fn head(&mut self, turn: u64, head: &CheckpointHead) -> Result<(), String> {
         self.turn = turn;
         let tick = self.tick();
-        if tick != head.tick || turn > self.scenario.turns_max() {
-            return Err(format!("tick {} is not the end of turn {turn}", head.tick));
-        }
+        ensure!(
+            tick == head.tick && turn <= self.scenario.turns_max(),
+            "tick {} is not the end of turn {turn}",
+            head.tick
+        );
         self.kernel.resume_at(u32::try_from(tick).unwrap_or(u32::MAX));
         self.warnings = head.warnings.clone();
         let unvisited = self.state_names().find(|state| head.visits.get(state).is_none());
@@ -198,12 +198,11 @@ impl CheckpointTarget for Simulation {
     fn agent(&mut self, row: AgentRow) -> Result<(), String> {
         let AgentRow { name, turn_added, auto_resume, snapshot } = row;
         let (serial, paused) = (snapshot.serial, snapshot.paused);
-        if self.population.find(&name).is_some() {
-            return Err("another agent has the same name".to_owned());
-        }
-        if turn_added > 0 && serial.0 < self.scenario.agents() {
-            return Err(format!("it was there from the start, and not added in turn {turn_added}"));
-        }
+        ensure!(self.population.find(&name).is_none(), "another agent has the same name");
+        ensure!(
+            turn_added == 0 || serial.0 >= self.scenario.agents(),
+            "it was there from the start, and not added in turn {turn_added}"
+        );
         if self.population.name(serial) != name {
             self.population.declare(&name, serial);
         }

@@ -1,19 +1,21 @@
 //! A fixture for runs in a temporary folder.
 
 use std::fs;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use polity_simulator::error::SimError;
 use polity_simulator::folder::{RunFolder, RunStatus, SimulationRecord};
+use polity_simulator::lifecycle::{LifecycleAction, LifecycleOperation};
 use polity_simulator::run::{
     ForkBase, RunControl, RunSetup, RunSummary, SimulationProgress, SimulationRun,
 };
-use polity_simulator::scenario::{Scenario, ScenarioFile};
+use polity_simulator::scenario::{EventFile, Scenario, ScenarioFile};
+use polity_simulator::simulation::Simulation;
 use polity_statechart::Chart;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tempfile::TempDir;
 
 /// A temporary folder with a chart and a scenario.
@@ -38,6 +40,20 @@ impl SimulationFixture {
         let chart = Arc::new(Chart::from_text(chart).unwrap());
         let file = serde_saphyr::from_str(scenario).unwrap();
         Self { folder: tempfile::tempdir().unwrap(), chart, file }
+    }
+
+    /// Schedules requests by turn.
+    pub(crate) fn with_events(mut self, events: &[(u64, LifecycleAction)]) -> Self {
+        let event = |(turn, request): &(u64, LifecycleAction)| EventFile {
+            turn: NonZeroU64::new(*turn),
+            operation: Some(request.operation),
+            target_agent_name: Some(request.target_agent_name.clone()),
+            initiating_agent: None,
+            initial_state: request.initial_state.clone(),
+            auto_resume_turns: request.auto_resume_turns,
+        };
+        self.file.lifecycle = Some(events.iter().map(event).collect());
+        self
     }
 
     pub(crate) fn scenario(&self) -> Arc<Scenario> {
@@ -91,7 +107,7 @@ impl SimulationFixture {
 
     /// Runs to the last turn.
     pub(crate) fn run(&self, run: &str, threads: usize) -> RunSummary {
-        self.begin(run, threads).run(|_| RunControl::Continue).unwrap()
+        self.begin(run, threads).run(to_end).unwrap()
     }
 
     /// Runs to the end of a turn.
@@ -100,29 +116,34 @@ impl SimulationFixture {
     }
 
     pub(crate) fn resume(&self, run: &str, from: Option<u64>) -> RunSummary {
-        let resumed = SimulationRun::resume(self.open(run), from, None, &self.scenario(), None);
-        resumed.unwrap().run(|_| RunControl::Continue).unwrap()
+        self.reopen(run, from, None).unwrap().run(to_end).unwrap()
+    }
+
+    /// Opens a run to resume it from a turn, with another number of turns.
+    pub(crate) fn reopen(
+        &self,
+        run: &str,
+        from: Option<u64>,
+        turns: Option<u64>,
+    ) -> Result<SimulationRun, SimError> {
+        SimulationRun::resume(self.open(run), from, turns, &self.scenario(), None)
+    }
+
+    /// Restores the population after a turn.
+    pub(crate) fn restore(&self, run: &str, turn: Option<u64>) -> Result<Simulation, SimError> {
+        Simulation::restore(&self.open(run), turn, &self.scenario(), None)
     }
 
     pub(crate) fn fork(&self, run: &str, at: u64, new: &str) -> RunSummary {
-        self.try_fork(run, at, new).unwrap().run(|_| RunControl::Continue).unwrap()
+        self.fork_with(run, at, new, &[])
     }
 
     /// Runs a fork with these world values reset to those of the scenario.
     pub(crate) fn fork_with(&self, run: &str, at: u64, new: &str, values: &[&str]) -> RunSummary {
-        self.forked(run, at, new, values).unwrap().run(|_| RunControl::Continue).unwrap()
+        self.try_fork(run, at, new, values).unwrap().run(to_end).unwrap()
     }
 
     pub(crate) fn try_fork(
-        &self,
-        run: &str,
-        at: u64,
-        new: &str,
-    ) -> Result<SimulationRun, SimError> {
-        self.forked(run, at, new, &[])
-    }
-
-    fn forked(
         &self,
         run: &str,
         at: u64,
@@ -139,6 +160,16 @@ impl SimulationFixture {
         SimulationRun::fork(&self.path(new), self.record(new), &self.beginning(&text, 1), &past)
     }
 
+    /// Submits a request from outside.
+    pub(crate) fn ask(&self, run: &str, id: &str, request: LifecycleAction) {
+        self.open(run).submit_request(id, request).unwrap();
+    }
+
+    /// Returns the turns that have a checkpoint.
+    pub(crate) fn checkpoints(&self, run: &str) -> Vec<u64> {
+        self.open(run).checkpoints().unwrap()
+    }
+
     pub(crate) fn checkpoint_path(&self, run: &str, turn: u64) -> PathBuf {
         self.path(run).join(format!("checkpoints/turn_{turn:06}.json"))
     }
@@ -147,6 +178,27 @@ impl SimulationFixture {
         let text = fs::read_to_string(self.checkpoint_path(run, turn)).unwrap();
         serde_json::from_str(&text).unwrap()
     }
+}
+
+pub(crate) fn add(name: &str) -> LifecycleAction {
+    let initial_state = Some(Map::new());
+    LifecycleAction { initial_state, ..LifecycleAction::new(LifecycleOperation::AddAgent, name) }
+}
+
+pub(crate) fn remove(name: &str) -> LifecycleAction {
+    LifecycleAction::new(LifecycleOperation::RemoveAgent, name)
+}
+
+pub(crate) fn pause(name: &str) -> LifecycleAction {
+    LifecycleAction::new(LifecycleOperation::PauseAgent, name)
+}
+
+pub(crate) fn resume(name: &str) -> LifecycleAction {
+    LifecycleAction::new(LifecycleOperation::ResumeAgent, name)
+}
+
+pub(crate) fn to_end(_: SimulationProgress<'_>) -> RunControl {
+    RunControl::Continue
 }
 
 pub(crate) fn stop_after(turn: u64) -> impl FnMut(SimulationProgress<'_>) -> RunControl {

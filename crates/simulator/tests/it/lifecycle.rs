@@ -1,11 +1,12 @@
 //! Populations that change during a run.
 
+use insta::assert_snapshot;
 use polity_simulator::folder::RunStatus;
-use polity_simulator::lifecycle::{LifecycleAction, LifecycleOperation};
-use polity_simulator::run::RunControl;
+use polity_simulator::lifecycle::LifecycleAction;
+use polity_simulator::run::{RunControl, RunSummary};
 use serde_json::{Value, json};
 
-use crate::fixture::{SimulationFixture, stop_after};
+use crate::fixture::{SimulationFixture, add, pause, remove, resume, stop_after, to_end};
 
 const CHART: &str = "
 name: clock
@@ -18,13 +19,31 @@ transitions:
 ";
 
 /// Three clocks that swing in every tick.
-fn clocks(lifecycle: &str) -> SimulationFixture {
+fn clocks(events: &[(u64, LifecycleAction)]) -> SimulationFixture {
+    let scenario = "{name: clocks, chart: clock, turns: 10, ticks_per_turn: 4, max_agents: 4, \
+        population: [{name: clock, count: 3}], world: {rates: [{trigger: swing, rate: 1}]}}";
+    SimulationFixture::new(CHART, scenario).with_events(events)
+}
+
+fn pause_for(turns: i64, name: &str) -> LifecycleAction {
+    LifecycleAction { auto_resume_turns: Some(turns), ..pause(name) }
+}
+
+/// Agents with the trigger `step` in every tick. The settings are those of the scenario.
+fn stepping(chart: &str, settings: &str) -> SimulationFixture {
     let scenario = format!(
-        "{{name: clocks, chart: clock, turns: 10, ticks_per_turn: 4, max_agents: 4, \
-         population: [{{name: clock, count: 3}}], \
-         world: {{rates: [{{trigger: swing, rate: 1}}]}}, lifecycle: [{lifecycle}]}}"
+        "{{name: any, chart: any, world: {{rates: [{{trigger: step, rate: 1}}]}}, {settings}}}"
     );
-    SimulationFixture::new(CHART, &scenario)
+    SimulationFixture::new(&format!("name: any\n{chart}"), &scenario)
+}
+
+fn agents(fixture: &SimulationFixture, turn: u64) -> Vec<String> {
+    let checkpoint = fixture.checkpoint("run", turn);
+    checkpoint["agents"].as_object().unwrap().keys().cloned().collect()
+}
+
+fn reasons(summary: &RunSummary) -> Vec<&str> {
+    summary.warnings.iter().map(|warning| warning.reason.as_str()).collect()
 }
 
 fn swings(checkpoint: &Value, agent: &str) -> Option<u64> {
@@ -33,7 +52,7 @@ fn swings(checkpoint: &Value, agent: &str) -> Option<u64> {
 
 #[test]
 fn paused_agent_does_not_act() {
-    let fixture = clocks("{turn: 3, operation: pause_agent, target_agent_name: clock_2}");
+    let fixture = clocks(&[(3, pause("clock_2"))]);
     let summary = fixture.run("run", 1);
     assert_eq!(summary.paused, ["clock_2"]);
     let then = fixture.checkpoint("run", 3)["agents"]["clock_2"].clone();
@@ -48,9 +67,7 @@ fn paused_agent_does_not_act() {
 
 #[test]
 fn auto_resume_skips_exactly_its_turns() {
-    let fixture = clocks(
-        "{turn: 3, operation: pause_agent, target_agent_name: clock_2, auto_resume_turns: 2}",
-    );
+    let fixture = clocks(&[(3, pause_for(2, "clock_2"))]);
     fixture.run("run", 1);
     let expected = [
         (2, 8, json!([]), json!({})),
@@ -70,26 +87,19 @@ fn auto_resume_skips_exactly_its_turns() {
 
 #[test]
 fn removed_agent_leaves_no_pause() {
-    let fixture = clocks(
-        "{turn: 2, operation: pause_agent, target_agent_name: clock_2, auto_resume_turns: 5}, \
-         {turn: 3, operation: remove_agent, target_agent_name: clock_2}",
-    );
+    let fixture = clocks(&[(2, pause_for(5, "clock_2")), (3, remove("clock_2"))]);
     let summary = fixture.run("run", 1);
     let checkpoint = fixture.checkpoint("run", 3);
     assert_eq!(checkpoint["agents"].get("clock_2"), None);
-    assert_eq!(
-        (&checkpoint["paused_agents"], &checkpoint["auto_resume"]),
-        (&json!([]), &json!({}))
-    );
+    assert_eq!(checkpoint["paused_agents"], json!([]));
+    assert_eq!(checkpoint["auto_resume"], json!({}));
     assert_eq!(summary.agents, 2);
 }
 
 #[test]
 fn new_agent_acts_from_the_next_turn() {
-    let fixture = clocks(
-        "{turn: 2, operation: add_agent, target_agent_name: clock_2, \
-         initial_state: {swings: 100, state: tock}}",
-    );
+    let initial_state = json!({"swings": 100, "state": "tock"}).as_object().cloned();
+    let fixture = clocks(&[(2, LifecycleAction { initial_state, ..add("clock_2") })]);
     fixture.run("run", 1);
     let name = "clock_2_1";
     assert_eq!(swings(&fixture.checkpoint("run", 1), name), None);
@@ -101,57 +111,37 @@ fn new_agent_acts_from_the_next_turn() {
 
 #[test]
 fn refused_requests_are_warnings() {
-    let fixture = clocks(
-        "{turn: 1, operation: resume_agent, target_agent_name: clock_1}, \
-         {turn: 1, operation: add_agent, target_agent_name: d, initial_state: {}}, \
-         {turn: 1, operation: add_agent, target_agent_name: e, initial_state: {}}, \
-         {turn: 2, operation: remove_agent, target_agent_name: nobody}",
-    );
+    let events = [(1, resume("clock_1")), (1, add("d")), (1, add("e")), (2, remove("nobody"))];
+    let fixture = clocks(&events);
     let mut run = fixture.begin("run", 1);
-    let mut pause = LifecycleAction::new(LifecycleOperation::PauseAgent, "clock_1");
-    pause.auto_resume_turns = Some(0);
-    let add = LifecycleAction::new(LifecycleOperation::AddAgent, "f");
-    let mut by_nobody = LifecycleAction::new(LifecycleOperation::PauseAgent, "clock_1");
-    by_nobody.initiating_agent = Some("nobody".to_owned());
-    for (id, action) in [("1", pause), ("2", add), ("3", by_nobody)] {
-        fixture.open("run").submit_request(id, action).unwrap();
-    }
-    let summary = run.run(|_| RunControl::Continue).unwrap();
+    let by_nobody =
+        LifecycleAction { initiating_agent: Some("nobody".to_owned()), ..pause("clock_1") };
+    fixture.ask("run", "1", pause_for(0, "clock_1"));
+    fixture.ask("run", "2", LifecycleAction { initial_state: None, ..add("f") });
+    fixture.ask("run", "3", by_nobody);
+    let summary = run.run(to_end).unwrap();
     assert_eq!(summary.agents, 4);
-    let warnings: Vec<_> = summary
+    let warnings: Vec<String> = summary
         .warnings
         .iter()
-        .map(|warning| (warning.turn, warning.operation.unwrap(), warning.reason.as_str()))
+        .map(|warning| {
+            format!("{} {:?}: {}", warning.turn, warning.operation.unwrap(), warning.reason)
+        })
         .collect();
-    assert_eq!(
-        warnings,
-        [
-            (1, LifecycleOperation::ResumeAgent, "\"clock_1\" is not paused"),
-            (1, LifecycleOperation::AddAgent, "there are 4 agents, and max_agents is 4"),
-            (
-                1,
-                LifecycleOperation::PauseAgent,
-                "auto_resume_turns must be a whole number from 1 to 4294967295, found 0"
-            ),
-            (
-                1,
-                LifecycleOperation::AddAgent,
-                "initial_state is missing: a new agent needs one, {} will do"
-            ),
-            (1, LifecycleOperation::PauseAgent, "initiating_agent: there is no agent \"nobody\""),
-            (2, LifecycleOperation::RemoveAgent, "there is no agent \"nobody\""),
-        ]
-    );
+    assert_snapshot!(warnings.join("\n"), @r#"
+    1 ResumeAgent: "clock_1" is not paused
+    1 AddAgent: there are 4 agents, and max_agents is 4
+    1 PauseAgent: auto_resume_turns must be a whole number from 1 to 4294967295, found 0
+    1 AddAgent: initial_state is missing: a new agent needs one, {} will do
+    1 PauseAgent: initiating_agent: there is no agent "nobody"
+    2 RemoveAgent: there is no agent "nobody"
+    "#);
 }
 
 #[test]
 fn strict_run_rejects_a_whole_turn() {
-    let fixture = clocks(
-        "{turn: 1, operation: remove_agent, target_agent_name: clock_1}, \
-         {turn: 1, operation: remove_agent, target_agent_name: nobody}, \
-         {turn: 2, operation: remove_agent, target_agent_name: clock_2}",
-    );
-    let summary = fixture.begin_strict("run").run(|_| RunControl::Continue).unwrap();
+    let fixture = clocks(&[(1, remove("clock_1")), (1, remove("nobody")), (2, remove("clock_2"))]);
+    let summary = fixture.begin_strict("run").run(to_end).unwrap();
     assert_eq!(summary.agents, 2);
     assert_eq!(summary.warnings.len(), 2);
     assert!(fixture.checkpoint("run", 10)["agents"].get("clock_1").is_some());
@@ -159,65 +149,49 @@ fn strict_run_rejects_a_whole_turn() {
 
 #[test]
 fn run_continues_without_agents() {
-    let removals: Vec<String> = (1..=3)
-        .map(|n| format!("{{turn: 2, operation: remove_agent, target_agent_name: clock_{n}}}"))
-        .collect();
-    let summary = clocks(&removals.join(", ")).run("run", 1);
+    let removals = ["clock_1", "clock_2", "clock_3"].map(|name| (2, remove(name)));
+    let summary = clocks(&removals).run("run", 1);
     assert_eq!((summary.agents, summary.turns), (0, 10));
 }
 
 #[test]
 fn actions_make_lifecycle_requests() {
     let chart = "
-name: cell
 states: [young, old, tired]
 initial: young
 transitions:
-  - {trigger: grow, source: young, target: old, action: [copy, pause 2]}
-  - {trigger: grow, source: old, target: tired, action: remove}
+  - {trigger: step, source: young, target: old, action: [copy, pause 2]}
+  - {trigger: step, source: old, target: tired, action: remove}
 ";
-    let scenario = "{name: cells, chart: cell, turns: 6, ticks_per_turn: 1, max_agents: 3, \
-        population: [{name: cell}], world: {rates: [{trigger: grow, rate: 1}]}}";
-    let fixture = SimulationFixture::new(chart, scenario);
+    let settings = "turns: 6, ticks_per_turn: 1, max_agents: 3, population: [{name: cell}]";
+    let fixture = stepping(chart, settings);
     let summary = fixture.run("run", 1);
-    let agents = |turn| {
-        let checkpoint = fixture.checkpoint("run", turn);
-        let names = checkpoint["agents"].as_object().unwrap().keys().cloned();
-        names.collect::<Vec<_>>()
-    };
     // The copy has the state of the cell at the end of the turn: old. Both are removed when they
     // grow.
-    assert_eq!(agents(1), ["cell", "cell_1"]);
+    assert_eq!(agents(&fixture, 1), ["cell", "cell_1"]);
     assert_eq!(fixture.checkpoint("run", 1)["auto_resume"], json!({"cell": 2}));
-    assert_eq!(agents(2), ["cell"]);
-    assert_eq!(agents(3), ["cell"]);
-    assert_eq!(agents(4), Vec::<String>::new());
+    assert_eq!(agents(&fixture, 2), ["cell"]);
+    assert_eq!(agents(&fixture, 3), ["cell"]);
+    assert_eq!(agents(&fixture, 4), Vec::<String>::new());
     assert_eq!((summary.agents, summary.warnings.len()), (0, 0));
 }
 
 #[test]
 fn preview_does_not_apply_a_request() {
-    let fixture = clocks("");
+    let fixture = clocks(&[]);
     fixture.run_until("run", 3);
     let folder = fixture.open("run");
-    let mut simulation = polity_simulator::simulation::Simulation::restore(
-        &folder,
-        Some(3),
-        &fixture.scenario(),
-        None,
-    )
-    .unwrap();
-    let pause = LifecycleAction::new(LifecycleOperation::PauseAgent, "clock_1");
+    let mut simulation = fixture.restore("run", Some(3)).unwrap();
     let mut reason = |request: &LifecycleAction| {
         simulation.preview_request(&folder, request).unwrap().result.reason
     };
-    assert_eq!(reason(&pause), None);
-    assert_eq!(reason(&pause), None);
-    let nobody = LifecycleAction::new(LifecycleOperation::PauseAgent, "nobody");
-    assert_eq!(reason(&nobody).as_deref(), Some("there is no agent \"nobody\""));
+    let clock = pause("clock_1");
+    assert_eq!(reason(&clock), None);
+    assert_eq!(reason(&clock), None);
+    assert_eq!(reason(&pause("nobody")).as_deref(), Some("there is no agent \"nobody\""));
     // A pending request counts.
-    folder.submit_request("one", pause.clone()).unwrap();
-    assert_eq!(reason(&pause).as_deref(), Some("\"clock_1\" is paused already"));
+    fixture.ask("run", "one", clock.clone());
+    assert_eq!(reason(&clock).as_deref(), Some("\"clock_1\" is paused already"));
 }
 
 #[test]
@@ -253,11 +227,11 @@ transitions:
 
 #[test]
 fn invalid_request_line_is_answered() {
-    let fixture = clocks("");
+    let fixture = clocks(&[]);
     let mut run = fixture.begin("run", 1);
     let line = "{\"request\": {\"request_id\": \"x\", \"operation\": \"dance\"}}\nnonsense\n";
     std::fs::write(fixture.path("run").join("requests.jsonl"), line).unwrap();
-    assert_eq!(run.run(|_| RunControl::Continue).unwrap().turns, 10);
+    assert_eq!(run.run(to_end).unwrap().turns, 10);
     let answer = fixture.open("run").find_answer("x").unwrap().unwrap();
     assert!(!answer.verdict.result.valid);
     assert!(answer.verdict.result.reason.unwrap().starts_with("this is no request"));
@@ -266,44 +240,40 @@ fn invalid_request_line_is_answered() {
 #[test]
 fn equal_requests_are_one_warning() {
     let chart = "
-name: crowd
 states: [calm, angry]
 initial: calm
 transitions:
-  - {trigger: look, source: calm, target: angry, action: ['remove \"king\"', 'pause \"queen\"']}
+  - {trigger: step, source: calm, target: angry, action: ['remove \"king\"', 'pause \"queen\"']}
 ";
-    let scenario = "{name: revolt, chart: crowd, turns: 2, ticks_per_turn: 1, \
-        population: [{name: king, behaviour: still}, {name: queen, behaviour: still}, \
-        {name: man, count: 9}], world: {rates: [{trigger: look, rate: 1}], \
-        behaviours: {still: []}}}";
-    let summary = SimulationFixture::new(chart, scenario).run("run", 1);
-    assert_eq!((summary.agents, summary.paused), (10, vec!["queen".to_owned()]));
-    let listed: Vec<_> = summary.warnings.iter().map(|warning| warning.reason.as_str()).collect();
+    let mut fixture = stepping(
+        chart,
+        "turns: 2, ticks_per_turn: 1, population: [{name: king, behaviour: still}, \
+         {name: queen, behaviour: still}, {name: man, count: 9}]",
+    );
+    fixture.file.world.as_mut().unwrap().behaviours = Some([("still".to_owned(), vec![])].into());
+    let summary = fixture.run("run", 1);
+    assert_eq!((summary.agents, &*summary.paused), (10, &["queen".to_owned()][..]));
     let expected =
         ["there is no agent \"king\" (8 times)", "\"queen\" is paused already (8 times)"];
-    assert_eq!(listed, expected);
+    assert_eq!(reasons(&summary), expected);
 }
 
 #[test]
 fn repeated_requests_count_once() {
     let chart = "
-name: lazy
 states: [up, down]
 initial: up
 transitions:
   - {trigger: step, source: up, target: down, action: pause 2}
   - {trigger: step, source: down, target: up, action: pause 2}
 ";
-    let scenario = "{name: nap, chart: lazy, turns: 4, ticks_per_turn: 6, \
-        population: [{name: cat}], world: {rates: [{trigger: step, rate: 1}]}}";
-    let summary = SimulationFixture::new(chart, scenario).run("run", 1);
-    assert_eq!(summary.warnings, []);
+    let fixture = stepping(chart, "turns: 4, ticks_per_turn: 6, population: [{name: cat}]");
+    assert_eq!(fixture.run("run", 1).warnings, []);
 }
 
 #[test]
 fn undone_requests_are_applied_again() {
     let chart = "
-name: moody
 states: [first, second, third, fourth]
 initial: first
 fields: {asks: false}
@@ -312,10 +282,9 @@ transitions:
   - {trigger: step, source: second, target: third, guard: agent.asks, action: ['resume \"cat\"', 'remove \"x\"']}
   - {trigger: step, source: third, target: fourth, guard: agent.asks, action: ['pause \"cat\"', 'copy \"x\"', 'remove \"x\"']}
 ";
-    let scenario = "{name: moods, chart: moody, turns: 1, ticks_per_turn: 4, population: \
-        [{name: cat}, {name: dog, fields: {asks: true}}], \
-        world: {rates: [{trigger: step, rate: 1}]}}";
-    let summary = SimulationFixture::new(chart, scenario).run("run", 1);
+    let settings = "turns: 1, ticks_per_turn: 4, \
+        population: [{name: cat}, {name: dog, fields: {asks: true}}]";
+    let summary = stepping(chart, settings).run("run", 1);
     assert_eq!(summary.warnings, []);
     assert_eq!((summary.paused, summary.agents), (vec!["cat".to_owned()], 2));
 }
@@ -324,7 +293,6 @@ transitions:
 #[test]
 fn self_request_does_not_apply_to_a_new_agent_with_the_name() {
     let chart = "
-name: moult
 states: [up, down, aside]
 initial: up
 fields: {asks: false}
@@ -333,41 +301,33 @@ transitions:
   - {trigger: step, source: down, target: up, guard: '!agent.asks', action: [copy, remove]}
   - {trigger: step, source: up, target: aside, guard: agent.asks, action: 'pause \"owl\"'}
 ";
-    let names = |others: &str| {
-        let scenario = format!(
-            "{{name: moults, chart: moult, turns: 1, ticks_per_turn: 2, population: \
-             [{{name: crab}}{others}], \
-             world: {{rates: [{{trigger: step, rate: 1}}]}}}}"
-        );
-        let fixture = SimulationFixture::new(chart, &scenario);
+    for others in ["", ", {name: owl, fields: {asks: true}}"] {
+        let settings = format!("turns: 1, ticks_per_turn: 2, population: [{{name: crab}}{others}]");
+        let fixture = stepping(chart, &settings);
         fixture.run("run", 1);
-        let agents = fixture.checkpoint("run", 1)["agents"].as_object().unwrap().clone();
-        agents.keys().filter(|name| name.starts_with("crab")).cloned().collect::<Vec<_>>()
-    };
-    assert_eq!(names(""), ["crab", "crab_1"]);
-    assert_eq!(names(", {name: owl, fields: {asks: true}}"), ["crab", "crab_1"]);
+        let mut names = agents(&fixture, 1);
+        names.retain(|name| name.starts_with("crab"));
+        assert_eq!(names, ["crab", "crab_1"], "with {others:?}");
+    }
 }
 
 /// A single request is accepted however often others repeat theirs.
 #[test]
 fn repeated_requests_do_not_displace_others() {
     let chart = "
-name: crowd
 states: [a, z, b]
 initial: a
 transitions:
-  - {trigger: t, source: a, target: a, action: resume 'boss'}
+  - {trigger: step, source: a, target: a, action: resume 'boss'}
   - {trigger: q, source: a, target: z}
 timeouts:
   - {state: z, threshold: 900, target: b, action: remove}
 ";
-    let scenario = "{name: noise, chart: crowd, turns: 1, ticks_per_turn: 1100, max_agents: 1100, \
-        population: [{name: boss}, {name: x, count: 998}, {name: zed, state: z}], \
-        world: {rates: [{trigger: t, rate: 1}]}}";
-    let summary = SimulationFixture::new(chart, scenario).run("run", 1);
+    let settings = "turns: 1, ticks_per_turn: 1100, max_agents: 1100, \
+        population: [{name: boss}, {name: x, count: 998}, {name: zed, state: z}]";
+    let summary = stepping(chart, settings).run("run", 1);
     assert_eq!(summary.agents, 999, "zed has gone");
-    let listed: Vec<_> = summary.warnings.iter().map(|listed| listed.reason.as_str()).collect();
-    assert_eq!(listed, ["\"boss\" is not paused (1998 times)"]);
+    assert_eq!(reasons(&summary), ["\"boss\" is not paused (1998 times)"]);
 }
 
 #[test]
@@ -394,10 +354,9 @@ transitions:
 
 #[test]
 fn ended_run_rejects_requests() {
-    let fixture = clocks("");
+    let fixture = clocks(&[]);
     fixture.run("run", 1);
-    let removal = LifecycleAction::new(LifecycleOperation::RemoveAgent, "a");
-    let refused = fixture.open("run").submit_request("late", removal).unwrap_err();
+    let refused = fixture.open("run").submit_request("late", remove("a")).unwrap_err();
     assert!(refused.to_string().ends_with("has ended and accepts no requests"), "{refused}");
 }
 

@@ -2,16 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::num::NonZeroU64;
 
-use polity_simulator::lifecycle::{LifecycleAction, LifecycleOperation};
-use polity_simulator::run::{RunControl, SimulationRun};
-use polity_simulator::scenario::EventFile;
-use polity_simulator::simulation::Simulation;
+use insta::assert_snapshot;
+use polity_simulator::lifecycle::LifecycleAction;
+use polity_simulator::scenario::ScenarioFile;
 use proptest::prelude::*;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::fixture::{SimulationFixture, stop_after};
+use crate::fixture::{SimulationFixture, add, pause, remove, resume, stop_after, to_end};
 
 #[test]
 fn threads_do_not_change_checkpoints() {
@@ -38,22 +36,18 @@ fn threads_do_not_change_large_populations() {
 }
 
 #[test]
-fn seed_changes_the_digest() {
-    let mut fixture = SimulationFixture::society();
-    let one = fixture.run("one", 1);
-    fixture.file.seed = Some(8);
-    assert_ne!(fixture.run("other", 1).digest, one.digest);
-}
-
-#[test]
-fn digest_covers_simulated_time() {
-    let mut fixture = SimulationFixture::society();
-    let one = fixture.run("one", 1);
-    fixture.file.tick_seconds = Some(2.5);
-    assert_ne!(fixture.run("slower", 1).digest, one.digest);
-    fixture.file.tick_seconds = None;
-    fixture.file.start_time = Some("2027-01-01T00:00:00Z".to_owned());
-    assert_ne!(fixture.run("later", 1).digest, one.digest);
+fn digest_covers_seed_and_simulated_time() {
+    let digest = SimulationFixture::society().run("run", 1).digest;
+    let changes: [fn(&mut ScenarioFile); 3] = [
+        |file| file.seed = Some(8),
+        |file| file.tick_seconds = Some(2.5),
+        |file| file.start_time = Some("2027-01-01T00:00:00Z".to_owned()),
+    ];
+    for change in changes {
+        let mut fixture = SimulationFixture::society();
+        change(&mut fixture.file);
+        assert_ne!(fixture.run("run", 1).digest, digest, "{:?}", fixture.file);
+    }
 }
 
 #[test]
@@ -95,13 +89,9 @@ fn outside_request_repeats_after_resume() {
     let mut run = fixture.begin("asked", 1);
     run.run(stop_after(4)).unwrap();
     let folder = fixture.open("asked");
-    let mut add = LifecycleAction::new(LifecycleOperation::AddAgent, "grace");
-    add.initial_state = Some(Map::new());
-    folder.submit_request("one", add).unwrap();
-    folder
-        .submit_request("two", LifecycleAction::new(LifecycleOperation::PauseAgent, "reader_1"))
-        .unwrap();
-    let straight = run.run(|_| RunControl::Continue).unwrap();
+    fixture.ask("asked", "one", add("grace"));
+    fixture.ask("asked", "two", pause("reader_1"));
+    let straight = run.run(to_end).unwrap();
     drop(run);
     let answer = folder.find_answer("one").unwrap().unwrap();
     assert_eq!((answer.turn, answer.verdict.name.as_deref()), (5, Some("grace")));
@@ -114,28 +104,19 @@ fn outside_request_repeats_after_resume() {
 fn fork_repeats_later_requests() {
     let mut fixture = SimulationFixture::society();
     let mut run = fixture.begin("asked", 1);
-    let folder = fixture.open("asked");
-    let ask = |id: &str, operation, name: &str| {
-        let initial_state = (operation == LifecycleOperation::AddAgent).then(Map::new);
-        let action = LifecycleAction { initial_state, ..LifecycleAction::new(operation, name) };
-        folder.submit_request(id, action).unwrap();
-    };
-    ask("one", LifecycleOperation::AddAgent, "grace");
+    fixture.ask("asked", "one", add("grace"));
     run.run(stop_after(4)).unwrap();
-    ask("two", LifecycleOperation::PauseAgent, "reader_1");
-    ask("three", LifecycleOperation::RemoveAgent, "nobody");
+    fixture.ask("asked", "two", pause("reader_1"));
+    fixture.ask("asked", "three", remove("nobody"));
     run.run(stop_after(11)).unwrap();
-    ask("four", LifecycleOperation::ResumeAgent, "reader_1");
-    let straight = run.run(|_| RunControl::Continue).unwrap();
+    fixture.ask("asked", "four", resume("reader_1"));
+    let straight = run.run(to_end).unwrap();
     assert_eq!(straight.warnings.len(), 1);
     drop(run);
     for at in [0, 1, 4, 5, 11, 12, 20] {
         let fork = fixture.fork("asked", at, &format!("fork{at}"));
-        assert_eq!(
-            (fork.digest, fork.warnings.len()),
-            (straight.digest.clone(), 1),
-            "at turn {at}"
-        );
+        assert_eq!(fork.digest, straight.digest, "at turn {at}");
+        assert_eq!(fork.warnings.len(), 1, "at turn {at}");
     }
     // A fork answers requests itself, and so does a fork of a fork.
     assert_eq!(fixture.open("fork4").find_answer("two").unwrap().unwrap().turn, 5);
@@ -160,18 +141,14 @@ transitions:
 ";
 
 /// Returns the final records of the agents after these lifecycle changes.
-fn fates(groups: &str, lifecycle: &str) -> BTreeMap<String, Value> {
-    let fixture = SimulationFixture::new(
-        WANDERERS,
-        &format!(
-            "{{name: wanderers, chart: wanderer, turns: 12, ticks_per_turn: 5, max_agents: 5000, \
-             population: [{groups}], world: {{rates: [{{trigger: go, rate: 0.7}}]}}, \
-             lifecycle: [{lifecycle}]}}"
-        ),
+fn fates(groups: &str, events: &[(u64, LifecycleAction)]) -> BTreeMap<String, Value> {
+    let scenario = format!(
+        "{{name: wanderers, chart: wanderer, turns: 12, ticks_per_turn: 5, max_agents: 5000, \
+         population: [{groups}], world: {{rates: [{{trigger: go, rate: 0.7}}]}}}}"
     );
+    let fixture = SimulationFixture::new(WANDERERS, &scenario).with_events(events);
     fixture.run("run", 2);
-    let simulation = Simulation::restore(&fixture.open("run"), None, &fixture.scenario(), None);
-    let simulation = simulation.unwrap();
+    let simulation = fixture.restore("run", None).unwrap();
     let checkpoint = fixture.checkpoint("run", 12);
     let fate = |name: String| {
         let fields = &checkpoint["agents"][&name]["state"]["fields"];
@@ -184,23 +161,18 @@ fn fates(groups: &str, lifecycle: &str) -> BTreeMap<String, Value> {
 #[test]
 fn draws_do_not_depend_on_other_agents() {
     let groups = "{name: a, count: 3}, {name: b, count: 1500}, {name: c}";
-    let add = |turn: u64, name: &str| {
-        format!(
-            "{{turn: {turn}, operation: add_agent, target_agent_name: {name}, initial_state: {{}}}}"
-        )
-    };
-    let late = add(4, "late");
-    let plain = fates(groups, &late);
-    let early = format!("{}, {late}, {}", add(2, "early"), add(4, "twin"));
-    let pause = format!("{{turn: 1, operation: pause_agent, target_agent_name: a_2}}, {late}");
-    let remove = format!("{{turn: 2, operation: remove_agent, target_agent_name: b_7}}, {late}");
+    let late = &[(4, add("late"))][..];
+    let plain = fates(groups, late);
+    let early = [(2, add("early")), (4, add("late")), (4, add("twin"))];
+    let paused = [(1, pause("a_2")), (4, add("late"))];
+    let removed = [(2, remove("b_7")), (4, add("late"))];
     for (what, others, groups, lifecycle) in [
-        ("one more before it", 2, groups, &early),
-        ("one that is paused", 0, groups, &pause),
-        ("one that is removed", 0, groups, &remove),
-        ("a larger group", 4, "{name: a, count: 7}, {name: b, count: 1500}, {name: c}", &late),
-        ("a smaller group", 0, "{name: a, count: 3}, {name: b, count: 1200}, {name: c}", &late),
-        ("another group", 2000, "{name: z, count: 2000}, {name: c}, {name: a, count: 3}", &late),
+        ("one more before it", 2, groups, &early[..]),
+        ("one that is paused", 0, groups, &paused),
+        ("one that is removed", 0, groups, &removed),
+        ("a larger group", 4, "{name: a, count: 7}, {name: b, count: 1500}, {name: c}", late),
+        ("a smaller group", 0, "{name: a, count: 3}, {name: b, count: 1200}, {name: c}", late),
+        ("another group", 2000, "{name: z, count: 2000}, {name: c}, {name: a, count: 3}", late),
     ] {
         let changed = fates(groups, lifecycle);
         let both = changed.iter().filter(|(name, _)| plain.contains_key(*name));
@@ -217,15 +189,10 @@ fn draws_do_not_depend_on_other_agents() {
 
 #[test]
 fn new_agent_with_an_old_name_has_other_draws() {
-    let comes_and_goes = |away: &str| {
-        format!(
-            "{{turn: 1, operation: remove_agent, target_agent_name: a}}, \
-             {{turn: {away}, operation: add_agent, target_agent_name: a, initial_state: {{}}}}"
-        )
-    };
-    let first = fates("{name: a}, {name: b}", "");
-    let again = fates("{name: a}, {name: b}", &comes_and_goes("1"));
-    let later = fates("{name: a}, {name: b}", &comes_and_goes("2"));
+    let groups = "{name: a}, {name: b}";
+    let first = fates(groups, &[]);
+    let again = fates(groups, &[(1, remove("a")), (1, add("a"))]);
+    let later = fates(groups, &[(1, remove("a")), (2, add("a"))]);
     assert_eq!((&first["b"], &first["b"]), (&again["b"], &later["b"]));
     let luck = |fates: &BTreeMap<String, Value>| fates["a"]["fields"]["luck"].clone();
     assert_ne!(luck(&first), luck(&again));
@@ -278,7 +245,7 @@ fn run_without_checkpoint_restarts() {
     drop(fixture.begin("died", 1));
     fs::remove_file(fixture.checkpoint_path("died", 0)).unwrap();
     assert_eq!(fixture.resume("died", None).digest, straight.digest);
-    assert_eq!(fixture.open("died").checkpoints().unwrap().len(), 21);
+    assert_eq!(fixture.checkpoints("died").len(), 21);
 }
 
 #[test]
@@ -287,33 +254,26 @@ fn resume_discards_later_checkpoints() {
     fixture.run("run", 1);
     let unfinished = fixture.checkpoint_path("run", 9).with_extension("unfinished");
     fs::write(&unfinished, "half").unwrap();
-    let run =
-        SimulationRun::resume(fixture.open("run"), Some(5), Some(8), &fixture.scenario(), None);
-    assert_eq!(fixture.open("run").checkpoints().unwrap(), [0, 1, 2, 3, 4, 5]);
+    let run = fixture.reopen("run", Some(5), Some(8));
+    assert_eq!(fixture.checkpoints("run"), [0, 1, 2, 3, 4, 5]);
     assert!(!unfinished.exists());
-    assert_eq!(run.unwrap().run(|_| RunControl::Continue).unwrap().turns, 8);
-    assert_eq!(fixture.open("run").checkpoints().unwrap().last(), Some(&8));
+    assert_eq!(run.unwrap().run(to_end).unwrap().turns, 8);
+    assert_eq!(fixture.checkpoints("run").last(), Some(&8));
 }
 
 /// A change of the population, with few names so that changes interact.
-fn change() -> impl Strategy<Value = EventFile> {
-    let operation = prop_oneof![
-        Just(LifecycleOperation::AddAgent),
-        Just(LifecycleOperation::RemoveAgent),
-        Just(LifecycleOperation::PauseAgent),
-        Just(LifecycleOperation::ResumeAgent),
-    ];
+fn change() -> impl Strategy<Value = (u64, LifecycleAction)> {
     let name = prop_oneof![Just("ada"), Just("ada_1"), Just("reader_1"), Just("reader_2")];
-    (1..8_u64, operation, name, prop::option::of(1..4_i64)).prop_map(
-        |(turn, operation, name, turns)| EventFile {
-            turn: NonZeroU64::new(turn),
-            operation: Some(operation),
-            target_agent_name: Some(name.to_owned()),
-            initiating_agent: None,
-            initial_state: (operation == LifecycleOperation::AddAgent).then(Map::new),
-            auto_resume_turns: turns.filter(|_| operation == LifecycleOperation::PauseAgent),
-        },
-    )
+    let request =
+        (name, 0..4, prop::option::of(1..4_i64)).prop_map(
+            |(name, operation, turns)| match operation {
+                0 => add(name),
+                1 => remove(name),
+                2 => LifecycleAction { auto_resume_turns: turns, ..pause(name) },
+                _ => resume(name),
+            },
+        );
+    (1..8_u64, request)
 }
 
 proptest! {
@@ -321,12 +281,11 @@ proptest! {
 
     #[test]
     fn random_lifecycle_resumes_to_the_same_result(
-        lifecycle in prop::collection::vec(change(), 0..16),
+        events in prop::collection::vec(change(), 0..16),
         seed in any::<u64>(),
         turn in 0..9_u64,
     ) {
-        let mut fixture = SimulationFixture::society();
-        fixture.file.lifecycle = Some(lifecycle);
+        let mut fixture = SimulationFixture::society().with_events(&events);
         fixture.file.seed = Some(seed);
         fixture.file.turns = Some(9);
         let straight = fixture.run("run", 2);
@@ -349,9 +308,7 @@ proptest! {
 fn rejects_fewer_turns_than_done() {
     let fixture = SimulationFixture::society();
     fixture.run("run", 1);
-    let shorter =
-        SimulationRun::resume(fixture.open("run"), None, Some(5), &fixture.scenario(), None);
-    let error = shorter.unwrap_err().to_string();
-    assert_eq!(error, "the run has 5 turns, but continues from the end of turn 20");
-    assert_eq!(fixture.open("run").checkpoints().unwrap().len(), 21);
+    let error = fixture.reopen("run", None, Some(5)).unwrap_err();
+    assert_snapshot!(error, @"the run has 5 turns, but continues from the end of turn 20");
+    assert_eq!(fixture.checkpoints("run").len(), 21);
 }

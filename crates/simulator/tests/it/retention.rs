@@ -1,12 +1,11 @@
 //! Retention of checkpoints, and replay of turns without one.
 
+use insta::assert_snapshot;
 use polity_simulator::error::SimError;
-use polity_simulator::lifecycle::{LifecycleAction, LifecycleOperation};
-use polity_simulator::run::{RunControl, SimulationRun};
-use polity_simulator::simulation::Simulation;
+use polity_simulator::run::{RunControl, SimulationProgress};
 use serde_json::json;
 
-use crate::fixture::{SimulationFixture, stop_after};
+use crate::fixture::{SimulationFixture, pause, remove, stop_after, to_end};
 
 /// The society with few kept checkpoints.
 fn forgetful() -> SimulationFixture {
@@ -20,23 +19,23 @@ fn forgetful() -> SimulationFixture {
 fn checkpoint_count_is_bounded() {
     let mut fixture = forgetful();
     fixture.run("short", 1);
-    assert_eq!(fixture.open("short").checkpoints().unwrap(), [0, 16, 32, 38, 39, 40]);
+    assert_eq!(fixture.checkpoints("short"), [0, 16, 32, 38, 39, 40]);
     fixture.file.turns = Some(300);
     fixture.file.ticks_per_turn = 1.try_into().ok();
     fixture.file.checkpoint_every = 1.try_into().ok();
     fixture.run("long", 1);
-    let kept = fixture.open("long").checkpoints().unwrap();
+    let kept = fixture.checkpoints("long");
     assert_eq!(kept, [0, 128, 256, 298, 299, 300]);
     fixture.file.keep_checkpoints = None;
     fixture.run("default", 1);
-    assert!(fixture.open("default").checkpoints().unwrap().len() <= 41);
+    assert!(fixture.checkpoints("default").len() <= 41);
     fixture.file.keep_checkpoints = 1000.try_into().ok();
     fixture.run("all", 1);
-    assert_eq!(fixture.open("all").checkpoints().unwrap().len(), 301);
+    assert_eq!(fixture.checkpoints("all").len(), 301);
     // A long run writes no more of them by default.
     fixture.file.checkpoint_every = None;
     fixture.run("some", 1);
-    assert_eq!(fixture.open("some").checkpoints().unwrap().len(), 101);
+    assert_eq!(fixture.checkpoints("some").len(), 101);
 }
 
 #[test]
@@ -45,10 +44,9 @@ fn turn_with_an_answer_has_a_checkpoint() {
     fixture.file.checkpoint_every = 9.try_into().ok();
     let mut run = fixture.begin("run", 1);
     run.run(stop_after(2)).unwrap();
-    let asked = LifecycleAction::new(LifecycleOperation::RemoveAgent, "reader_2");
-    fixture.open("run").submit_request("x", asked).unwrap();
-    run.run(|_| RunControl::Continue).unwrap();
-    assert_eq!(fixture.open("run").checkpoints().unwrap(), [0, 2, 3, 12, 20]);
+    fixture.ask("run", "x", remove("reader_2"));
+    run.run(to_end).unwrap();
+    assert_eq!(fixture.checkpoints("run"), [0, 2, 3, 12, 20]);
 }
 
 #[test]
@@ -57,28 +55,21 @@ fn watcher_can_add_checkpoints() {
     fixture.file.checkpoint_every = 9.try_into().ok();
     let straight = fixture.run("straight", 1);
     let mut run = fixture.begin("run", 1);
-    let kept =
-        run.run(
-            |progress| {
-                if progress.turn == 4 { RunControl::Checkpoint } else { RunControl::Continue }
-            },
-        );
-    assert_eq!(kept.unwrap().digest, straight.digest);
-    assert_eq!(fixture.open("straight").checkpoints().unwrap(), [0, 9, 18, 20]);
-    assert_eq!(fixture.open("run").checkpoints().unwrap(), [0, 4, 13, 20]);
+    let at_turn_4 = |progress: SimulationProgress<'_>| {
+        if progress.turn == 4 { RunControl::Checkpoint } else { RunControl::Continue }
+    };
+    assert_eq!(run.run(at_turn_4).unwrap().digest, straight.digest);
+    assert_eq!(fixture.checkpoints("straight"), [0, 9, 18, 20]);
+    assert_eq!(fixture.checkpoints("run"), [0, 4, 13, 20]);
 }
 
 #[test]
 fn resume_applies_retention() {
     let fixture = forgetful();
     let straight = fixture.run("run", 1);
-    let folder = fixture.open("run");
-    let mut again =
-        SimulationRun::resume(folder.clone(), Some(5), None, &fixture.scenario(), None).unwrap();
-    again.run(stop_after(12)).unwrap();
-    drop(again);
+    fixture.reopen("run", Some(5), None).unwrap().run(stop_after(12)).unwrap();
     assert_eq!(fixture.resume("run", Some(40)), straight);
-    assert_eq!(folder.checkpoints().unwrap(), [0, 16, 32, 38, 39, 40]);
+    assert_eq!(fixture.checkpoints("run"), [0, 16, 32, 38, 39, 40]);
 }
 
 #[test]
@@ -86,15 +77,11 @@ fn missing_turn_is_replayed() {
     let mut fixture = forgetful();
     let mut run = fixture.begin("run", 1);
     run.run(stop_after(21)).unwrap();
-    fixture
-        .open("run")
-        .submit_request("x", LifecycleAction::new(LifecycleOperation::PauseAgent, "reader_1"))
-        .unwrap();
-    let straight = run.run(|_| RunControl::Continue).unwrap();
+    fixture.ask("run", "x", pause("reader_1"));
+    let straight = run.run(to_end).unwrap();
     drop(run);
-    let scenario = fixture.scenario();
-    let before = Simulation::restore(&fixture.open("run"), Some(21), &scenario, None).unwrap();
-    let after = Simulation::restore(&fixture.open("run"), Some(22), &scenario, None).unwrap();
+    let before = fixture.restore("run", Some(21)).unwrap();
+    let after = fixture.restore("run", Some(22)).unwrap();
     assert_eq!((before.turn(), before.paused()), (21, vec![]));
     assert_eq!((after.turn(), after.paused()), (22, vec!["reader_1".to_owned()]));
     assert_eq!(fixture.fork("run", 21, "fork").digest, straight.digest);
@@ -111,7 +98,7 @@ fn missing_turn_is_replayed() {
     let (part, whole) = (fixture.fork("part", 21, "p"), fixture.fork("whole", 21, "w"));
     assert_eq!(part.digest, whole.digest);
     assert_ne!(part.digest, straight.digest);
-    assert_eq!(fixture.open("p").checkpoints().unwrap()[0], 21);
+    assert_eq!(fixture.checkpoints("p")[0], 21);
 }
 
 #[test]
@@ -128,53 +115,45 @@ transitions:
         world: {rates: [{trigger: grow, rate: 1}]}, lifecycle: []}";
     let fixture = SimulationFixture::new(chart, scenario);
     assert_eq!(fixture.run("run", 1).agents, 2400);
-    assert_eq!(fixture.open("run").checkpoints().unwrap(), [0, 3, 6, 8]);
+    assert_eq!(fixture.checkpoints("run"), [0, 3, 6, 8]);
 }
 
 #[test]
 fn superseded_checkpoints_stay_until_replaced() {
     let fixture = SimulationFixture::society();
     let straight = fixture.run("run", 1);
-    let folder = fixture.open("run");
     let later = || {
         let path = fixture.path("run").join("later");
         std::fs::read_dir(path).map_or(0, Iterator::count)
     };
-    let again =
-        || SimulationRun::resume(folder.clone(), Some(5), None, &fixture.scenario(), None).unwrap();
+    let kept_and_later = || (fixture.checkpoints("run").len(), later());
+    let again = || fixture.reopen("run", Some(5), None).unwrap();
     drop(again());
-    assert_eq!((folder.checkpoints().unwrap().len(), later()), (6, 15));
+    assert_eq!(kept_and_later(), (6, 15));
     again().run(stop_after(9)).unwrap();
-    assert_eq!((folder.checkpoints().unwrap().len(), later()), (10, 11));
+    assert_eq!(kept_and_later(), (10, 11));
     // Superseded checkpoints are still readable.
-    let restored = |turn| Simulation::restore(&folder, Some(turn), &fixture.scenario(), None);
-    assert_eq!(restored(17).unwrap().turn(), 17);
-    assert!(restored(21).is_err());
+    assert_eq!(fixture.restore("run", Some(17)).unwrap().turn(), 17);
+    assert!(fixture.restore("run", Some(21)).is_err());
     // The run can resume from a superseded checkpoint.
     assert_eq!(fixture.resume("run", Some(20)), straight);
-    assert_eq!((folder.checkpoints().unwrap().len(), later()), (21, 0));
+    assert_eq!(kept_and_later(), (21, 0));
     drop(again());
     assert_eq!(fixture.resume("run", None), straight);
-    assert_eq!((folder.checkpoints().unwrap().len(), later()), (21, 0));
+    assert_eq!(kept_and_later(), (21, 0));
     // A shorter run keeps superseded checkpoints after its end.
-    let shorter =
-        SimulationRun::resume(folder.clone(), Some(5), Some(9), &fixture.scenario(), None);
-    shorter.unwrap().run(stop_after(99)).unwrap();
-    assert_eq!((folder.checkpoints().unwrap().len(), later()), (10, 11));
-    let longer =
-        SimulationRun::resume(folder.clone(), Some(20), Some(20), &fixture.scenario(), None);
-    drop(longer.unwrap());
-    assert_eq!((folder.checkpoints().unwrap().len(), later()), (21, 0));
+    fixture.reopen("run", Some(5), Some(9)).unwrap().run(to_end).unwrap();
+    assert_eq!(kept_and_later(), (10, 11));
+    drop(fixture.reopen("run", Some(20), Some(20)).unwrap());
+    assert_eq!(kept_and_later(), (21, 0));
 
     // A new request invalidates them.
     let mut run = again();
-    folder
-        .submit_request("x", LifecycleAction::new(LifecycleOperation::RemoveAgent, "reader_1"))
-        .unwrap();
+    fixture.ask("run", "x", remove("reader_1"));
     run.run(stop_after(7)).unwrap();
     drop(run);
     assert_eq!(later(), 0);
-    let refused = SimulationRun::resume(folder.clone(), Some(20), None, &fixture.scenario(), None);
+    let refused = fixture.reopen("run", Some(20), None);
     assert!(matches!(refused, Err(SimError::NoCheckpoint { turn: 20, .. })));
     assert_eq!(fixture.resume("run", None).agents, straight.agents - 1);
 }
@@ -184,8 +163,7 @@ fn rejects_checkpoint_of_another_turn() {
     let fixture = SimulationFixture::society();
     fixture.run_until("run", 6);
     std::fs::copy(fixture.checkpoint_path("run", 4), fixture.checkpoint_path("run", 6)).unwrap();
-    let restored = Simulation::restore(&fixture.open("run"), None, &fixture.scenario(), None);
-    let message = restored.unwrap_err().to_string();
+    let message = fixture.restore("run", None).unwrap_err().to_string();
     assert!(message.contains("it is of turn 4, and not of turn 6"), "{message}");
 }
 
@@ -195,8 +173,8 @@ fn rejects_fork_that_ends_before_it_starts() {
     fixture.run("run", 1);
     fixture.file.turns = Some(7);
     fixture.file.lifecycle = None;
-    let message = fixture.try_fork("run", 8, "fork").unwrap_err().to_string();
-    assert_eq!(message, "the run has 7 turns, but continues from the end of turn 8");
+    let error = fixture.try_fork("run", 8, "fork", &[]).unwrap_err();
+    assert_snapshot!(error, @"the run has 7 turns, but continues from the end of turn 8");
     assert!(!fixture.path("fork").exists());
     assert_eq!(json!(fixture.fork("run", 7, "fork").turns), 7);
 }

@@ -1,12 +1,10 @@
 //! Initial states and world values, in scenarios and forks.
 
-use polity_simulator::lifecycle::{
-    LifecycleAction, LifecycleEvent, LifecycleOperation, RequestSource,
-};
+use polity_simulator::lifecycle::{LifecycleEvent, LifecycleOperation, RequestSource};
 use polity_simulator::run::{RunControl, RunSummary};
 use serde_json::json;
 
-use crate::fixture::SimulationFixture;
+use crate::fixture::{SimulationFixture, remove};
 
 const CHART: &str = "
 name: illness
@@ -72,8 +70,7 @@ fn progress_lists_lifecycle_events() {
     let fixture = SimulationFixture::society();
     let mut run = fixture.begin("run", 1);
     run.record_events();
-    let outside = LifecycleAction::new(LifecycleOperation::RemoveAgent, "reader_2");
-    fixture.open("run").submit_request("x", outside).unwrap();
+    fixture.ask("run", "x", remove("reader_2"));
     let mut events = Vec::new();
     run.run(|progress| {
         events.extend(progress.events.iter().map(|done| (progress.turn, done.clone())));

@@ -74,10 +74,7 @@ impl Chart {
     pub fn requests(&self) -> impl Iterator<Item = &AgentRequest> {
         self.effects.iter().filter_map(|effect| match &effect.body {
             ActionBody::Request(request) => Some(request),
-            ActionBody::SetField(..)
-            | ActionBody::AddField(..)
-            | ActionBody::SetWorld(..)
-            | ActionBody::AddWorld(..) => None,
+            _ => None,
         })
     }
 

@@ -274,10 +274,6 @@ fn candidate_id(index: usize) -> CandidateId {
 }
 
 fn number(operator: &'static str, scalar: ScalarRef<'_>) -> Result<f64, EvalError> {
-    match scalar {
-        ScalarRef::Number(number) => Ok(number),
-        other @ (ScalarRef::Bool(_) | ScalarRef::Text(_)) => {
-            Err(EvalError::Mismatch { operator, left: other.kind(), right: None })
-        }
-    }
+    let mismatch = EvalError::Mismatch { operator, left: scalar.kind(), right: None };
+    scalar.as_number().ok_or(mismatch)
 }

@@ -10,6 +10,7 @@ use crate::value::{ScalarKind, ScalarValue};
 
 /// The names of a chart. Fields and world values must be declared; context names are added on first
 /// use.
+#[derive(Default)]
 pub(super) struct DeclaredNames {
     pub(super) fields: Vec<AgentField>,
     pub(super) world_values: Vec<WorldValue>,
@@ -93,22 +94,17 @@ impl ChartDraft {
             let has_range = field.min.is_some() || field.max.is_some();
             let ScalarValue::Number(default) = field.default else {
                 if has_range {
-                    self.error(
-                        &location,
-                        format!(
-                            "only a number can have min and max, and {name} is {}",
-                            field.default.kind().describe()
-                        ),
-                    );
+                    let kind = field.default.kind().describe();
+                    let message =
+                        format!("only a number can have min and max, and {name} is {kind}");
+                    self.error(&location, message);
                 }
                 continue;
             };
             let numbers = [Some(default), field.min, field.max];
             if numbers.into_iter().flatten().any(|number| !number.is_finite()) {
-                self.error(
-                    &location,
-                    format!("{name} must be a finite number, and so its min and max"),
-                );
+                let message = format!("{name} must be a finite number, and so its min and max");
+                self.error(&location, message);
                 continue;
             }
             if let (Some(min), Some(max)) = (field.min, field.max)

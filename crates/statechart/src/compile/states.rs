@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{ChartDraft, HISTORIES_MAX, item_location};
+use super::{ChartDraft, EXPRESSIONS_MAX, HISTORIES_MAX, item_location};
 use crate::action::{ActionBody, CompiledAction};
 use crate::chart::STATES_MAX;
 use crate::error::ChartError;
@@ -10,6 +10,7 @@ use crate::ids::StateId;
 use crate::source::StateSource;
 use crate::value::ScalarValue;
 
+#[derive(Default)]
 pub(super) struct StateTree {
     pub(super) nodes: Vec<DraftState>,
     pub(super) by_name: BTreeMap<String, usize>,
@@ -17,6 +18,7 @@ pub(super) struct StateTree {
     pub(super) leaves: Vec<usize>,
 }
 
+#[derive(Default)]
 pub(super) struct DraftState {
     pub(super) source: StateSource,
     pub(super) location: String,
@@ -33,7 +35,7 @@ pub(super) struct DraftState {
 
 impl StateTree {
     pub(super) fn new(states: &[StateSource]) -> Self {
-        let mut tree = Self { nodes: Vec::new(), by_name: BTreeMap::new(), leaves: Vec::new() };
+        let mut tree = Self::default();
         tree.add(states, "states", None);
         tree
     }
@@ -50,13 +52,9 @@ impl StateTree {
                 source: StateSource { states: Vec::new(), ..source.clone() },
                 location: location.clone(),
                 parent,
-                children: Vec::new(),
-                initial: None,
                 // Too many states are reported separately; this value is then unused.
                 state: state.map(|leaf| StateId(u8::try_from(leaf).unwrap_or(u8::MAX))),
-                entry: Vec::new(),
-                exit: Vec::new(),
-                history_state: None,
+                ..DraftState::default()
             });
             self.by_name.entry(source.name.clone()).or_insert(number);
             if let Some(parent) = parent {
@@ -133,10 +131,8 @@ impl ChartDraft {
         }
         if self.tree.leaves.len() > STATES_MAX {
             let count = self.tree.leaves.len();
-            self.error(
-                "states",
-                format!("there are {count} states, and the limit states is {STATES_MAX}"),
-            );
+            let message = format!("there are {count} states, and the limit states is {STATES_MAX}");
+            self.error("states", message);
         }
         let mut history_states = 0_usize;
         for node in 0..self.tree.nodes.len() {
@@ -165,11 +161,9 @@ impl ChartDraft {
         self.check_name(&location, "state", &source.name);
         let first = self.tree.by_name.get(&source.name).copied();
         if let Some(first) = first.filter(|first| *first != node && !source.name.is_empty()) {
-            let first = self.tree.nodes[first].location.clone();
-            self.error(
-                &location,
-                format!("state \"{}\" is declared twice, first in {first}", source.name),
-            );
+            let (name, first) = (&source.name, &self.tree.nodes[first].location);
+            let message = format!("state \"{name}\" is declared twice, first in {first}");
+            self.error(&location, message);
         }
         self.check_inner_initial(node, &source, &location);
         self.tree.nodes[node].entry = self.effects(&location, "entry", &source.entry);
@@ -198,9 +192,9 @@ impl ChartDraft {
                 if let Some(child) = child {
                     self.tree.nodes[node].initial = Some(*child);
                 } else {
+                    let outer = &source.name;
                     let message = format!(
-                        "initial \"{initial}\" is not one of the states inside \"{}\"",
-                        source.name
+                        "initial \"{initial}\" is not one of the states inside \"{outer}\""
                     );
                     let error = ChartError::new(at, message).suggest_from(initial, names);
                     self.errors.push(error);
@@ -215,12 +209,9 @@ impl ChartDraft {
             return None;
         }
         let Some(node) = self.tree.by_name.get(initial) else {
-            let error = ChartError::new(
-                "initial",
-                format!("initial \"{initial}\" is not one of the states"),
-            );
-            let error = error.suggest_from(initial, self.tree.names());
-            self.errors.push(error);
+            let message = format!("initial \"{initial}\" is not one of the states");
+            let error = ChartError::new("initial", message);
+            self.errors.push(error.suggest_from(initial, self.tree.names()));
             return None;
         };
         self.tree.initial_leaf(*node)
@@ -272,12 +263,10 @@ impl ChartDraft {
     }
 
     pub(super) fn next_index(&mut self, what: &str, length: usize) -> u16 {
-        use super::EXPRESSIONS_MAX;
         if length == EXPRESSIONS_MAX {
-            self.error(
-                "",
-                format!("there are too many {what}: the limit expressions is {EXPRESSIONS_MAX}"),
-            );
+            let message =
+                format!("there are too many {what}: the limit expressions is {EXPRESSIONS_MAX}");
+            self.error("", message);
         }
         u16::try_from(length).unwrap_or(u16::MAX)
     }

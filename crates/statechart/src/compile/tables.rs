@@ -252,11 +252,7 @@ fn fast_guard(guard: Option<&Guard>, first_draw: u32) -> FastGuard {
     match side {
         ExprOperand::Field(field) => FastGuard::Field(*field, operator, number),
         ExprOperand::Draw(draw) => FastGuard::Draw(first_draw + u32::from(*draw), operator, number),
-        ExprOperand::Number(_)
-        | ExprOperand::Bool(_)
-        | ExprOperand::Text(_)
-        | ExprOperand::Context(_)
-        | ExprOperand::World(_) => FastGuard::Other,
+        _ => FastGuard::Other,
     }
 }
 

@@ -57,10 +57,9 @@ impl ChartDraft {
         let at = format!("{location}.trigger");
         self.check_name(&at, "trigger", trigger);
         if trigger == TIMEOUT {
-            self.error(
-                at,
-                "the trigger \"timeout\" is kept for timeouts; declare it under \"timeouts\"",
-            );
+            let message =
+                "the trigger \"timeout\" is kept for timeouts; declare it under \"timeouts\"";
+            self.error(at, message);
         }
         let target = self.find_state(&format!("{location}.target"), "target", target);
         let sources = self.find_sources(location, "source", source, target);

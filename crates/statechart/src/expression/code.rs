@@ -140,15 +140,17 @@ impl CompiledExpression {
 
     /// Returns the value of a constant numeric expression.
     pub(crate) fn constant(&self) -> Option<f64> {
-        match &self.nodes[usize::from(self.root)] {
-            ExprNode::Leaf(ExprOperand::Number(number)) => Some(*number),
-            ExprNode::Leaf(_)
-            | ExprNode::Not(_)
-            | ExprNode::Negate(_)
-            | ExprNode::Arithmetic(..)
-            | ExprNode::Compare(..)
-            | ExprNode::And(..)
-            | ExprNode::Or(..) => None,
+        match self.leaf(self.root)? {
+            ExprOperand::Number(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// Returns the operand, if the node is one.
+    pub(super) fn leaf(&self, node: u16) -> Option<&ExprOperand> {
+        match &self.nodes[usize::from(node)] {
+            ExprNode::Leaf(operand) => Some(operand),
+            _ => None,
         }
     }
 
@@ -197,19 +199,15 @@ impl CompiledExpression {
             ExprNode::Leaf(leaf) => match leaf {
                 ExprOperand::Number(number) => Some(*number),
                 ExprOperand::Draw(draw) => scope.draw(first_draw + u32::from(*draw)),
-                ExprOperand::Field(field) => number(scope.field(*field)),
-                ExprOperand::Context(name) => number(scope.context(*name)),
-                ExprOperand::World(name) => number(scope.world(*name)),
+                ExprOperand::Field(field) => scope.field(*field)?.as_number(),
+                ExprOperand::Context(name) => scope.context(*name)?.as_number(),
+                ExprOperand::World(name) => scope.world(*name)?.as_number(),
                 ExprOperand::Bool(_) | ExprOperand::Text(_) => None,
             },
             ExprNode::Arithmetic(operator, left, right) => {
                 self.fast_arithmetic(*operator, *left, *right, scope, first_draw)
             }
-            ExprNode::Not(_)
-            | ExprNode::Negate(_)
-            | ExprNode::Compare(..)
-            | ExprNode::And(..)
-            | ExprNode::Or(..) => None,
+            _ => None,
         }
     }
 
@@ -223,14 +221,7 @@ impl CompiledExpression {
     ) -> Option<f64> {
         let left = self.fast_operand(left, scope, first_draw)?;
         let right = self.fast_operand(right, scope, first_draw)?;
-        let number = match operator {
-            ArithmeticOp::Add => left + right,
-            ArithmeticOp::Subtract => left - right,
-            ArithmeticOp::Multiply => left * right,
-            // Division by zero yields a number that is not finite.
-            ArithmeticOp::Divide => left / right,
-        };
-        number.is_finite().then_some(number)
+        Some(operator.apply(left, right)).filter(|number| number.is_finite())
     }
 
     /// Evaluates the expression.
@@ -301,14 +292,6 @@ impl ExprOperand {
     }
 }
 
-#[inline]
-fn number(scalar: Option<ScalarRef<'_>>) -> Option<f64> {
-    match scalar {
-        Some(ScalarRef::Number(number)) => Some(number),
-        Some(ScalarRef::Bool(_) | ScalarRef::Text(_)) | None => None,
-    }
-}
-
 fn arithmetic<'s>(
     operator: ArithmeticOp,
     left: ScalarRef<'s>,
@@ -318,13 +301,10 @@ fn arithmetic<'s>(
         let operator = operator.as_str();
         return Err(EvalError::Mismatch { operator, left: left.kind(), right: Some(right.kind()) });
     };
-    let number = match operator {
-        ArithmeticOp::Add => a + b,
-        ArithmeticOp::Subtract => a - b,
-        ArithmeticOp::Multiply => a * b,
-        ArithmeticOp::Divide if b == 0.0 => return Err(EvalError::DivisionByZero),
-        ArithmeticOp::Divide => a / b,
-    };
+    if operator == ArithmeticOp::Divide && b == 0.0 {
+        return Err(EvalError::DivisionByZero);
+    }
+    let number = operator.apply(a, b);
     if number.is_finite() { Ok(ScalarRef::Number(number)) } else { Err(EvalError::Overflow) }
 }
 
@@ -342,15 +322,7 @@ fn compare(
     match (operator, equal) {
         (CompareOp::Equal, Some(equal)) => Ok(equal),
         (CompareOp::NotEqual, Some(equal)) => Ok(!equal),
-        (
-            CompareOp::Equal
-            | CompareOp::NotEqual
-            | CompareOp::Less
-            | CompareOp::LessOrEqual
-            | CompareOp::Greater
-            | CompareOp::GreaterOrEqual,
-            _,
-        ) => Err(EvalError::Mismatch {
+        _ => Err(EvalError::Mismatch {
             operator: operator.as_str(),
             left: left.kind(),
             right: Some(right.kind()),
@@ -422,25 +394,32 @@ impl<N: NameResolver> ExpressionCompiler<'_, N> {
                 self.push(ExprNode::Negate(inner), Some(ScalarKind::Number))
             }
             ExpressionAst::And(left, right) => {
-                let left = self.operand(left, "&&", ScalarKind::Bool)?;
-                let right = self.operand(right, "&&", ScalarKind::Bool)?;
+                let [left, right] = self.operands([left, right], "&&", ScalarKind::Bool)?;
                 self.push(ExprNode::And(left, right), Some(ScalarKind::Bool))
             }
             ExpressionAst::Or(left, right) => {
-                let left = self.operand(left, "||", ScalarKind::Bool)?;
-                let right = self.operand(right, "||", ScalarKind::Bool)?;
+                let [left, right] = self.operands([left, right], "||", ScalarKind::Bool)?;
                 self.push(ExprNode::Or(left, right), Some(ScalarKind::Bool))
             }
             ExpressionAst::Arithmetic(operator, left, right) => {
                 if *operator == ArithmeticOp::Divide && constant(right) == Some(0.0) {
                     return Err("it divides by zero".to_owned().into());
                 }
-                let left = self.operand(left, operator.as_str(), ScalarKind::Number)?;
-                let right = self.operand(right, operator.as_str(), ScalarKind::Number)?;
+                let [left, right] =
+                    self.operands([left, right], operator.as_str(), ScalarKind::Number)?;
                 self.push(ExprNode::Arithmetic(*operator, left, right), Some(ScalarKind::Number))
             }
             ExpressionAst::Compare(operator, left, right) => self.compare(*operator, left, right),
         }
+    }
+
+    fn operands(
+        &mut self,
+        [left, right]: [&ExpressionAst; 2],
+        operator: &str,
+        wanted: ScalarKind,
+    ) -> Result<[u16; 2], ChartError> {
+        Ok([self.operand(left, operator, wanted)?, self.operand(right, operator, wanted)?])
     }
 
     fn operand(
@@ -493,18 +472,8 @@ fn constant(expression: &ExpressionAst) -> Option<f64> {
         ExpressionAst::Negate(inner) => constant(inner).map(|number| -number),
         ExpressionAst::Arithmetic(operator, left, right) => {
             let (left, right) = (constant(left)?, constant(right)?);
-            match arithmetic(*operator, ScalarRef::Number(left), ScalarRef::Number(right)) {
-                Ok(ScalarRef::Number(number)) => Some(number),
-                Ok(ScalarRef::Bool(_) | ScalarRef::Text(_)) | Err(_) => None,
-            }
+            Some(operator.apply(left, right)).filter(|number| number.is_finite())
         }
-        ExpressionAst::Bool(_)
-        | ExpressionAst::Text(_)
-        | ExpressionAst::Read(..)
-        | ExpressionAst::Draw(_)
-        | ExpressionAst::Not(_)
-        | ExpressionAst::Compare(..)
-        | ExpressionAst::And(..)
-        | ExpressionAst::Or(..) => None,
+        _ => None,
     }
 }

@@ -18,17 +18,10 @@ impl OperandComparison {
     /// Returns the parts of a comparison with a constant number, with the number on the right.
     pub fn with_number(&self) -> Option<(&ExprOperand, CompareOp, f64)> {
         let Self { left, operator, right } = self;
-        if let ExprOperand::Number(number) = right {
-            return Some((left, *operator, *number));
-        }
-        match left {
-            ExprOperand::Number(number) => Some((right, operator.mirrored(), *number)),
-            ExprOperand::Bool(_)
-            | ExprOperand::Text(_)
-            | ExprOperand::Field(_)
-            | ExprOperand::Context(_)
-            | ExprOperand::World(_)
-            | ExprOperand::Draw(_) => None,
+        match (left, right) {
+            (_, ExprOperand::Number(number)) => Some((left, *operator, *number)),
+            (ExprOperand::Number(number), _) => Some((right, operator.mirrored(), *number)),
+            _ => None,
         }
     }
 }
@@ -48,46 +41,29 @@ impl CompiledExpression {
                 self.collect(*right, comparisons)
             }
             ExprNode::Compare(operator, left, right) => {
-                let (left, right) = (self.operand(*left)?, self.operand(*right)?);
+                let (left, right) = (self.leaf(*left)?.clone(), self.leaf(*right)?.clone());
                 comparisons.push(OperandComparison { left, operator: *operator, right });
                 Some(())
             }
-            ExprNode::Not(inner) => {
-                let left = self.flag(*inner)?;
-                let right = ExprOperand::Bool(false);
-                comparisons.push(OperandComparison { left, operator: CompareOp::Equal, right });
-                Some(())
-            }
-            ExprNode::Leaf(_) => {
-                let left = self.flag(node)?;
-                let right = ExprOperand::Bool(true);
-                comparisons.push(OperandComparison { left, operator: CompareOp::Equal, right });
-                Some(())
-            }
+            ExprNode::Not(inner) => self.collect_flag(*inner, false, comparisons),
+            ExprNode::Leaf(_) => self.collect_flag(node, true, comparisons),
             ExprNode::Negate(_) | ExprNode::Arithmetic(..) | ExprNode::Or(..) => None,
         }
     }
 
-    /// Returns the operand, if it can be a boolean.
-    fn flag(&self, node: u16) -> Option<ExprOperand> {
-        self.operand(node).filter(|operand| match operand {
-            ExprOperand::Bool(_)
-            | ExprOperand::Field(_)
-            | ExprOperand::Context(_)
-            | ExprOperand::World(_) => true,
-            ExprOperand::Number(_) | ExprOperand::Text(_) | ExprOperand::Draw(_) => false,
-        })
-    }
-
-    fn operand(&self, node: u16) -> Option<ExprOperand> {
-        match &self.nodes[usize::from(node)] {
-            ExprNode::Leaf(operand) => Some(operand.clone()),
-            ExprNode::Not(_)
-            | ExprNode::Negate(_)
-            | ExprNode::Arithmetic(..)
-            | ExprNode::Compare(..)
-            | ExprNode::And(..)
-            | ExprNode::Or(..) => None,
+    /// Adds the comparison of an operand, if it can be a boolean.
+    fn collect_flag(
+        &self,
+        node: u16,
+        wanted: bool,
+        comparisons: &mut Vec<OperandComparison>,
+    ) -> Option<()> {
+        let left = self.leaf(node)?.clone();
+        if matches!(left, ExprOperand::Number(_) | ExprOperand::Text(_) | ExprOperand::Draw(_)) {
+            return None;
         }
+        let right = ExprOperand::Bool(wanted);
+        comparisons.push(OperandComparison { left, operator: CompareOp::Equal, right });
+        Some(())
     }
 }

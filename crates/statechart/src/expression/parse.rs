@@ -23,6 +23,9 @@ struct ExpressionParser<'t> {
     depth: usize,
 }
 
+/// Joins the two sides of an operator.
+type BinaryNode = fn(Box<ExpressionAst>, Box<ExpressionAst>) -> ExpressionAst;
+
 impl ExpressionParser<'_> {
     fn peek(&self) -> Option<&ExpressionToken> {
         self.tokens.get(self.next)
@@ -59,20 +62,25 @@ impl ExpressionParser<'_> {
         read
     }
 
-    fn disjunction(&mut self) -> Result<ExpressionAst, String> {
-        let mut left = self.conjunction()?;
-        while self.accept("||") {
-            left = ExpressionAst::Or(Box::new(left), Box::new(self.conjunction()?));
+    /// Parses operands that these operators join, from left to right.
+    fn chain<const N: usize>(
+        &mut self,
+        operand: fn(&mut Self) -> Result<ExpressionAst, String>,
+        operators: [(&str, BinaryNode); N],
+    ) -> Result<ExpressionAst, String> {
+        let mut left = operand(self)?;
+        while let Some((_, node)) = operators.iter().find(|(symbol, _)| self.accept(symbol)) {
+            left = node(Box::new(left), Box::new(operand(self)?));
         }
         Ok(left)
     }
 
+    fn disjunction(&mut self) -> Result<ExpressionAst, String> {
+        self.chain(Self::conjunction, [("||", ExpressionAst::Or)])
+    }
+
     fn conjunction(&mut self) -> Result<ExpressionAst, String> {
-        let mut left = self.comparison()?;
-        while self.accept("&&") {
-            left = ExpressionAst::And(Box::new(left), Box::new(self.comparison()?));
-        }
-        Ok(left)
+        self.chain(Self::comparison, [("&&", ExpressionAst::And)])
     }
 
     fn comparison(&mut self) -> Result<ExpressionAst, String> {
@@ -98,31 +106,19 @@ impl ExpressionParser<'_> {
     }
 
     fn sum(&mut self) -> Result<ExpressionAst, String> {
-        let mut left = self.product()?;
-        loop {
-            let operator = if self.accept("+") {
-                ArithmeticOp::Add
-            } else if self.accept("-") {
-                ArithmeticOp::Subtract
-            } else {
-                return Ok(left);
-            };
-            left = ExpressionAst::Arithmetic(operator, Box::new(left), Box::new(self.product()?));
-        }
+        let add: BinaryNode =
+            |left, right| ExpressionAst::Arithmetic(ArithmeticOp::Add, left, right);
+        let subtract: BinaryNode =
+            |left, right| ExpressionAst::Arithmetic(ArithmeticOp::Subtract, left, right);
+        self.chain(Self::product, [("+", add), ("-", subtract)])
     }
 
     fn product(&mut self) -> Result<ExpressionAst, String> {
-        let mut left = self.unary()?;
-        loop {
-            let operator = if self.accept("*") {
-                ArithmeticOp::Multiply
-            } else if self.accept("/") {
-                ArithmeticOp::Divide
-            } else {
-                return Ok(left);
-            };
-            left = ExpressionAst::Arithmetic(operator, Box::new(left), Box::new(self.unary()?));
-        }
+        let multiply: BinaryNode =
+            |left, right| ExpressionAst::Arithmetic(ArithmeticOp::Multiply, left, right);
+        let divide: BinaryNode =
+            |left, right| ExpressionAst::Arithmetic(ArithmeticOp::Divide, left, right);
+        self.chain(Self::unary, [("*", multiply), ("/", divide)])
     }
 
     fn unary(&mut self) -> Result<ExpressionAst, String> {

@@ -69,15 +69,32 @@ impl ChartReader {
         Some(mapping)
     }
 
-    fn list<'j>(&mut self, location: &str, json: Option<&'j Json>) -> &'j [Json] {
-        match json {
-            None | Some(Json::Null) => &[],
-            Some(Json::Array(items)) => items,
-            Some(other) => {
-                self.report_type_error(location, "a list", other);
-                &[]
-            }
+    /// Reads a value that may be missing or null, and reports one of another type.
+    fn optional<'j, T>(
+        &mut self,
+        location: &str,
+        json: Option<&'j Json>,
+        wanted: &str,
+        read: impl Fn(&'j Json) -> Option<T>,
+    ) -> Option<T> {
+        let json = json.filter(|json| !json.is_null())?;
+        let value = read(json);
+        if value.is_none() {
+            self.report_type_error(location, wanted, json);
         }
+        value
+    }
+
+    /// Decodes the items of a list.
+    fn list<T>(
+        &mut self,
+        location: &str,
+        json: Option<&Json>,
+        mut decode: impl FnMut(&mut Self, &str, &Json) -> T,
+    ) -> Vec<T> {
+        let items = self.optional(location, json, "a list", Json::as_array);
+        let items = items.into_iter().flatten().enumerate();
+        items.map(|(index, item)| decode(self, &format!("{location}[{index}]"), item)).collect()
     }
 
     fn text(&mut self, location: &str, json: Option<&Json>) -> String {
@@ -85,14 +102,7 @@ impl ChartReader {
     }
 
     fn optional_text(&mut self, location: &str, json: Option<&Json>) -> Option<String> {
-        match json {
-            None | Some(Json::Null) => None,
-            Some(Json::String(text)) => Some(text.clone()),
-            Some(other) => {
-                self.report_type_error(location, "a text", other);
-                None
-            }
-        }
+        self.optional(location, json, "a text", Json::as_str).map(str::to_owned)
     }
 
     /// Decodes one text or a list of texts.
@@ -100,11 +110,8 @@ impl ChartReader {
         match json {
             None | Some(Json::Null) => Vec::new(),
             Some(Json::String(text)) => vec![text.clone()],
-            Some(Json::Array(items)) => items
-                .iter()
-                .enumerate()
-                .map(|(index, item)| self.text(&format!("{location}[{index}]"), Some(item)))
-                .collect(),
+            Some(Json::Array(_)) => self
+                .list(location, json, |reader, location, item| reader.text(location, Some(item))),
             Some(other) => {
                 self.report_type_error(location, "a text or a list of texts", other);
                 Vec::new()
@@ -113,25 +120,11 @@ impl ChartReader {
     }
 
     fn flag(&mut self, location: &str, json: Option<&Json>) -> bool {
-        match json {
-            None | Some(Json::Null) => false,
-            Some(Json::Bool(flag)) => *flag,
-            Some(other) => {
-                self.report_type_error(location, "true or false", other);
-                false
-            }
-        }
+        self.optional(location, json, "true or false", Json::as_bool).unwrap_or(false)
     }
 
     fn number(&mut self, location: &str, json: Option<&Json>) -> Option<f64> {
-        match json {
-            None | Some(Json::Null) => None,
-            Some(Json::Number(number)) => number.as_f64(),
-            Some(other) => {
-                self.report_type_error(location, "a number", other);
-                None
-            }
-        }
+        self.optional(location, json, "a number", Json::as_f64)
     }
 
     fn chart(&mut self, json: &Json) -> ChartSource {
@@ -140,8 +133,8 @@ impl ChartReader {
             name: self.text("name", chart.get("name")),
             states: self.states("states", chart.get("states"), 0),
             initial: self.text("initial", chart.get("initial")),
-            transitions: self.transitions(chart.get("transitions")),
-            timeouts: self.timeouts(chart.get("timeouts")),
+            transitions: self.list("transitions", chart.get("transitions"), Self::transition),
+            timeouts: self.list("timeouts", chart.get("timeouts"), Self::timeout),
             oracle_default: self.optional_text("oracle_default", chart.get("oracle_default")),
             fields: self.fields(chart.get("fields")),
             world: self.world(chart.get("world")),
@@ -151,24 +144,20 @@ impl ChartReader {
     }
 
     fn depth(&mut self, json: Option<&Json>) -> Option<usize> {
-        let json = json.filter(|json| !json.is_null())?;
-        let depth = json.as_u64().and_then(|depth| usize::try_from(depth).ok());
-        if depth.is_none() {
-            self.report_type_error("max_history_depth", "a whole number from 1", json);
-        }
-        depth
+        self.optional("max_history_depth", json, "a whole number from 1", |json| {
+            json.as_u64().and_then(|depth| usize::try_from(depth).ok())
+        })
     }
 
     fn states(&mut self, location: &str, json: Option<&Json>, depth: usize) -> Vec<StateSource> {
-        let items = self.list(location, json);
-        if depth == STATE_DEPTH_MAX && !items.is_empty() {
+        if depth == STATE_DEPTH_MAX
+            && let Some(Json::Array(items)) = json
+            && !items.is_empty()
+        {
             self.errors.push(nesting_error(location));
             return Vec::new();
         }
-        let states = items.iter().enumerate();
-        states
-            .map(|(index, item)| self.state(&format!("{location}[{index}]"), item, depth))
-            .collect()
+        self.list(location, json, |reader, location, item| reader.state(location, item, depth))
     }
 
     fn state(&mut self, location: &str, json: &Json, depth: usize) -> StateSource {
@@ -202,11 +191,6 @@ impl ChartReader {
         true
     }
 
-    fn transitions(&mut self, json: Option<&Json>) -> Vec<TransitionSource> {
-        let items = self.list("transitions", json).iter().enumerate();
-        items.map(|(index, item)| self.transition(&format!("transitions[{index}]"), item)).collect()
-    }
-
     fn transition(&mut self, location: &str, json: &Json) -> TransitionSource {
         let Some(transition) = self.mapping(location, json, &TRANSITION) else {
             return TransitionSource::default();
@@ -224,22 +208,14 @@ impl ChartReader {
 
     fn state_selector(&mut self, location: &str, json: Option<&Json>) -> StateSelector {
         let states = self.texts(location, json);
-        if states.len() > 1 && states.iter().any(|state| state == "*") {
-            self.errors.push(ChartError::new(
-                location,
-                "\"*\" stands for every state, so it stands alone",
-            ));
+        if !states.iter().any(|state| state == "*") {
+            return StateSelector::Listed(states);
         }
-        if states.iter().any(|state| state == "*") {
-            StateSelector::Any
-        } else {
-            StateSelector::Listed(states)
+        if states.len() > 1 {
+            let message = "\"*\" stands for every state, so it stands alone";
+            self.errors.push(ChartError::new(location, message));
         }
-    }
-
-    fn timeouts(&mut self, json: Option<&Json>) -> Vec<TimeoutSource> {
-        let items = self.list("timeouts", json).iter().enumerate();
-        items.map(|(index, item)| self.timeout(&format!("timeouts[{index}]"), item)).collect()
+        StateSelector::Any
     }
 
     fn timeout(&mut self, location: &str, json: &Json) -> TimeoutSource {
@@ -255,10 +231,10 @@ impl ChartReader {
     }
 
     fn threshold(&mut self, location: &str, json: Option<&Json>) -> ThresholdSource {
-        match json {
+        let ticks = match json {
             None | Some(Json::Null) => {
                 self.errors.push(ChartError::new(location, "threshold is missing"));
-                ThresholdSource::Ticks(1.0)
+                None
             }
             Some(Json::String(text)) => {
                 if let Some(field) = text.strip_prefix("agent.") {
@@ -267,21 +243,16 @@ impl ChartReader {
                 let message = format!("\"{text}\" is not a number of ticks");
                 let error = ChartError::new(location, message).allowed("a number, agent.FIELD");
                 self.errors.push(error);
-                ThresholdSource::Ticks(1.0)
+                None
             }
-            Some(other) => {
-                ThresholdSource::Ticks(self.number(location, Some(other)).unwrap_or(1.0))
-            }
-        }
+            number => self.number(location, number),
+        };
+        ThresholdSource::Ticks(ticks.unwrap_or(1.0))
     }
 
     fn fields(&mut self, json: Option<&Json>) -> BTreeMap<String, FieldSource> {
-        let Some(json) = json.filter(|json| !json.is_null()) else { return BTreeMap::new() };
-        let Json::Object(fields) = json else {
-            self.report_type_error("fields", "a mapping", json);
-            return BTreeMap::new();
-        };
-        let fields = fields.iter();
+        let fields = self.optional("fields", json, "a mapping", Json::as_object);
+        let fields = fields.into_iter().flatten();
         fields.filter_map(|(name, json)| Some((name.clone(), self.field(name, json)?))).collect()
     }
 
@@ -296,17 +267,11 @@ impl ChartReader {
         }
         let field = self.mapping(&location, json, &FIELD)?;
         let at = join(&location, "default");
-        let default = match field.get("default") {
-            None => {
-                self.errors.push(ChartError::new(&at, "default is missing"));
-                return None;
-            }
-            Some(json) => ScalarValue::from_json(json),
-        };
-        let Some(default) = default else {
-            self.report_type_error(&at, "a number, a text, true or false", &field["default"]);
+        let Some(json) = field.get("default") else {
+            self.errors.push(ChartError::new(&at, "default is missing"));
             return None;
         };
+        let default = self.value(&at, json)?;
         Some(FieldSource {
             default,
             min: self.number(&join(&location, "min"), field.get("min")),
@@ -315,23 +280,19 @@ impl ChartReader {
     }
 
     fn world(&mut self, json: Option<&Json>) -> BTreeMap<String, ScalarValue> {
-        let Some(json) = json.filter(|json| !json.is_null()) else { return BTreeMap::new() };
-        let Json::Object(world) = json else {
-            self.report_type_error("world", "a mapping", json);
-            return BTreeMap::new();
+        let world = self.optional("world", json, "a mapping", Json::as_object);
+        let value = |(name, json): (&String, &Json)| {
+            Some((name.clone(), self.value(&join("world", name), json)?))
         };
-        let mut values = BTreeMap::new();
-        for (name, json) in world {
-            match ScalarValue::from_json(json) {
-                Some(value) => drop(values.insert(name.clone(), value)),
-                None => self.report_type_error(
-                    &join("world", name),
-                    "a number, a text, true or false",
-                    json,
-                ),
-            }
+        world.into_iter().flatten().filter_map(value).collect()
+    }
+
+    fn value(&mut self, location: &str, json: &Json) -> Option<ScalarValue> {
+        let value = ScalarValue::from_json(json);
+        if value.is_none() {
+            self.report_type_error(location, "a number, a text, true or false", json);
         }
-        values
+        value
     }
 }
 

@@ -1,10 +1,6 @@
-use std::sync::Arc;
+use polity_statechart::{Chart, ChartSource, FireContext, ScalarValue, TransitionSource};
 
-use polity_statechart::{
-    Chart, ChartInstance, ChartSource, FireContext, ScalarValue, TransitionSource,
-};
-
-use super::{chart, state, trigger};
+use super::{agent, build, chart, fire, named, state};
 
 fn lamp() -> ChartSource {
     ChartSource::new("lamp", ["off", "on"], "off")
@@ -18,29 +14,22 @@ fn lamp() -> ChartSource {
 
 #[test]
 fn fire_returns_the_new_state_or_none() {
-    let chart = Arc::new(
-        Chart::build(&ChartSource::new("a", ["x", "y"], "x").transition(TransitionSource::new(
-            "go",
-            ["x"],
-            "y",
-        )))
-        .unwrap(),
-    );
-    let mut agent = ChartInstance::new(Arc::clone(&chart));
-    let empty = FireContext::new(&chart);
-    assert_eq!(agent.fire(trigger(&chart, "go"), &empty), chart.state("y"));
-    assert_eq!(agent.fire(trigger(&chart, "go"), &empty), None);
+    let go = TransitionSource::new("go", ["x"], "y");
+    let chart = build(&ChartSource::new("a", ["x", "y"], "x").transition(go));
+    let mut agent = agent(&chart);
+    assert_eq!(fire(&mut agent, "go"), chart.state("y"));
+    assert_eq!(fire(&mut agent, "go"), None);
     assert_eq!(state(&agent), "y");
 }
 
 #[test]
 fn keeps_the_last_fifty_transitions() {
-    let chart = Arc::new(Chart::build(&lamp()).unwrap());
-    let (press, empty) = (trigger(&chart, "press"), FireContext::new(&chart));
-    let mut agent = ChartInstance::new(Arc::clone(&chart));
+    let chart = build(&lamp());
+    let empty = FireContext::new(&chart);
+    let mut agent = agent(&chart);
     for pressed in 1..=120_u64 {
         agent.begin_tick(&empty);
-        agent.fire(press, &empty);
+        fire(&mut agent, "press");
         assert_eq!(agent.history().len(), usize::try_from(pressed.min(50)).unwrap());
     }
     let ticks: Vec<u64> = agent.history().map(|entry| entry.tick).collect();
@@ -50,31 +39,24 @@ fn keeps_the_last_fifty_transitions() {
 
 #[test]
 fn self_transition_is_not_recorded() {
-    let chart = Arc::new(Chart::build(&lamp()).unwrap());
-    let empty = FireContext::new(&chart);
-    let mut agent = ChartInstance::new(Arc::clone(&chart)).in_state(chart.state("on").unwrap());
-    agent.begin_tick(&empty);
-    assert_eq!(agent.fire(trigger(&chart, "stay"), &empty), chart.state("on"));
+    let chart = build(&lamp());
+    let mut agent = agent(&chart).in_state(named(&chart, "on"));
+    agent.begin_tick(&FireContext::new(&chart));
+    assert_eq!(fire(&mut agent, "stay"), chart.state("on"));
     assert_eq!(agent.history().len(), 0);
     assert_eq!(agent.ticks_in_state(), 1, "the state did not change");
-    let stays = agent.field(chart.field("stays").unwrap());
-    assert_eq!(stays, Some(&1.0.into()));
+    assert_eq!(agent.field(chart.field("stays").unwrap()), Some(&1.0.into()));
 }
 
 #[test]
 fn takes_the_first_eligible_transition() {
-    let chart = Arc::new(
-        Chart::build(
-            &ChartSource::new("a", ["x", "y", "z"], "x")
-                .field("n", 5.0)
-                .transition(TransitionSource::new("go", ["x"], "z").guard("agent.n > 7"))
-                .transition(TransitionSource::new("go", ["x"], "y").guard("agent.n > 3"))
-                .transition(TransitionSource::new("go", ["x"], "z")),
-        )
-        .unwrap(),
-    );
-    let mut agent = ChartInstance::new(Arc::clone(&chart));
-    agent.fire(trigger(&chart, "go"), &FireContext::new(&chart));
+    let source = ChartSource::new("a", ["x", "y", "z"], "x")
+        .field("n", 5.0)
+        .transition(TransitionSource::new("go", ["x"], "z").guard("agent.n > 7"))
+        .transition(TransitionSource::new("go", ["x"], "y").guard("agent.n > 3"))
+        .transition(TransitionSource::new("go", ["x"], "z"));
+    let mut agent = agent(&build(&source));
+    fire(&mut agent, "go");
     assert_eq!(state(&agent), "y");
 }
 
@@ -100,9 +82,9 @@ fn oracle_default_respects_guards() {
     );
     let way = chart.field("way").unwrap();
     for (keen, to, action_lists) in [(0.0, "b", 1.0), (1.0, "c", 2.0)] {
-        let mut agent = ChartInstance::new(Arc::clone(&chart));
+        let mut agent = agent(&chart);
         agent.set_field(chart.field("keen").unwrap(), ScalarValue::Number(keen)).unwrap();
-        agent.fire(trigger(&chart, "u"), &FireContext::new(&chart));
+        fire(&mut agent, "u");
         assert_eq!(chart.state_name(agent.state()), to);
         assert_eq!(agent.field(way), Some(&ScalarValue::Number(action_lists)));
     }

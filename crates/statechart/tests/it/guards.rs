@@ -1,12 +1,13 @@
 use std::sync::Arc;
 
+use insta::assert_snapshot;
 use polity_statechart::{
     AgentRef, AgentRequest, Chart, ChartInstance, ChartSource, EVAL_ERRORS_MAX, ErrorSite, FieldId,
     FireContext, TransitionSource, WorldChange,
 };
 use serde_json::json;
 
-use super::{chart, state, trigger};
+use super::{agent, build, chart, fire, state, trigger};
 
 fn guarded(guard: &str) -> Arc<Chart> {
     let source = ChartSource::new("a", ["x", "y"], "x")
@@ -14,13 +15,13 @@ fn guarded(guard: &str) -> Arc<Chart> {
         .field("mood", "calm")
         .field("tired", false)
         .transition(TransitionSource::new("go", ["x"], "y").guard(guard));
-    Arc::new(Chart::build(&source).unwrap_or_else(|errors| panic!("{errors}")))
+    build(&source)
 }
 
 /// Returns the value of a guard, or its evaluation error.
 fn holds(guard: &str, context: &serde_json::Value) -> Result<bool, String> {
     let chart = guarded(guard);
-    let mut agent = ChartInstance::new(Arc::clone(&chart));
+    let mut agent = agent(&chart);
     let context = chart.context(context).with_draws(|index| 0.25 + 0.5 * f64::from(index));
     let fired = agent.fire(trigger(&chart, "go"), &context).is_some();
     match agent.take_eval_errors().as_slice() {
@@ -28,10 +29,8 @@ fn holds(guard: &str, context: &serde_json::Value) -> Result<bool, String> {
         [failure] => {
             assert!(!fired, "a guard that fails counts as false");
             assert!(matches!(failure.site, ErrorSite::Guard(_)));
-            assert_eq!(
-                chart.describe_site(failure.site),
-                (guard.to_owned(), Some("transitions[0]"))
-            );
+            let site = (guard.to_owned(), Some("transitions[0]"));
+            assert_eq!(chart.describe_site(failure.site), site);
             Err(chart.describe_error(&failure.error))
         }
         more => panic!("{more:?}"),
@@ -81,9 +80,8 @@ fn failed_guard_counts_as_false() {
 
 #[test]
 fn draw_without_source_is_an_error() {
-    let chart = guarded("draw() < 2");
-    let mut agent = ChartInstance::new(Arc::clone(&chart));
-    assert_eq!(agent.fire(trigger(&chart, "go"), &FireContext::new(&chart)), None);
+    let mut agent = agent(&guarded("draw() < 2"));
+    assert_eq!(fire(&mut agent, "go"), None);
     assert_eq!(agent.take_eval_errors().len(), 1);
 }
 
@@ -98,8 +96,8 @@ fn supports_rust_guards() {
         }),
     );
     let source = ChartSource { context: vec!["score".to_owned()], ..source };
-    let chart = Arc::new(Chart::build(&source).unwrap());
-    let mut agent = ChartInstance::new(Arc::clone(&chart));
+    let chart = build(&source);
+    let mut agent = agent(&chart);
     let go = trigger(&chart, "go");
     assert_eq!(agent.fire(go, &FireContext::new(&chart)), None);
     assert_eq!(chart.describe_error(&agent.take_eval_errors()[0].error), "no score");
@@ -113,9 +111,9 @@ fn acting(actions: &[&str]) -> ChartInstance {
     let source = ChartSource::new("a", ["x", "y"], "x").field("n", 5.0).transition(transition);
     let mut source = ChartSource { world: [("likes".to_owned(), 2.0.into())].into(), ..source };
     source.fields.get_mut("n").unwrap().max = Some(10.0);
-    let chart = Arc::new(Chart::build(&source).unwrap());
-    let mut agent = ChartInstance::new(Arc::clone(&chart));
-    agent.fire(trigger(&chart, "go"), &FireContext::new(&chart));
+    let chart = build(&source);
+    let mut agent = agent(&chart);
+    fire(&mut agent, "go");
     assert_eq!(state(&agent), "y");
     agent
 }
@@ -161,12 +159,8 @@ fn failed_action_changes_nothing() {
         "add agent.n = 6",
         "set agent.n = 1 / (agent.n - 5)",
     ]);
-    let chart = Arc::clone(agent.chart());
-    let reasons: Vec<String> = agent
-        .take_eval_errors()
-        .iter()
-        .map(|failure| chart.describe_error(&failure.error))
-        .collect();
+    let (chart, errors) = (Arc::clone(agent.chart()), agent.take_eval_errors());
+    let reasons: Vec<_> = errors.iter().map(|one| chart.describe_error(&one.error)).collect();
     let range = "the value is not one that \"n\" may have: it must be at most 10";
     assert_eq!(reasons, [range, range, "division by zero"]);
     assert_eq!(agent.field(chart.field("n").unwrap()), Some(&5.0.into()));
@@ -180,13 +174,11 @@ fn threshold_field_stays_above_zero() {
          timeouts: [{state: y, threshold: agent.patience, target: x}]\n",
     );
     let (patience, less) = (chart.field("patience").unwrap(), chart.field("less").unwrap());
-    let mut agent = ChartInstance::new(Arc::clone(&chart));
-    assert_eq!(
-        agent.set_field(patience, 0.0.into()).unwrap_err(),
-        "patience must be above 0, because it is a threshold, found 0"
-    );
+    let mut agent = agent(&chart);
+    let error = agent.set_field(patience, 0.0.into()).unwrap_err();
+    assert_snapshot!(error, @"patience must be above 0, because it is a threshold, found 0");
     assert_eq!(agent.set_field(less, (-4.0).into()), Ok(()));
-    agent.fire(trigger(&chart, "go"), &FireContext::new(&chart));
+    fire(&mut agent, "go");
     assert_eq!(agent.take_eval_errors().len(), 1);
     assert_eq!(agent.field(patience), Some(&2.0.into()));
 }
@@ -199,8 +191,8 @@ fn guard_before_oracle_candidates_is_evaluated_once() {
          - {trigger: go, source: x, target: y, oracle: true}\n  \
          - {trigger: go, source: x, target: z, oracle: true}\n",
     );
-    let mut agent = ChartInstance::new(Arc::clone(&chart));
-    agent.fire(trigger(&chart, "go"), &FireContext::new(&chart));
+    let mut agent = agent(&chart);
+    fire(&mut agent, "go");
     assert_eq!(agent.state(), chart.state("z").unwrap());
     assert_eq!(agent.take_eval_errors().len(), 1);
 }
@@ -208,12 +200,11 @@ fn guard_before_oracle_candidates_is_evaluated_once() {
 #[test]
 fn eval_errors_are_bounded() {
     let chart = guarded("context.score > 1");
-    let (go, empty) = (trigger(&chart, "go"), FireContext::new(&chart));
-    let mut agent = ChartInstance::new(Arc::clone(&chart));
+    let mut agent = agent(&chart);
     for _ in 0..EVAL_ERRORS_MAX + 10 {
-        agent.fire(go, &empty);
+        fire(&mut agent, "go");
     }
     assert_eq!(agent.take_eval_errors().len(), EVAL_ERRORS_MAX);
-    agent.fire(go, &empty);
+    fire(&mut agent, "go");
     assert_eq!(agent.take_eval_errors().len(), 1);
 }

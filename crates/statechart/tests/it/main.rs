@@ -10,11 +10,27 @@ mod social;
 
 use std::sync::Arc;
 
-use polity_statechart::{Chart, ChartInstance, StateId, TriggerId};
+use polity_statechart::{Chart, ChartInstance, ChartSource, FireContext, StateId, TriggerId};
 
 /// Compiles a valid chart.
 fn chart(text: &str) -> Arc<Chart> {
     Arc::new(Chart::from_text(text).unwrap_or_else(|errors| panic!("{errors}")))
+}
+
+/// Compiles a valid source.
+fn build(source: &ChartSource) -> Arc<Chart> {
+    Arc::new(Chart::build(source).unwrap_or_else(|errors| panic!("{errors}")))
+}
+
+/// Returns a new agent in the initial state.
+fn agent(chart: &Arc<Chart>) -> ChartInstance {
+    ChartInstance::new(Arc::clone(chart))
+}
+
+/// Fires a trigger without context.
+fn fire(agent: &mut ChartInstance, name: &str) -> Option<StateId> {
+    let chart = Arc::clone(agent.chart());
+    agent.fire(trigger(&chart, name), &FireContext::new(&chart))
 }
 
 fn state(agent: &ChartInstance) -> &str {

@@ -1,8 +1,6 @@
-use std::sync::Arc;
-
 use polity_statechart::{ChartInstance, FireContext, ScalarValue};
 
-use super::{chart, state, trigger};
+use super::{agent, chart, fire, named, state};
 
 const CHART: &str = "
 name: nested
@@ -37,38 +35,31 @@ fn log(agent: &ChartInstance) -> f64 {
 
 #[test]
 fn exits_inside_out_and_enters_outside_in() {
-    let chart = chart(CHART);
-    let empty = FireContext::new(&chart);
-    let mut agent = ChartInstance::new(Arc::clone(&chart));
-    agent.fire(trigger(&chart, "engage"), &empty);
+    let mut agent = agent(&chart(CHART));
+    fire(&mut agent, "engage");
     assert_eq!((state(&agent), log(&agent)), ("like", 913.0));
-    agent.fire(trigger(&chart, "next"), &empty);
+    fire(&mut agent, "next");
     assert_eq!((state(&agent), log(&agent)), ("reply", 91_345.0), "the one around is not left");
-    agent.fire(trigger(&chart, "done"), &empty);
+    fire(&mut agent, "done");
     assert_eq!((state(&agent), log(&agent)), ("idle", 913_452.0));
 }
 
 #[test]
 fn own_transitions_precede_inherited_ones() {
-    let chart = chart(CHART);
-    let empty = FireContext::new(&chart);
-    let mut agent = ChartInstance::new(Arc::clone(&chart));
-    agent.fire(trigger(&chart, "engage"), &empty);
-    agent.fire(trigger(&chart, "next"), &empty);
+    let mut agent = agent(&chart(CHART));
+    fire(&mut agent, "engage");
+    fire(&mut agent, "next");
     assert_eq!(state(&agent), "reply");
-    agent.fire(trigger(&chart, "next"), &empty);
+    fire(&mut agent, "next");
     assert_eq!(state(&agent), "reshare", "reply says nothing of its own");
 }
 
 #[test]
 fn shallow_history_returns_to_the_last_child() {
     let chart = chart(CHART);
-    let (engage, next, done) =
-        (trigger(&chart, "engage"), trigger(&chart, "next"), trigger(&chart, "done"));
-    let empty = FireContext::new(&chart);
-    let mut agent = ChartInstance::new(Arc::clone(&chart));
-    for trigger in [engage, next, done, engage] {
-        agent.fire(trigger, &empty);
+    let mut agent = agent(&chart);
+    for name in ["engage", "next", "done", "engage"] {
+        fire(&mut agent, name);
     }
     assert_eq!(state(&agent), "reply");
     let recorded = agent.history().last().unwrap();
@@ -89,7 +80,6 @@ fn history_applies_to_every_entry() {
          - {trigger: knock, source: out, target: door}\n  \
          - {trigger: leave, source: site, target: out}\n",
     );
-    let empty = FireContext::new(&chart);
     for (triggers, expected) in [
         (&["enter"][..], "door"),
         (&["enter", "next", "next", "leave", "enter"], "right"),
@@ -97,9 +87,9 @@ fn history_applies_to_every_entry() {
         (&["enter", "next", "climb", "leave", "enter"], "left"),
         (&["enter", "next", "next", "leave", "knock"], "door"),
     ] {
-        let mut agent = ChartInstance::new(Arc::clone(&chart));
+        let mut agent = agent(&chart);
         for name in triggers {
-            agent.fire(trigger(&chart, name), &empty);
+            fire(&mut agent, name);
         }
         assert_eq!(state(&agent), expected, "{triggers:?}");
     }
@@ -112,8 +102,7 @@ fn history_applies_to_every_entry() {
 fn children_inherit_timeouts() {
     let chart = chart(CHART);
     let empty = FireContext::new(&chart);
-    let mut agent =
-        ChartInstance::new(Arc::clone(&chart)).in_state(chart.state("reshare").unwrap());
+    let mut agent = agent(&chart).in_state(named(&chart, "reshare"));
     assert_eq!(agent.begin_tick(&empty), None);
     assert_eq!(agent.begin_tick(&empty), None);
     assert_eq!(agent.begin_tick(&empty), chart.state("idle"));
@@ -129,7 +118,7 @@ fn own_timeout_precedes_inherited_one() {
     );
     let empty = FireContext::new(&chart);
     let ticks = |from: &str| {
-        let mut agent = ChartInstance::new(Arc::clone(&chart)).in_state(chart.state(from).unwrap());
+        let mut agent = agent(&chart).in_state(named(&chart, from));
         let ticks = (1..10).find(|_| agent.begin_tick(&empty).is_some());
         (ticks, state(&agent).to_owned())
     };
@@ -146,10 +135,9 @@ fn composite_state_precedes_wildcard() {
          - {trigger: stop, source: deep, target: y}\n  \
          - {trigger: go, source: one, target: two}\n",
     );
-    let empty = FireContext::new(&chart);
-    let mut agent = ChartInstance::new(Arc::clone(&chart));
-    agent.fire(trigger(&chart, "go"), &empty);
-    agent.fire(trigger(&chart, "stop"), &empty);
+    let mut agent = agent(&chart);
+    fire(&mut agent, "go");
+    fire(&mut agent, "stop");
     assert_eq!(state(&agent), "y");
 }
 

@@ -1,11 +1,10 @@
-use std::sync::Arc;
-
+use insta::assert_snapshot;
 use polity_statechart::{
-    ChartInstance, FireContext, FireDecision, ScalarValue, agents_in_state, state_distribution,
+    FireContext, FireDecision, ScalarValue, agents_in_state, state_distribution,
 };
 use serde_json::json;
 
-use super::{chart, named, state, trigger};
+use super::{agent, chart, fire, named, state, trigger};
 
 const SOCIAL: &str = include_str!("social.yaml");
 
@@ -13,7 +12,7 @@ const SOCIAL: &str = include_str!("social.yaml");
 fn social_chart_visits_every_state() {
     let chart = chart(SOCIAL);
     let empty = FireContext::new(&chart);
-    let mut agent = ChartInstance::new(Arc::clone(&chart));
+    let mut agent = agent(&chart);
     for (name, context, expected) in [
         ("feed_ready", json!(null), "scrolling"),
         ("sees_post", json!(null), "evaluating"),
@@ -47,7 +46,7 @@ fn social_chart_visits_every_state() {
 #[test]
 fn falls_back_to_oracle_default() {
     let chart = chart(SOCIAL);
-    let mut agent = ChartInstance::new(Arc::clone(&chart)).in_state(named(&chart, "evaluating"));
+    let mut agent = agent(&chart).in_state(named(&chart, "evaluating"));
     agent.fire(trigger(&chart, "decides"), &chart.context(&json!({"score": 0.1})));
     assert_eq!(state(&agent), "scrolling");
 }
@@ -67,7 +66,7 @@ fn valid_triggers_have_candidates() {
 fn timeout_fires_above_its_threshold() {
     let chart = chart(SOCIAL);
     let empty = FireContext::new(&chart);
-    let mut agent = ChartInstance::new(Arc::clone(&chart)).in_state(named(&chart, "scrolling"));
+    let mut agent = agent(&chart).in_state(named(&chart, "scrolling"));
     for tick in 1..=5 {
         assert_eq!(agent.begin_tick(&empty), None);
         assert_eq!(agent.ticks_in_state(), tick);
@@ -87,42 +86,37 @@ fn timeout_fires_above_its_threshold() {
 #[test]
 fn fields_stay_in_range() {
     let chart = chart(SOCIAL);
-    let mut agent = ChartInstance::new(Arc::clone(&chart));
+    let mut agent = agent(&chart);
     let threshold = chart.field("engagement_threshold").unwrap();
     let timeout = chart.field("timeout_threshold").unwrap();
-    for (field, value, expected) in [
-        (
-            threshold,
-            ScalarValue::Number(1.5),
-            "engagement_threshold must be from 0 to 1, found 1.5",
-        ),
-        (
-            threshold,
-            ScalarValue::Number(-0.1),
-            "engagement_threshold must be from 0 to 1, found -0.1",
-        ),
-        (
-            threshold,
-            ScalarValue::text("high"),
-            "engagement_threshold must be a number, found \"high\"",
-        ),
-        (timeout, ScalarValue::Number(0.0), "timeout_threshold must be at least 1, found 0"),
-        (timeout, ScalarValue::Number(f64::NAN), "timeout_threshold must be a finite number"),
-    ] {
-        assert_eq!(agent.set_field(field, value), Err(expected.to_owned()));
-    }
+    let cases = [
+        (threshold, ScalarValue::Number(1.5)),
+        (threshold, ScalarValue::Number(-0.1)),
+        (threshold, ScalarValue::text("high")),
+        (timeout, ScalarValue::Number(0.0)),
+        (timeout, ScalarValue::Number(f64::NAN)),
+    ];
+    let errors = cases.map(|(field, value)| agent.set_field(field, value).unwrap_err());
+    assert_snapshot!(errors.join("\n"), @r#"
+    engagement_threshold must be from 0 to 1, found 1.5
+    engagement_threshold must be from 0 to 1, found -0.1
+    engagement_threshold must be a number, found "high"
+    timeout_threshold must be at least 1, found 0
+    timeout_threshold must be a finite number
+    "#);
     assert_eq!(agent.field(threshold), Some(&ScalarValue::Number(0.5)));
 }
 
 #[test]
 fn exports_an_agent_as_json() {
     let chart = chart(SOCIAL);
-    let mut agent = ChartInstance::new(Arc::clone(&chart));
-    agent.fire(trigger(&chart, "feed_ready"), &FireContext::new(&chart));
-    agent.begin_tick(&FireContext::new(&chart));
+    let mut agent = agent(&chart);
+    let empty = FireContext::new(&chart);
+    fire(&mut agent, "feed_ready");
+    agent.begin_tick(&empty);
     agent.fire(trigger(&chart, "sees_post"), &chart.context(&json!({"post_id": "post_123"})));
-    agent.begin_tick(&FireContext::new(&chart));
-    agent.begin_tick(&FireContext::new(&chart));
+    agent.begin_tick(&empty);
+    agent.begin_tick(&empty);
     let record = agent.record("agent_001", |tick| format!("2026-01-30T10:00:{tick:02}Z"));
     let expected = r#"{"agent_id":"agent_001","current_state":"evaluating","ticks_in_state":2,"state_history":[{"from_state":"idle","to_state":"scrolling","trigger":"feed_ready","timestamp":"2026-01-30T10:00:00Z","context":null},{"from_state":"scrolling","to_state":"evaluating","trigger":"sees_post","timestamp":"2026-01-30T10:00:01Z","context":{"post_id":"post_123"}}]}"#;
     assert_eq!(serde_json::to_string(&record).unwrap(), expected);
@@ -131,7 +125,7 @@ fn exports_an_agent_as_json() {
 #[test]
 fn counts_agents_by_state() {
     let chart = chart(SOCIAL);
-    let idle = ChartInstance::new(Arc::clone(&chart));
+    let idle = agent(&chart);
     let resting = idle.clone().in_state(named(&chart, "resting"));
     let agents = [("ada", &idle), ("bob", &resting), ("cleo", &idle)];
     let counts = state_distribution(&chart, agents.iter().map(|(_, agent)| agent.state()));

@@ -33,16 +33,8 @@ pub(crate) struct BlockEffects {
 }
 
 impl BlockEffects {
-    pub(crate) fn add_error(
-        &mut self,
-        site: ErrorSite,
-        fault: EvalError,
-        report_errors: ErrorTally,
-    ) {
-        self.failures
-            .entry((site, fault))
-            .and_modify(|known| known.merge(report_errors))
-            .or_insert(report_errors);
+    pub(crate) fn add_error(&mut self, site: ErrorSite, fault: EvalError, tally: ErrorTally) {
+        self.failures.entry((site, fault)).and_modify(|known| known.merge(tally)).or_insert(tally);
     }
 }
 

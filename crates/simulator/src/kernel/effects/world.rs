@@ -219,13 +219,9 @@ pub(crate) fn apply(
         for column in columns.clone() {
             for (block, list) in &mut lists {
                 if let Some((ChangeOrder { lane, .. }, count)) = list.apply(column, now) {
-                    applied.rejected.push(RejectedAdditions {
-                        value,
-                        block: *block,
-                        lane,
-                        column,
-                        count,
-                    });
+                    let block = *block;
+                    let rejected = RejectedAdditions { value, block, lane, column, count };
+                    applied.rejected.push(rejected);
                 }
             }
         }

@@ -18,7 +18,7 @@ pub(crate) struct EvalInput<'a> {
 
 /// The kind of a node's value for these agents.
 pub(crate) enum OperandKind {
-    ScalarKind(ScalarKind),
+    Known(ScalarKind),
     Missing(EvalError),
 }
 
@@ -31,7 +31,7 @@ pub(crate) enum TextSource<'a> {
 impl<'a> EvalInput<'a> {
     /// Returns the kind of a node's value.
     pub(crate) fn kind(&self, tree: ExprTree<'_>, node: u16) -> OperandKind {
-        OperandKind::ScalarKind(match &tree.nodes[usize::from(node)] {
+        OperandKind::Known(match &tree.nodes[usize::from(node)] {
             ExprNode::Negate(_) | ExprNode::Arithmetic(..) => ScalarKind::Number,
             ExprNode::Not(_) | ExprNode::Compare(..) | ExprNode::And(..) | ExprNode::Or(..) => {
                 ScalarKind::Bool
@@ -59,7 +59,7 @@ impl<'a> EvalInput<'a> {
     /// Returns the kind of the expression's value, if it has one.
     pub(crate) fn root_kind(&self, tree: ExprTree<'_>) -> Option<ScalarKind> {
         match self.kind(tree, tree.root) {
-            OperandKind::ScalarKind(kind) => Some(kind),
+            OperandKind::Known(kind) => Some(kind),
             OperandKind::Missing(_) => None,
         }
     }
@@ -77,10 +77,7 @@ impl<'a> EvalInput<'a> {
                 Some(ScalarValue::Text(text)) => Some(TextSource::Same(text)),
                 Some(ScalarValue::Number(_) | ScalarValue::Bool(_)) | None => None,
             },
-            ExprOperand::Number(_)
-            | ExprOperand::Bool(_)
-            | ExprOperand::Context(_)
-            | ExprOperand::Draw(_) => None,
+            _ => None,
         }
     }
 }

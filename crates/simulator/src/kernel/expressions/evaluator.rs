@@ -49,7 +49,7 @@ impl NumberResults {
     pub(crate) fn get(&self, number: usize) -> f64 {
         match self {
             Self::Same(same) => *same,
-            Self::Each(fill_mask) => fill_mask[number % BLOCK],
+            Self::Each(numbers) => numbers[number % BLOCK],
         }
     }
 }
@@ -59,23 +59,21 @@ impl BoolResults {
     pub(crate) fn get(&self, number: usize) -> bool {
         match self {
             Self::Same(same) => *same,
-            Self::Each(fill_mask) => fill_mask[number % BLOCK] != 0,
+            Self::Each(bools) => bools[number % BLOCK] != 0,
         }
     }
 }
 
 impl EvalScratch {
     pub(crate) fn release_numbers(&mut self, numbers: NumberResults) {
-        match numbers {
-            NumberResults::Same(_) => {}
-            NumberResults::Each(rows) => self.numbers.release(rows),
+        if let NumberResults::Each(rows) = numbers {
+            self.numbers.release(rows);
         }
     }
 
     pub(crate) fn release_bools(&mut self, bools: BoolResults) {
-        match bools {
-            BoolResults::Same(_) => {}
-            BoolResults::Each(rows) => self.bools.release(rows),
+        if let BoolResults::Each(rows) = bools {
+            self.bools.release(rows);
         }
     }
 
@@ -143,11 +141,9 @@ impl EvalScratch {
             ExprNode::Negate(inner) => {
                 return match self.number(input, tree, *inner, errors) {
                     NumberResults::Same(same) => NumberResults::Same(-same),
-                    NumberResults::Each(mut fill_mask) => {
-                        fill_mask[..input.list.len()]
-                            .iter_mut()
-                            .for_each(|number| *number = -*number);
-                        NumberResults::Each(fill_mask)
+                    NumberResults::Each(mut numbers) => {
+                        numbers[..input.list.len()].iter_mut().for_each(|one| *one = -*one);
+                        NumberResults::Each(numbers)
                     }
                 };
             }
@@ -205,17 +201,10 @@ impl EvalScratch {
         errors: &mut EvalErrors,
     ) -> NumberResults {
         let count = input.list.len();
-        match operator {
-            ArithmeticOp::Divide => {
-                let is_zero = |number: usize| right.get(number) == 0.0;
-                errors.add(
-                    &mut self.bools,
-                    count,
-                    is_zero,
-                    ErrorCause::One(EvalError::DivisionByZero),
-                );
-            }
-            ArithmeticOp::Add | ArithmeticOp::Subtract | ArithmeticOp::Multiply => {}
+        if operator == ArithmeticOp::Divide {
+            let is_zero = |number: usize| right.get(number) == 0.0;
+            let cause = ErrorCause::One(EvalError::DivisionByZero);
+            errors.add(&mut self.bools, count, is_zero, cause);
         }
         let (out, is_finite) = match (left, right) {
             (NumberResults::Same(left), NumberResults::Same(right)) => {
@@ -259,11 +248,9 @@ impl EvalScratch {
             ExprNode::Not(inner) => {
                 return match self.bool_node(input, tree, *inner, errors) {
                     BoolResults::Same(same) => BoolResults::Same(!same),
-                    BoolResults::Each(mut fill_mask) => {
-                        fill_mask[..input.list.len()]
-                            .iter_mut()
-                            .for_each(|bool_node| *bool_node = !*bool_node);
-                        BoolResults::Each(fill_mask)
+                    BoolResults::Each(mut bools) => {
+                        bools[..input.list.len()].iter_mut().for_each(|one| *one = !*one);
+                        BoolResults::Each(bools)
                     }
                 };
             }
@@ -360,19 +347,14 @@ impl EvalScratch {
         [left, right]: [u16; 2],
         errors: &mut EvalErrors,
     ) -> BoolResults {
+        use OperandKind::{Known, Missing};
         match (input.kind(tree, left), input.kind(tree, right)) {
-            (
-                OperandKind::ScalarKind(ScalarKind::Number),
-                OperandKind::ScalarKind(ScalarKind::Number),
-            ) => {
+            (Known(ScalarKind::Number), Known(ScalarKind::Number)) => {
                 let left = self.number(input, tree, left, errors);
                 let right = self.number(input, tree, right, errors);
                 self.compare_numbers(input.list.len(), operator, left, right)
             }
-            (
-                OperandKind::ScalarKind(ScalarKind::Bool),
-                OperandKind::ScalarKind(ScalarKind::Bool),
-            ) if is_equality(operator) => {
+            (Known(ScalarKind::Bool), Known(ScalarKind::Bool)) if is_equality(operator) => {
                 let left = self.bool_node(input, tree, left, errors);
                 let right = self.bool_node(input, tree, right, errors);
                 let mut out = self.bools.take();
@@ -384,20 +366,17 @@ impl EvalScratch {
                 self.release_bools(right);
                 BoolResults::Each(out)
             }
-            (
-                OperandKind::ScalarKind(ScalarKind::Text),
-                OperandKind::ScalarKind(ScalarKind::Text),
-            ) if is_equality(operator) => {
+            (Known(ScalarKind::Text), Known(ScalarKind::Text)) if is_equality(operator) => {
                 let wanted = operator == CompareOp::Equal;
                 let texts = [input.texts(tree, left), input.texts(tree, right)];
                 self.compare_texts(input, texts, wanted)
             }
-            (OperandKind::Missing(fault), _) => {
+            (Missing(fault), _) => {
                 self.all(input, errors, ErrorCause::One(fault));
                 BoolResults::Same(false)
             }
             // An error of the left side comes first.
-            (OperandKind::ScalarKind(kind), OperandKind::Missing(fault)) => {
+            (Known(kind), Missing(fault)) => {
                 match kind {
                     ScalarKind::Number => {
                         let numbers = self.number(input, tree, left, errors);
@@ -412,7 +391,7 @@ impl EvalScratch {
                 self.all(input, errors, ErrorCause::One(fault));
                 BoolResults::Same(false)
             }
-            (OperandKind::ScalarKind(_), OperandKind::ScalarKind(_)) => {
+            (Known(_), Known(_)) => {
                 self.all(input, errors, ErrorCause::Several);
                 BoolResults::Same(false)
             }
@@ -483,13 +462,7 @@ impl EvalScratch {
 }
 
 fn is_equality(operator: CompareOp) -> bool {
-    match operator {
-        CompareOp::Equal | CompareOp::NotEqual => true,
-        CompareOp::Less
-        | CompareOp::LessOrEqual
-        | CompareOp::Greater
-        | CompareOp::GreaterOrEqual => false,
-    }
+    matches!(operator, CompareOp::Equal | CompareOp::NotEqual)
 }
 
 #[inline]

@@ -48,16 +48,16 @@ impl EventTable {
         rates: &RateTable,
         make: impl Fn(&[EventCase], usize, usize) -> CaseLookup,
     ) -> Self {
-        let mut split_number = EventNumbering::new(chart);
+        let mut numbering = EventNumbering::new(chart);
         let mut cases = Vec::new();
         for behaviour in 0..rates.behaviours() {
             let behaviour = u8::try_from(behaviour).unwrap_or(u8::MAX);
             for state in chart.states() {
-                let (timeout, due) = split_number.timeout(state);
+                let (timeout, due) = numbering.timeout(state);
                 let (mut at_most, mut numbers) = (Vec::new(), Vec::new());
                 let mut before = 0;
                 for limit in rates.limits(behaviour, state) {
-                    numbers.push(split_number.number(state, limit.trigger));
+                    numbers.push(numbering.number(state, limit.trigger));
                     // Limits of 0 have been removed.
                     at_most.extend(u32::try_from(limit.below.saturating_sub(1)));
                     before = limit.below;
@@ -70,32 +70,29 @@ impl EventTable {
                 cases.push(EventCase { timeout, due, at_most, numbers });
             }
         }
-        Self::of(split_number, &cases, rates.behaviours() > 1, make)
+        Self::of(numbering, &cases, rates.behaviours() > 1, make)
     }
 
     /// Creates the table of a trigger fired for every agent.
     pub(crate) fn of_trigger(chart: &Chart, trigger: TriggerId) -> Self {
-        let mut split_number = EventNumbering::new(chart);
-        let mut cases = Vec::new();
-        for state in chart.states() {
-            let numbers = vec![split_number.number(state, trigger)];
-            cases.push(EventCase {
-                timeout: NO_EVENT,
-                due: TimeoutDue::Never,
-                at_most: Vec::new(),
-                numbers,
-            });
-        }
-        Self::of(split_number, &cases, false, CaseLookup::new)
+        let mut numbering = EventNumbering::new(chart);
+        let cases = chart.states().map(|state| EventCase {
+            timeout: NO_EVENT,
+            due: TimeoutDue::Never,
+            at_most: Vec::new(),
+            numbers: vec![numbering.number(state, trigger)],
+        });
+        let cases: Vec<EventCase> = cases.collect();
+        Self::of(numbering, &cases, false, CaseLookup::new)
     }
 
     fn of(
-        split_number: EventNumbering<'_>,
+        numbering: EventNumbering<'_>,
         cases: &[EventCase],
         by_behaviour: bool,
         make: impl Fn(&[EventCase], usize, usize) -> CaseLookup,
     ) -> Self {
-        let EventNumbering { chart, fired, .. } = split_number;
+        let EventNumbering { chart, fired, .. } = numbering;
         let states = if by_behaviour { chart.states().len() } else { 0 };
         let cases = make(cases, states, fired.len());
         Self { fired, cases, trigger: TriggerDraw::of(chart) }
@@ -108,10 +105,7 @@ impl EventTable {
 
     #[cfg(test)]
     pub(crate) fn has_tables(&self) -> bool {
-        match self.cases {
-            CaseLookup::Few(_) => false,
-            CaseLookup::Many(_) => true,
-        }
+        matches!(self.cases, CaseLookup::Many(_))
     }
 
     /// Returns the events with their numbers.

@@ -72,7 +72,7 @@ pub(crate) struct PlannedState {
 }
 
 /// The compiled plan.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct SimdPlan {
     pub(crate) states: Vec<PlannedState>,
     pub(crate) tests: Vec<SimdTest>,
@@ -114,14 +114,7 @@ struct PlanBuilder<'c> {
 
 impl<'c> PlanBuilder<'c> {
     fn new(chart: &'c Chart) -> Self {
-        let plan = SimdPlan {
-            states: Vec::new(),
-            tests: Vec::new(),
-            effects: Vec::new(),
-            blocks: 0,
-            draws_triggers: false,
-        };
-        Self { chart, plan, transitions: 0 }
+        Self { chart, plan: SimdPlan::default(), transitions: 0 }
     }
 
     fn add_state(&mut self, state: StateId, transitions: Vec<PlannedTransition>) {
@@ -208,13 +201,10 @@ impl<'c> PlanBuilder<'c> {
             let mut conditions = preconditions.to_vec();
             match self.guard(candidate)? {
                 PlannedGuard::Never => continue,
-                PlannedGuard::ExecutionPath(more) => conditions.extend(more),
+                PlannedGuard::If(more) => conditions.extend(more),
             }
-            transitions.push(self.transition(
-                conditions,
-                transition,
-                self.chart.first_action_draw(candidate),
-            )?);
+            let first_draw = self.chart.first_action_draw(candidate);
+            transitions.push(self.transition(conditions, transition, first_draw)?);
         }
         Some(())
     }
@@ -222,7 +212,7 @@ impl<'c> PlanBuilder<'c> {
     /// Compiles a candidate's guard, if tests can express it.
     fn guard(&mut self, candidate: CandidateId) -> Option<PlannedGuard> {
         match self.chart.guard_kind(candidate) {
-            GuardKind::Always => Some(PlannedGuard::ExecutionPath(Vec::new())),
+            GuardKind::Always => Some(PlannedGuard::If(Vec::new())),
             GuardKind::Comparisons { comparisons, first_draw } => {
                 let mut conditions = Vec::new();
                 for comparison in comparisons {
@@ -232,7 +222,7 @@ impl<'c> PlanBuilder<'c> {
                         ComparisonResult::If(condition) => conditions.push(condition),
                     }
                 }
-                Some(PlannedGuard::ExecutionPath(conditions))
+                Some(PlannedGuard::If(conditions))
             }
             GuardKind::Expression | GuardKind::Rust => None,
         }
@@ -265,14 +255,12 @@ impl<'c> PlanBuilder<'c> {
     }
 
     fn timed_out(&self, threshold: TimeoutThreshold) -> Option<SimdTest> {
-        match threshold {
-            TimeoutThreshold::Ticks(ticks) => {
-                Some(SimdTest::TimedOut { ticks: threshold_ticks(ticks) })
-            }
+        Some(match threshold {
+            TimeoutThreshold::Ticks(ticks) => SimdTest::TimedOut { ticks: threshold_ticks(ticks) },
             TimeoutThreshold::Field(field) => {
-                Some(SimdTest::TimedOutField { field: self.number(field)? })
+                SimdTest::TimedOutField { field: self.number(field)? }
             }
-        }
+        })
     }
 
     /// Returns the index of a numeric field.
@@ -286,35 +274,31 @@ impl<'c> PlanBuilder<'c> {
         comparison: &OperandComparison,
         first_draw: u32,
     ) -> Option<ComparisonResult> {
+        use ComparisonSide::{Draw, Field, Number};
         let OperandComparison { left, operator, right } = comparison;
         let (left, right) = (self.side(left, first_draw)?, self.side(right, first_draw)?);
+        // A field comes before a draw, and both come before a number.
+        let (left, operator, right) = match (&left, &right) {
+            (Number(_), Draw(_) | Field(_)) | (Draw(_), Field(_)) => {
+                (right, operator.mirrored(), left)
+            }
+            _ => (left, *operator, right),
+        };
         let test = match (left, right) {
-            (ComparisonSide::Number(left), ComparisonSide::Number(right)) => {
-                return Some(ComparisonResult::of(operator.holds(left, right)));
+            (Number(left), Number(right)) => {
+                let holds = operator.holds(left, right);
+                return Some(if holds {
+                    ComparisonResult::Always
+                } else {
+                    ComparisonResult::Never
+                });
             }
-            (ComparisonSide::Draw(draw), ComparisonSide::Number(number)) => {
-                return self.draw(draw, *operator, number);
-            }
-            (ComparisonSide::Number(number), ComparisonSide::Draw(draw)) => {
-                return self.draw(draw, operator.mirrored(), number);
-            }
+            (Draw(draw), Number(number)) => return self.draw(draw, operator, number),
+            (Field(field), Number(number)) => SimdTest::FieldNumber { field, operator, number },
+            (Field(field), Draw(draw)) => SimdTest::FieldDraw { field, operator, draw },
+            (Field(left), Field(right)) => SimdTest::FieldField { left, operator, right },
             // Comparisons of two draws are too rare for a test of their own.
-            (ComparisonSide::Draw(_), ComparisonSide::Draw(_)) => return None,
-            (ComparisonSide::Field(field), ComparisonSide::Number(number)) => {
-                SimdTest::FieldNumber { field, operator: *operator, number }
-            }
-            (ComparisonSide::Number(number), ComparisonSide::Field(field)) => {
-                SimdTest::FieldNumber { field, operator: operator.mirrored(), number }
-            }
-            (ComparisonSide::Field(field), ComparisonSide::Draw(draw)) => {
-                SimdTest::FieldDraw { field, operator: *operator, draw }
-            }
-            (ComparisonSide::Draw(draw), ComparisonSide::Field(field)) => {
-                SimdTest::FieldDraw { field, operator: operator.mirrored(), draw }
-            }
-            (ComparisonSide::Field(left), ComparisonSide::Field(right)) => {
-                SimdTest::FieldField { left, operator: *operator, right }
-            }
+            _ => return None,
         };
         Some(ComparisonResult::If(TestCondition { test: self.test(test)?, inverted: 0 }))
     }
@@ -347,10 +331,7 @@ impl<'c> PlanBuilder<'c> {
                 self.plan.blocks = self.plan.blocks.max(blocks);
                 Some(ComparisonSide::Draw(draw))
             }
-            ExprOperand::Bool(_)
-            | ExprOperand::Text(_)
-            | ExprOperand::Context(_)
-            | ExprOperand::World(_) => None,
+            _ => None,
         }
     }
 
@@ -403,7 +384,7 @@ impl DrawRange {
 /// A compiled guard.
 enum PlannedGuard {
     Never,
-    ExecutionPath(Vec<TestCondition>),
+    If(Vec<TestCondition>),
 }
 
 enum ComparisonSide {
@@ -416,10 +397,4 @@ enum ComparisonResult {
     Always,
     Never,
     If(TestCondition),
-}
-
-impl ComparisonResult {
-    fn of(holds: bool) -> Self {
-        if holds { Self::Always } else { Self::Never }
-    }
 }

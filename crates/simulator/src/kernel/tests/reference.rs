@@ -47,7 +47,7 @@ impl ReferencePopulation {
 
     pub(super) fn tick(&mut self, tick: u32) {
         let (philox, rates) = (self.philox, self.rates.clone());
-        self.fill_mask(tick, DrawPurpose::Guard, |agent, serial, context| {
+        self.act_all(tick, DrawPurpose::Guard, |agent, serial, context| {
             if agent.begin_tick(context).is_some() {
                 return;
             }
@@ -64,12 +64,12 @@ impl ReferencePopulation {
     }
 
     pub(super) fn fire_all(&mut self, trigger: TriggerId, tick: u32) {
-        self.fill_mask(tick, DrawPurpose::Round, |agent, _, context| {
+        self.act_all(tick, DrawPurpose::Round, |agent, _, context| {
             agent.fire(trigger, context);
         });
     }
 
-    fn fill_mask(
+    fn act_all(
         &mut self,
         tick: u32,
         purpose: DrawPurpose,

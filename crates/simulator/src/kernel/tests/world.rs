@@ -10,16 +10,13 @@ fn agents_read_the_world_as_of_the_start_of_the_tick() {
          guard: world.guests < 3\n    action: [add world.guests = 1, set world.last = 'in']\n",
     );
     let pool = pool(1);
-    let mut kernel =
-        Kernel::new(Arc::clone(&chart), rates(&chart, &[("enter", 1.0)]), SimulationSeed(3));
+    let mut kernel = population(&chart, ("enter", 1.0), 5);
     let guests = chart.world("guests").unwrap();
-    fill(&mut kernel, 5);
     kernel.ticks(1, 5, &pool);
     assert_eq!(kernel.counts(), [0, 5], "all came in at once: none saw another come");
     assert_eq!(kernel.world(guests), Some(&ScalarValue::Number(5.0)));
     assert_eq!(kernel.world(chart.world("last").unwrap()), Some(&ScalarValue::text("in")));
-    let late =
-        kernel.add(AgentSerial(9), DrawKey(9), BehaviourId(0), chart.initial(), &[]).unwrap();
+    let late = add(&mut kernel, 9, 0, &[]).unwrap();
     kernel.ticks(6, 5, &pool);
     assert_eq!(kernel.state(late), chart.initial(), "it is full");
     kernel.set_world(guests, ScalarValue::Number(0.0));

@@ -159,7 +159,7 @@ impl BlockTick<'_> {
         list: &[u16],
         value: impl Fn(&Self, usize) -> u8,
         scratch: &mut TickScratch,
-        mut fill_mask: impl FnMut(&mut Self, u8, &[u16], &mut TickScratch),
+        mut each: impl FnMut(&mut Self, u8, &[u16], &mut TickScratch),
     ) {
         let mut open: Option<LaneList> = None;
         loop {
@@ -169,7 +169,7 @@ impl BlockTick<'_> {
             };
             let (same, others) =
                 scratch.lists.partition(left, |_, lane| value(self, lane) == first);
-            fill_mask(self, first, &same, scratch);
+            each(self, first, &same, scratch);
             scratch.lists.release_list(same);
             if let Some(before) = open.replace(others) {
                 scratch.lists.release_list(before);
@@ -312,9 +312,8 @@ impl BlockTick<'_> {
         eval: &mut EvalScratch,
     ) -> GuardResult {
         let chart = self.chart;
-        match chart.guard_kind(candidate) {
-            GuardKind::Always => return GuardResult::All,
-            GuardKind::Comparisons { .. } | GuardKind::Expression | GuardKind::Rust => {}
+        if matches!(chart.guard_kind(candidate), GuardKind::Always) {
+            return GuardResult::All;
         }
         let Some(tree) = chart.guard_tree(candidate) else {
             let mut holds = eval.bools.take();

@@ -71,8 +71,8 @@ impl BlockTick<'_> {
     /// Records agents without a value, if they share the reason.
     pub(crate) fn add_error(&mut self, site: ErrorSite, list: &[u16], errors: &EvalErrors) {
         let ErrorCause::One(fault) = errors.cause() else { return };
-        let report_errors = (0..list.len()).filter(|number| errors.has_error(*number));
-        self.report_errors(site, fault.clone(), list, report_errors);
+        let failed = (0..list.len()).filter(|number| errors.has_error(*number));
+        self.report_errors(site, fault.clone(), list, failed);
     }
 
     /// Records an error for some agents of a list.
@@ -84,13 +84,13 @@ impl BlockTick<'_> {
         mut numbers: impl Iterator<Item = usize>,
     ) {
         let Some(first) = numbers.next().map(|number| list[number]) else { return };
-        let report_errors = ErrorTally {
+        let tally = ErrorTally {
             count: 1 + numbers.count() as u64,
             tick: self.now,
             slot: self.first_slot + u32::from(first),
             serial: self.block.serials[lane_index(first)],
         };
-        self.block.effects.add_error(site, fault, report_errors);
+        self.block.effects.add_error(site, fault, tally);
     }
 
     fn set_field(
@@ -170,7 +170,7 @@ impl BlockTick<'_> {
         {
             let may_be = match &numbers {
                 NumberResults::Same(same) => range.contains(same),
-                NumberResults::Each(fill_mask) => are_within(&fill_mask[..list.len()], &range),
+                NumberResults::Each(numbers) => are_within(&numbers[..list.len()], &range),
             };
             if may_be && errors.mask().is_none() {
                 scatter(column, list, &numbers);
@@ -257,10 +257,9 @@ impl BlockTick<'_> {
 fn scatter(column: &mut [f64; BLOCK], list: &[u16], numbers: &NumberResults) {
     match numbers {
         NumberResults::Same(same) => list.iter().for_each(|lane| column[lane_index(*lane)] = *same),
-        NumberResults::Each(fill_mask) => {
-            list.iter()
-                .zip(&**fill_mask)
-                .for_each(|(lane, number)| column[lane_index(*lane)] = *number);
+        NumberResults::Each(numbers) => {
+            let lanes = list.iter().zip(&**numbers);
+            lanes.for_each(|(lane, number)| column[lane_index(*lane)] = *number);
         }
     }
 }

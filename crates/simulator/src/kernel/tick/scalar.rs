@@ -68,8 +68,8 @@ impl AgentScope for ScalarAgent<'_> {
 
     fn report_error(&mut self, site: ErrorSite, fault: EvalError) {
         let serial = self.block.serials[self.index];
-        let report_errors = ErrorTally { count: 1, tick: self.tick, slot: self.slot(), serial };
-        self.block.effects.add_error(site, fault, report_errors);
+        let tally = ErrorTally { count: 1, tick: self.tick, slot: self.slot(), serial };
+        self.block.effects.add_error(site, fault, tally);
     }
 
     fn last_active_child(&self, memory: u8) -> u8 {

@@ -43,9 +43,7 @@ impl<'a> PossibleAgents<'a> {
 fn copied(request: &AgentRequest) -> Option<&str> {
     match request {
         AgentRequest::Copy { name } => name.as_deref(),
-        AgentRequest::Pause { .. } | AgentRequest::Resume { .. } | AgentRequest::Remove { .. } => {
-            None
-        }
+        _ => None,
     }
 }
 
@@ -68,24 +66,16 @@ impl ScenarioChecker<'_> {
                 continue;
             };
             if let Some(problem) = names::name_error(&target_agent_name) {
-                let location = at("target_agent_name");
-                self.report(&location, format!("{location}: {problem}"));
+                self.report_at(&at("target_agent_name"), &problem);
             }
             let initiator = file.initiating_agent.as_deref();
             if let Some(problem) = initiator.and_then(names::name_error) {
-                let location = at("initiating_agent");
-                self.report(&location, format!("{location}: {problem}"));
-            } else if let Some(initiator) = initiator
-                && !known.contains(initiator)
-            {
-                let location = at("initiating_agent");
-                self.report(
-                    &location,
-                    format!(
-                        "{location}: there is no agent \"{initiator}\", neither in the \
-                         population nor by lifecycle"
-                    ),
+                self.report_at(&at("initiating_agent"), &problem);
+            } else if let Some(initiator) = initiator.filter(|name| !known.contains(name)) {
+                let message = format!(
+                    "there is no agent \"{initiator}\", neither in the population nor by lifecycle"
                 );
+                self.report_at(&at("initiating_agent"), &message);
             }
             self.initial_state(&at("initial_state"), operation, file, behaviours);
             self.auto_resume_turns(&at("auto_resume_turns"), operation, file);
@@ -118,18 +108,8 @@ impl ScenarioChecker<'_> {
                     self.problem(&format!("{location}.{key}"), problem);
                 }
             }
-            (
-                LifecycleOperation::RemoveAgent
-                | LifecycleOperation::PauseAgent
-                | LifecycleOperation::ResumeAgent,
-                None,
-            ) => {}
-            (
-                LifecycleOperation::RemoveAgent
-                | LifecycleOperation::PauseAgent
-                | LifecycleOperation::ResumeAgent,
-                Some(_),
-            ) => {
+            (_, None) => {}
+            (_, Some(_)) => {
                 self.report_misplaced(location, LifecycleOperation::AddAgent, operation);
             }
         }
@@ -142,17 +122,10 @@ impl ScenarioChecker<'_> {
         file: &EventFile,
     ) {
         let Some(turns) = file.auto_resume_turns else { return };
-        match operation {
-            LifecycleOperation::PauseAgent => {
-                if let Err(reason) = number_of_turns(turns) {
-                    self.report(location, format!("{location}: {reason}"));
-                }
-            }
-            LifecycleOperation::AddAgent
-            | LifecycleOperation::RemoveAgent
-            | LifecycleOperation::ResumeAgent => {
-                self.report_misplaced(location, LifecycleOperation::PauseAgent, operation);
-            }
+        if operation != LifecycleOperation::PauseAgent {
+            self.report_misplaced(location, LifecycleOperation::PauseAgent, operation);
+        } else if let Err(reason) = number_of_turns(turns) {
+            self.report_at(location, &reason);
         }
     }
 
@@ -163,10 +136,7 @@ impl ScenarioChecker<'_> {
         found: LifecycleOperation,
     ) {
         let (only, found) = (only.as_str(), found.as_str());
-        self.report(
-            location,
-            format!("{location}: only {only} has this field, and this is {found}"),
-        );
+        self.report_at(location, &format!("only {only} has this field, and this is {found}"));
     }
 }
 

@@ -21,14 +21,20 @@ impl ValueProblem {
                 format!("{location}: there is no {what} \"{found}\"")
             }
             Self::Unknown { what, found, allowed } => {
-                format!(
-                    "{location}: there is no {what} \"{found}\"; allowed: {}",
-                    allowed.join(", ")
-                )
+                let allowed = allowed.join(", ");
+                format!("{location}: there is no {what} \"{found}\"; allowed: {allowed}")
             }
             Self::Other(message) => format!("{location}: {message}"),
         }
     }
+}
+
+pub(super) fn unknown(
+    what: &'static str,
+    found: &str,
+    allowed: impl Iterator<Item = String>,
+) -> ValueProblem {
+    ValueProblem::Unknown { what, found: found.to_owned(), allowed: allowed.collect() }
 }
 
 /// Resolves the start of an agent, or returns all problems by key.
@@ -61,8 +67,7 @@ fn field_of(
     value: &Value,
 ) -> Result<(FieldId, ScalarValue), ValueProblem> {
     let field = chart.field(name).ok_or_else(|| {
-        let fields = chart.fields().iter().map(|field| field.name.clone());
-        ValueProblem::Unknown { what: "field", found: name.to_owned(), allowed: fields.collect() }
+        unknown("field", name, chart.fields().iter().map(|field| field.name.clone()))
     })?;
     let value = value_of(value)?;
     chart.check_field(field, &value).map_err(ValueProblem::Other)?;
@@ -77,20 +82,17 @@ pub(super) fn state_of(chart: &Chart, name: &str) -> Result<StateId, ValueProble
                 inside.join(" or ")
             ));
         }
-        let states = chart.states().map(|state| chart.state_name(state).to_owned());
-        ValueProblem::Unknown { what: "state", found: name.to_owned(), allowed: states.collect() }
+        unknown("state", name, chart.states().map(|state| chart.state_name(state).to_owned()))
     })
 }
 
 fn behaviour_of(behaviours: &[Behaviour], name: &str) -> Result<BehaviourId, ValueProblem> {
     let location = behaviours.iter().skip(1).position(|behaviour| behaviour.name == name);
-    location.and_then(|location| u8::try_from(location + 1).ok()).map(BehaviourId).ok_or_else(
-        || {
-            let allowed =
-                behaviours.iter().skip(1).map(|behaviour| behaviour.name.clone()).collect();
-            ValueProblem::Unknown { what: "behaviour", found: name.to_owned(), allowed }
-        },
-    )
+    let found = location.and_then(|location| u8::try_from(location + 1).ok()).map(BehaviourId);
+    found.ok_or_else(|| {
+        let names = behaviours.iter().skip(1).map(|behaviour| behaviour.name.clone());
+        unknown("behaviour", name, names)
+    })
 }
 
 /// Finds a world value and checks its initial value.
@@ -101,11 +103,7 @@ pub(super) fn world_of(
 ) -> Result<(WorldId, ScalarValue), ValueProblem> {
     let world = chart.world(name).ok_or_else(|| {
         let worlds = chart.world_values().iter().map(|world| world.name.clone());
-        ValueProblem::Unknown {
-            what: "value of the world",
-            found: name.to_owned(),
-            allowed: worlds.collect(),
-        }
+        unknown("value of the world", name, worlds)
     })?;
     let value = value_of(value)?;
     chart.check_world(world, &value).map_err(ValueProblem::Other)?;
