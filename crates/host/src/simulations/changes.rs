@@ -2,77 +2,99 @@
 
 use std::sync::Arc;
 
-use polity_definition::{ExternalDocument, nearest};
-use polity_host::simulations::{LoadedScenario, complaint_from};
+use polity_definition::{DefinitionProblem, ExternalDocument};
 use polity_simulator::scenario::{
     ScalingError, Scenario, ScenarioError, ScenarioFile, ScenarioLimit,
 };
 use serde_json::{Map, Value};
 
-use crate::commands::set_option;
-use crate::error::CliError;
+use super::{LoadedScenario, complaint_from};
 
 /// The requested changes.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct ScenarioChanges<'a> {
-    pub(super) turns: Option<u64>,
-    pub(super) agents: Option<u64>,
-    pub(super) seed: Option<u64>,
+#[derive(Debug, Clone, Default)]
+pub struct ScenarioChanges {
     /// The turn after which the run starts.
-    pub(super) after: u64,
-    pub(super) set: &'a [String],
+    pub after: u64,
+    /// The changes of fields, in order.
+    pub fields: Vec<FieldChange>,
+    /// The change of the population's size.
+    pub size: Option<SizeChange>,
 }
 
-/// An example of a change, for hints.
-const EXAMPLE: &str = "max_agents=100";
+/// A change of one field.
+#[derive(Debug, Clone)]
+pub struct FieldChange {
+    /// The path of the field, such as `world.rates.0.rate`.
+    pub path: String,
+    /// The new value.
+    pub value: Value,
+    /// The request as the user wrote it, for messages.
+    pub request: String,
+}
 
-/// The fields that a run cannot change, with the alternative.
-const FIXED_IN_RUN: [(&str, &str); 2] = [("name", OTHER_SCENARIO), ("chart", OTHER_SCENARIO)];
+/// A change of the population's size.
+#[derive(Debug, Clone)]
+pub struct SizeChange {
+    /// The number of agents.
+    pub agents: u64,
+    /// The request as the user wrote it, for messages.
+    pub request: String,
+}
 
-/// The fields that a fork cannot change because its agents and its past exist, with the alternative.
-const FIXED_IN_FORK: [(&str, &str); 6] = [
-    ("name", OTHER_SCENARIO),
-    ("chart", OTHER_SCENARIO),
-    (
-        "population",
-        "a fork keeps the agents of the original run; change them with `polity sim lifecycle` or \
-         lifecycle in the scenario",
-    ),
-    ("ticks_per_turn", PAST_TIME),
-    ("start_time", PAST_TIME),
-    ("tick_seconds", PAST_TIME),
-];
+/// A change of a scenario that is not possible.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
+pub enum ScenarioChangeError {
+    /// The operation cannot change this field.
+    #[error("\"{field}\" cannot be changed in a {operation}")]
+    FixedField { field: &'static str, operation: &'static str },
+    /// A path leads into a value without fields.
+    #[error("\"{path}\": the value there is neither a mapping nor a list")]
+    NotAContainer { path: String },
+    /// Several items of a list have the name.
+    #[error("\"{path}\": {} items are named {name}", indices.len())]
+    AmbiguousItem { path: String, name: String, indices: Vec<usize> },
+    /// A list has no such item.
+    #[error("\"{path}\": there is no item {name}, there are {count}")]
+    MissingItem { path: String, name: String, count: usize, known: Vec<String> },
+    /// The population cannot have this size.
+    #[error("{request}: {source}")]
+    Size { request: String, source: ScalingError },
+    /// The scenario exceeds a limit.
+    #[error("{message}")]
+    OverLimit { limit: ScenarioLimit, message: String },
+    /// The changed scenario is not valid.
+    #[error("the scenario \"{name}\" is not valid with {requests}: {}", messages(problems))]
+    Invalid { name: String, requests: String, problems: Vec<DefinitionProblem> },
+    /// The scenario cannot be serialized.
+    #[error("the scenario cannot be written: {0}")]
+    NotSerializable(#[from] serde_json::Error),
+}
 
-const OTHER_SCENARIO: &str = "write another scenario, or edit this one";
-const PAST_TIME: &str =
-    "some of its turns have already run; start a new run with `polity sim run` and --set";
+fn messages(problems: &[DefinitionProblem]) -> String {
+    problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ")
+}
+
+/// The fields that a run cannot change.
+const FIXED_IN_RUN: [&str; 2] = ["name", "chart"];
+
+/// The fields that a fork cannot change because its agents and its past exist.
+const FIXED_IN_FORK: [&str; 6] =
+    ["name", "chart", "population", "ticks_per_turn", "start_time", "tick_seconds"];
 
 /// Applies changes to a scenario.
-pub(super) fn apply_changes(
+pub fn apply_changes(
     read: &LoadedScenario,
-    changes: ScenarioChanges<'_>,
-) -> Result<LoadedScenario, CliError> {
+    changes: ScenarioChanges,
+) -> Result<LoadedScenario, ScenarioChangeError> {
     let mut document = document_of(&read.file)?;
     let mut applied = Vec::new();
-    for change in changes.set {
-        let (path, value) = set_option::change(change, EXAMPLE)?;
-        let place = write_at_path(&mut document, path, value)?;
-        applied.push(AppliedChange { place, option: format!("--set {change}") });
+    for FieldChange { path, value, request } in changes.fields {
+        applied.push(AppliedChange { place: write_at_path(&mut document, &path, value)?, request });
     }
-    for (field, value) in [("turns", changes.turns), ("seed", changes.seed)] {
-        if let (Some(value), Some(fields)) = (value, document.as_object_mut()) {
-            fields.insert(field.to_owned(), value.into());
-            applied.push(AppliedChange {
-                place: field.to_owned(),
-                option: format!("--{field} {value}"),
-            });
-        }
-    }
-    if let Some(agents) = changes.agents {
-        applied.push(AppliedChange {
-            place: "population".to_owned(),
-            option: format!("--agents {agents}"),
-        });
+    if let Some(SizeChange { request, .. }) = &changes.size {
+        let (place, request) = ("population".to_owned(), request.clone());
+        applied.push(AppliedChange { place, request });
     }
     let name = &read.scenario.name;
     let mut document = ExternalDocument::<ScenarioFile>::from_text(name, &document.to_string());
@@ -80,8 +102,9 @@ pub(super) fn apply_changes(
     let Some(mut file) = document.content.take().filter(|_| document.is_clean()) else {
         return Err(invalid(document));
     };
-    if let Some(agents) = changes.agents {
-        scale(&mut file, agents)?;
+    if let Some(SizeChange { agents, request }) = changes.size {
+        file.scale_population(agents)
+            .map_err(|source| ScenarioChangeError::Size { request, source })?;
     }
     // A shorter run may drop later entries of the file, but not those that a flag asks for.
     let never = file.unreachable_events(changes.after).into_iter();
@@ -100,20 +123,9 @@ pub(super) fn apply_changes(
         Ok(scenario) => Ok(LoadedScenario { scenario, file, chart: read.chart.clone() }),
         Err(errors) => {
             let over = errors.iter().find_map(|error| Some((error.limit?, &error.message)));
-            match over {
-                Some((ScenarioLimit::MaxAgents, message)) => {
-                    return Err(CliError::over_limit("limit_max_agents", message)
-                        .hint("--set max_agents=N raises it for this run"));
-                }
-                Some((ScenarioLimit::Agents, message)) => {
-                    return Err(CliError::over_limit("limit_agents", message)
-                        .hint("no population can be larger; use fewer agents"));
-                }
-                Some((ScenarioLimit::Turns, message)) => {
-                    return Err(CliError::over_limit("limit_turns", message)
-                        .hint("use fewer turns, or fewer ticks per turn"));
-                }
-                None => {}
+            if let Some((limit, message)) = over {
+                let message = message.clone();
+                return Err(ScenarioChangeError::OverLimit { limit, message });
             }
             for error in errors {
                 document.report(complaint_from(error));
@@ -127,8 +139,8 @@ pub(super) fn apply_changes(
 struct AppliedChange {
     /// The path of the value, such as `world.rates[0].rate`.
     place: String,
-    /// The option as it was typed.
-    option: String,
+    /// The request as the user wrote it.
+    request: String,
 }
 
 impl AppliedChange {
@@ -147,85 +159,63 @@ fn invalid(
     name: &str,
     applied: &[AppliedChange],
     document: ExternalDocument<ScenarioFile>,
-) -> CliError {
+) -> ScenarioChangeError {
     let problems = document.into_problems();
     let is_at_fault =
         |applied: &&AppliedChange| problems.iter().any(|problem| applied.covers(&problem.field));
-    let mut options: Vec<&str> =
-        applied.iter().filter(is_at_fault).map(|applied| applied.option.as_str()).collect();
-    if options.is_empty() {
-        options = applied.iter().map(|applied| applied.option.as_str()).collect();
+    let request = |applied: &AppliedChange| applied.request.clone();
+    let mut requests: Vec<String> = applied.iter().filter(is_at_fault).map(request).collect();
+    if requests.is_empty() {
+        requests = applied.iter().map(request).collect();
     }
-    let messages: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
-    let message = format!(
-        "the scenario \"{name}\" is not valid with {}: {}",
-        options.join(" "),
-        messages.join("; ")
-    );
-    let error = CliError::invalid(message, Vec::new());
-    let first = problems.iter().find_map(|problem| {
-        let meant = problem.suggestion.as_ref().map(|near| format!("did you mean \"{near}\"?"));
-        meant.or_else(|| problem.allowed.as_ref().map(|allowed| format!("allowed: {allowed}")))
-    });
-    error.hint(first.unwrap_or_else(|| "`polity schema scenario` lists the fields".to_owned()))
+    ScenarioChangeError::Invalid { name: name.to_owned(), requests: requests.join(" "), problems }
 }
 
 /// The operation that decides which fields are fixed.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum FixedFields {
+pub enum FixedFields {
+    /// The fields that a run cannot change.
     InRun,
+    /// The fields that a fork cannot change.
     InFork,
 }
 
-/// Rejects changes of fixed fields.
-pub(super) fn reject_fixed_fields(changes: &[String], fixed: FixedFields) -> Result<(), CliError> {
-    let (fixed, what) = match fixed {
+/// Rejects changes of fixed fields and of parts of them.
+pub fn reject_fixed_fields(
+    changes: &[FieldChange],
+    fixed: FixedFields,
+) -> Result<(), ScenarioChangeError> {
+    let (fixed, operation) = match fixed {
         FixedFields::InRun => (&FIXED_IN_RUN[..], "run"),
         FixedFields::InFork => (&FIXED_IN_FORK[..], "fork"),
     };
-    match fixed.iter().find(|(name, _)| sets_field(changes, name)) {
-        Some((name, instead)) => {
-            let message = format!("\"{name}\" cannot be changed in a {what}");
-            Err(CliError::usage(message).hint(*instead))
-        }
+    let is_set = |field: &str| changes.iter().any(|set| steps(&set.path).next() == Some(field));
+    match fixed.iter().find(|field| is_set(field)) {
+        Some(field) => Err(ScenarioChangeError::FixedField { field, operation }),
         None => Ok(()),
     }
 }
 
-/// True if a change is to this field or to a part of it. Unreadable changes fail when they are applied.
-fn sets_field(changes: &[String], field: &str) -> bool {
-    let path =
-        |change: &String| set_option::change(change, EXAMPLE).ok().map(|(path, _)| path.to_owned());
-    changes.iter().filter_map(path).any(|path| steps(&path).next() == Some(field))
-}
-
 /// The world values of the scenario that the changes set.
-pub(super) fn values_set(changes: &[String], file: &ScenarioFile) -> Vec<String> {
+pub fn values_set(changes: &[FieldChange], file: &ScenarioFile) -> Vec<String> {
     let values = file.world.as_ref().and_then(|world| world.values.as_ref());
     let is_set = |name: &&String| {
-        changes.iter().filter_map(|change| set_option::change(change, EXAMPLE).ok()).any(
-            |(path, _)| {
-                let mut steps = steps(path);
-                ["world", "values", name]
-                    .iter()
-                    .all(|step| steps.next().is_none_or(|its| its == *step))
-            },
-        )
+        changes.iter().any(|change| {
+            let mut steps = steps(&change.path);
+            let mut path = ["world", "values", name].into_iter();
+            path.all(|step| steps.next().is_none_or(|its| its == step))
+        })
     };
     values.into_iter().flatten().map(|(name, _)| name).filter(is_set).cloned().collect()
 }
 
 /// The scenario as JSON text for the run folder.
-pub(super) fn text_of(file: &ScenarioFile) -> Result<String, CliError> {
-    serde_json::to_string_pretty(&document_of(file)?).map_err(|error| unwritable(&error))
+pub fn scenario_text(file: &ScenarioFile) -> Result<String, ScenarioChangeError> {
+    Ok(serde_json::to_string_pretty(&document_of(file)?)?)
 }
 
-fn document_of(file: &ScenarioFile) -> Result<Value, CliError> {
-    serde_json::to_value(file).map(without_nulls).map_err(|error| unwritable(&error))
-}
-
-fn unwritable(error: &serde_json::Error) -> CliError {
-    CliError::usage(format!("the scenario cannot be written: {error}"))
+fn document_of(file: &ScenarioFile) -> Result<Value, ScenarioChangeError> {
+    Ok(without_nulls(serde_json::to_value(file)?))
 }
 
 /// Removes null fields.
@@ -248,7 +238,11 @@ fn steps(path: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Writes a value at a path, creating missing objects, and returns the normalized path.
-fn write_at_path(document: &mut Value, path: &str, value: Value) -> Result<String, CliError> {
+fn write_at_path(
+    document: &mut Value,
+    path: &str,
+    value: Value,
+) -> Result<String, ScenarioChangeError> {
     let mut here = document;
     let mut place = String::new();
     for step in steps(path) {
@@ -267,9 +261,7 @@ fn write_at_path(document: &mut Value, path: &str, value: Value) -> Result<Strin
                 &mut items[index]
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-                let message =
-                    format!("\"{path}\": the value there is neither a mapping nor a list");
-                return Err(CliError::usage(message));
+                return Err(ScenarioChangeError::NotAContainer { path: path.to_owned() });
             }
         };
     }
@@ -278,7 +270,7 @@ fn write_at_path(document: &mut Value, path: &str, value: Value) -> Result<Strin
 }
 
 /// The index of a list item, given its index, name or trigger.
-fn find_item(items: &[Value], called: &str, path: &str) -> Result<usize, CliError> {
+fn find_item(items: &[Value], called: &str, path: &str) -> Result<usize, ScenarioChangeError> {
     if let Ok(number) = called.parse()
         && number < items.len()
     {
@@ -288,44 +280,17 @@ fn find_item(items: &[Value], called: &str, path: &str) -> Result<usize, CliErro
         .iter()
         .map(|item| item.get("name").or_else(|| item.get("trigger"))?.as_str())
         .collect();
-    let places: Vec<usize> =
-        (0..items.len()).filter(|place| names[*place] == Some(called)).collect();
-    match *places {
-        [place] => Ok(place),
-        [_, _, ..] => {
-            let message = format!("\"{path}\": {} items are named {called}", places.len());
-            let places: Vec<String> = places.iter().map(usize::to_string).collect();
-            let hint = format!("select one by its index: {}", places.join(" or "));
-            Err(CliError::usage(message).hint(hint))
-        }
+    let indices: Vec<usize> =
+        (0..items.len()).filter(|index| names[*index] == Some(called)).collect();
+    let (path, name) = (path.to_owned(), called.to_owned());
+    match *indices {
+        [index] => Ok(index),
+        [_, _, ..] => Err(ScenarioChangeError::AmbiguousItem { path, name, indices }),
         [] => {
-            let count = items.len();
-            let message = format!("\"{path}\": there is no item {called}, there are {count}");
-            let names = || names.iter().copied().flatten();
-            let error = CliError::usage(message);
-            Err(match (nearest(called, names()), names().next()) {
-                (Some(near), _) => error.hint(format!("did you mean \"{near}\"?")),
-                (None, Some(_)) => {
-                    error.hint(format!("there are {}", names().collect::<Vec<_>>().join(", ")))
-                }
-                (None, None) => error.hint("the first item is 0"),
-            })
+            let known = names.into_iter().flatten().map(str::to_owned).collect();
+            Err(ScenarioChangeError::MissingItem { path, name, count: items.len(), known })
         }
     }
-}
-
-/// Scales the population, with the flag in the error.
-fn scale(file: &mut ScenarioFile, agents: u64) -> Result<(), CliError> {
-    file.scale_population(agents).map_err(|error| {
-        let message = format!("--agents {agents}: {error}");
-        let hint = match error {
-            ScalingError::TooFewAgents { singles } => {
-                format!("use {singles} or more, or remove some of them from the population")
-            }
-            ScalingError::EmptyPopulation => "give it a population".to_owned(),
-        };
-        CliError::usage(message).hint(hint)
-    })
 }
 
 #[cfg(test)]
@@ -356,7 +321,7 @@ mod tests {
         assert_eq!(document, expected);
         let mut document = json!({"rates": [{"trigger": "a"}, {"trigger": "b"}, {"trigger": "a"}]});
         let error = write_at_path(&mut document, "rates.a.rate", json!(1)).unwrap_err();
-        assert_eq!(error.message(), "\"rates.a.rate\": 2 items are named a");
+        assert_eq!(error.to_string(), "\"rates.a.rate\": 2 items are named a");
         write_at_path(&mut document, "rates.2.rate", json!(1)).unwrap();
         assert_eq!(document["rates"][2]["rate"], 1);
     }
