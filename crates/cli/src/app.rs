@@ -1,12 +1,16 @@
 //! The state that every command starts with: the options and the context of the home.
 
+use std::fmt::Display;
+
 use polity_definition::Home;
 use polity_host::{HomeFolder, HomeQueries, Host, HostContext, process_environment};
+use serde::Serialize;
 
 use crate::args::GlobalOptions;
-use crate::error::CliError;
+use crate::error::{CliError, CliResult};
+use crate::exit::ExitStatus;
 use crate::signals::StopSignals;
-use crate::view::{count, note, style};
+use crate::view::{count, note, print_json, say, style};
 use crate::warnings;
 
 /// The options of a command and the context of its home.
@@ -51,6 +55,30 @@ impl AppContext {
     /// True if stderr is a terminal on which lines can be rewritten.
     pub(crate) fn is_live(&self) -> bool {
         self.options.is_live()
+    }
+
+    /// Prints a document: as JSON with `--json`, else as text.
+    pub(crate) fn print(
+        &self,
+        document: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> CliResult {
+        if self.json() {
+            print_json(document)?;
+        } else {
+            say!("{}", text())?;
+        }
+        Ok(ExitStatus::Done)
+    }
+
+    /// Prints a list: as JSON with `--json`, else as a table, or a note that it is empty.
+    pub(crate) fn print_list(
+        &self,
+        list: &[impl Serialize],
+        empty: impl Display,
+        table: impl FnOnce() -> String,
+    ) -> CliResult {
+        self.print(&list, || if list.is_empty() { empty.to_string() } else { table() })
     }
 
     /// Opens the store for reading.

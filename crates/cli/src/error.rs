@@ -32,25 +32,56 @@ pub(crate) struct CliError {
 /// The result of a command.
 pub(crate) type CliResult = Result<ExitStatus, CliError>;
 
+/// Declares the constructors of errors that have one code and one exit status.
+macro_rules! constructors {
+    ($($(#[$doc:meta])* $name:ident: $code:literal, $exit:ident;)*) => {
+        impl CliError {
+            $(
+                $(#[$doc])*
+                pub(crate) fn $name(message: impl Display) -> Self {
+                    Self::new($code, ExitStatus::$exit, message)
+                }
+            )*
+        }
+    };
+}
+
+constructors! {
+    /// Wrong usage of a command.
+    usage: "usage", Usage;
+    /// A record or file does not exist.
+    not_found: "not_found", Failed;
+    /// There is no such agent or workflow.
+    unknown_agent: "unknown_agent", Usage;
+    /// There is no such definition.
+    unknown_definition: "not_found", Usage;
+    /// A file of a run is damaged.
+    damaged: "damaged", Failed;
+    /// The current state does not allow the operation.
+    conflict: "conflict", Failed;
+    /// This version does not support the operation.
+    unsupported: "unsupported", Usage;
+    /// A cassette cannot be used.
+    cassette: "cassette", Usage;
+    /// A tool could not be called, or its server could not be reached.
+    tool_failed: "tool_failed", Failed;
+    /// An archive cannot be used.
+    archive: "archive", Failed;
+    /// A definition or folder of that name exists.
+    already: "exists", Failed;
+    /// The operation timed out.
+    timed_out: "timeout", TimedOut;
+}
+
 impl CliError {
     fn new(code: &'static str, exit: ExitStatus, message: impl Display) -> Self {
         Self { code, message: message.to_string(), hint: None, exit, problems: Vec::new() }
-    }
-
-    /// Wrong usage of a command.
-    pub(crate) fn usage(message: impl Display) -> Self {
-        Self::new("usage", ExitStatus::Usage, message)
     }
 
     /// Replaces a placeholder in the hint.
     pub(crate) fn about(mut self, placeholder: &str, name: &str) -> Self {
         self.hint = self.hint.map(|hint| hint.replace(placeholder, name));
         self
-    }
-
-    /// A record or file does not exist.
-    pub(crate) fn not_found(message: impl Display) -> Self {
-        Self::new("not_found", ExitStatus::Failed, message)
     }
 
     /// The message.
@@ -63,29 +94,9 @@ impl CliError {
         self.code == "not_found"
     }
 
-    /// There is no such agent or workflow.
-    pub(crate) fn unknown_agent(message: impl Display) -> Self {
-        Self::new("unknown_agent", ExitStatus::Usage, message)
-    }
-
-    /// There is no such definition.
-    pub(crate) fn unknown_definition(message: impl Display) -> Self {
-        Self::new("not_found", ExitStatus::Usage, message)
-    }
-
-    /// A file of a run is damaged.
-    pub(crate) fn damaged(message: impl Display) -> Self {
-        Self::new("damaged", ExitStatus::Failed, message)
-    }
-
     /// A limit is exceeded.
     pub(crate) fn over_limit(code: &'static str, message: impl Display) -> Self {
         Self::new(code, ExitStatus::OverLimit, message)
-    }
-
-    /// The current state does not allow the operation.
-    pub(crate) fn conflict(message: impl Display) -> Self {
-        Self::new("conflict", ExitStatus::Failed, message)
     }
 
     /// Definitions are not valid.
@@ -98,39 +109,9 @@ impl CliError {
         }
     }
 
-    /// This version does not support the operation.
-    pub(crate) fn unsupported(message: impl Display) -> Self {
-        Self::new("unsupported", ExitStatus::Usage, message)
-    }
-
-    /// A cassette cannot be used.
-    pub(crate) fn cassette(message: impl Display) -> Self {
-        Self::new("cassette", ExitStatus::Usage, message)
-    }
-
-    /// A tool could not be called, or its server could not be reached.
-    pub(crate) fn tool_failed(message: impl Display) -> Self {
-        Self::new("tool_failed", ExitStatus::Failed, message)
-    }
-
     /// Tools cannot be listed.
     pub(crate) fn tools_unavailable(unavailable: ToolsUnavailable) -> Self {
         Self::new("tools_unavailable", ExitStatus::Failed, unavailable.failure.message)
-    }
-
-    /// An archive cannot be used.
-    pub(crate) fn archive(message: impl Display) -> Self {
-        Self::new("archive", ExitStatus::Failed, message)
-    }
-
-    /// A definition or folder of that name exists.
-    pub(crate) fn already(message: impl Display) -> Self {
-        Self::new("exists", ExitStatus::Failed, message)
-    }
-
-    /// The operation timed out.
-    pub(crate) fn timed_out(message: impl Display) -> Self {
-        Self::new("timeout", ExitStatus::TimedOut, message)
     }
 
     /// A file could not be read or written.

@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::definitions::DefinitionError;
 use crate::error::HostError;
 
+pub mod changes;
 pub mod runs;
 
 /// The folder of charts.

@@ -110,16 +110,8 @@ impl ChangeFeed for MemoryChangeFeed {
 
 impl MemoryTables {
     fn commit(&mut self, commit: Commit) -> Result<CommitReceipt, CommitError> {
-        let Commit {
-            stream,
-            expected_sequence,
-            owner_epoch,
-            at,
-            events,
-            definitions,
-            sealed_input,
-        } = commit;
-        if events.is_empty() {
+        let Commit { stream, expected_sequence, at, .. } = commit;
+        if commit.events.is_empty() {
             return Err(CommitError::Illegal { reason: "a commit needs an event".into() });
         }
         let actual = StreamSequence(self.streams.get(&stream).map_or(0, |all| all.len() as u64));
@@ -132,8 +124,8 @@ impl MemoryTables {
         };
         let mut changes = ProjectionChanges::new(row);
         let first_position = self.last.plus(1);
-        let mut recorded = Vec::with_capacity(events.len());
-        for (index, event) in events.into_iter().enumerate() {
+        let mut recorded = Vec::with_capacity(commit.events.len());
+        for (index, event) in commit.events.into_iter().enumerate() {
             let position = first_position.plus(index);
             let sequence = expected_sequence.plus(index + 1);
             changes
@@ -146,18 +138,18 @@ impl MemoryTables {
         {
             return Err(CommitError::Illegal { reason: TaskRow::orphaned(origin).0 });
         }
-        if let (Some(expected), Some(row)) = (owner_epoch, &changes.row) {
+        if let (Some(expected), Some(row)) = (commit.owner_epoch, &changes.row) {
             let actual = row.epoch;
             if actual != expected {
                 return Err(CommitError::Fenced { expected, actual });
             }
         }
-        if let (StreamId::Task(task), Some(text)) = (&stream, sealed_input) {
+        if let (StreamId::Task(task), Some(text)) = (&stream, commit.sealed_input) {
             self.sealed_inputs.insert(*task, text);
         }
         self.apply_changes(changes, at);
         let last_sequence = expected_sequence.plus(recorded.len());
-        self.append(recorded, definitions);
+        self.append(recorded, commit.definitions);
         Ok(CommitReceipt { first_position, last_sequence })
     }
 

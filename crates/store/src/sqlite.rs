@@ -28,7 +28,7 @@ use polity_model::ids::{ExecutionId, TaskId};
 use polity_model::message::Message;
 use polity_model::name::Name;
 use polity_model::task::Task;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
 pub use backup::restore;
 
@@ -42,7 +42,7 @@ use crate::store::missing_creation;
 use crate::{ChangeFeed, EventHeader, ExecutionFilter, Store, StoreError, StoreFuture, TaskFilter};
 use changes::SqliteChangeFeed;
 use readers::ReaderPool;
-use rows::{StreamKey, decode_event};
+use rows::{StreamKey, decode_json, find, list};
 use writer::WriterThread;
 
 /// The point at which a commit counts as durable.
@@ -128,6 +128,22 @@ impl SqliteStore {
     ) -> StoreFuture<'_, T> {
         readers::scan(&self.readers, query)
     }
+
+    /// Finds ids by their beginning. Ids are stored as bytes, so a prefix of the text is a range.
+    fn ids_by_prefix<T>(
+        &self,
+        sql: &str,
+        prefix: &str,
+        limit: u32,
+        id: impl Fn([u8; 16]) -> T,
+    ) -> StoreFuture<'_, Vec<T>> {
+        let Some((low, high)) = rows::id_range(prefix) else {
+            return StoreFuture::ready(Ok(Vec::new()));
+        };
+        self.point_read(|connection| {
+            list(connection, sql, params![low, high, limit], |row| row.get(0).map(&id))
+        })
+    }
 }
 
 impl Drop for SqliteStore {
@@ -143,7 +159,7 @@ fn decode_recorded(stream: &StreamId, row: &rusqlite::Row<'_>) -> rusqlite::Resu
         stream: stream.clone(),
         sequence: StreamSequence(row.get(1)?),
         at: rows::timestamp(row, 2)?,
-        event: decode_event(row, 3)?,
+        event: decode_json(row, 3)?,
     })
 }
 
@@ -199,32 +215,22 @@ impl Store for SqliteStore {
         after: StreamSequence,
     ) -> StoreFuture<'_, Vec<RecordedEvent>> {
         let stream = stream.clone();
+        let sql = "SELECT position, sequence, at, body FROM events \
+                   WHERE stream = (SELECT stream FROM streams WHERE key = ?1) \
+                   AND sequence > ?2 ORDER BY sequence";
         self.scan(move |connection| {
-            connection
-                .prepare_cached(
-                    "SELECT position, sequence, at, body FROM events \
-                     WHERE stream = (SELECT stream FROM streams WHERE key = ?1) \
-                     AND sequence > ?2 ORDER BY sequence",
-                )?
-                .query_map(params![StreamKey::of(&stream), after.0], |row| {
-                    decode_recorded(&stream, row)
-                })?
-                .collect()
+            let values = params![StreamKey::of(&stream), after.0];
+            list(connection, sql, values, |row| decode_recorded(&stream, row))
         })
     }
 
     fn newest_events(&self, stream: &StreamId, limit: u32) -> StoreFuture<'_, Vec<RecordedEvent>> {
+        let sql = "SELECT position, sequence, at, body FROM events \
+                   WHERE stream = (SELECT stream FROM streams WHERE key = ?1) \
+                   ORDER BY sequence DESC LIMIT ?2";
         self.point_read(|connection| {
-            connection
-                .prepare_cached(
-                    "SELECT position, sequence, at, body FROM events \
-                     WHERE stream = (SELECT stream FROM streams WHERE key = ?1) \
-                     ORDER BY sequence DESC LIMIT ?2",
-                )?
-                .query_map(params![StreamKey::of(stream), limit], |row| {
-                    decode_recorded(stream, row)
-                })?
-                .collect()
+            let values = params![StreamKey::of(stream), limit];
+            list(connection, sql, values, |row| decode_recorded(stream, row))
         })
     }
 
@@ -250,29 +256,17 @@ impl Store for SqliteStore {
     }
 
     fn task_ids_by_prefix(&self, prefix: &str, limit: u32) -> StoreFuture<'_, Vec<TaskId>> {
-        // Ids are stored as bytes, so a prefix of the text is a range of bytes.
-        let Some((low, high)) = rows::id_range(prefix) else {
-            return StoreFuture::ready(Ok(Vec::new()));
-        };
-        self.point_read(|connection| {
-            connection
-                .prepare_cached(
-                    "SELECT task_id FROM tasks WHERE task_id BETWEEN ?1 AND ?2 \
-                     ORDER BY task_id LIMIT ?3",
-                )?
-                .query_map(params![low, high, limit], |row| Ok(TaskId::from_bytes(row.get(0)?)))?
-                .collect()
-        })
+        let sql = "SELECT task_id FROM tasks WHERE task_id BETWEEN ?1 AND ?2 \
+                   ORDER BY task_id LIMIT ?3";
+        self.ids_by_prefix(sql, prefix, limit, TaskId::from_bytes)
     }
 
     fn task(&self, row: &TaskRow) -> StoreFuture<'_, Task> {
         let task = self.readers.query(|connection| {
             let event = |position: Option<JournalPosition>| -> rusqlite::Result<Option<Event>> {
                 let Some(position) = position else { return Ok(None) };
-                connection
-                    .prepare_cached("SELECT body FROM events WHERE position = ?1")?
-                    .query_row([position.0], |row| decode_event(row, 0))
-                    .optional()
+                let sql = "SELECT body FROM events WHERE position = ?1";
+                find(connection, sql, [position.0], |row| decode_json(row, 0))
             };
             let created = event(Some(row.created_position))?;
             let (result, failure) = (event(row.result_position)?, event(row.failure_position)?);
@@ -300,20 +294,9 @@ impl Store for SqliteStore {
         prefix: &str,
         limit: u32,
     ) -> StoreFuture<'_, Vec<ExecutionId>> {
-        let Some((low, high)) = rows::id_range(prefix) else {
-            return StoreFuture::ready(Ok(Vec::new()));
-        };
-        self.point_read(|connection| {
-            connection
-                .prepare_cached(
-                    "SELECT execution_id FROM executions WHERE execution_id BETWEEN ?1 AND ?2 \
-                     ORDER BY execution_id LIMIT ?3",
-                )?
-                .query_map(params![low, high, limit], |row| {
-                    Ok(ExecutionId::from_bytes(row.get(0)?))
-                })?
-                .collect()
-        })
+        let sql = "SELECT execution_id FROM executions WHERE execution_id BETWEEN ?1 AND ?2 \
+                   ORDER BY execution_id LIMIT ?3";
+        self.ids_by_prefix(sql, prefix, limit, ExecutionId::from_bytes)
     }
 
     fn sealed_input(&self, task: TaskId) -> StoreFuture<'_, Option<String>> {
@@ -321,32 +304,24 @@ impl Store for SqliteStore {
     }
 
     fn executions(&self, task: TaskId) -> StoreFuture<'_, Vec<AgentExecution>> {
+        let sql = "SELECT body FROM executions \
+                   WHERE task = (SELECT created_position FROM tasks WHERE task_id = ?1) \
+                   ORDER BY started_position";
         self.scan(move |connection| {
-            connection
-                .prepare_cached(
-                    "SELECT body FROM executions \
-                     WHERE task = (SELECT created_position FROM tasks WHERE task_id = ?1) \
-                     ORDER BY started_position",
-                )?
-                .query_map([task.as_bytes()], |row| rows::decode_json(row, 0))?
-                .collect()
+            list(connection, sql, [task.as_bytes()], |row| decode_json(row, 0))
         })
     }
 
     fn messages(&self, task: TaskId) -> StoreFuture<'_, Vec<Message>> {
+        let sql = "SELECT events.at, events.body FROM messages \
+                   JOIN events ON events.position = messages.position \
+                   WHERE messages.task = (SELECT created_position FROM tasks WHERE task_id = ?1) \
+                   ORDER BY messages.ordinal";
         self.scan(move |connection| {
-            connection
-                .prepare_cached(
-                    "SELECT events.at, events.body FROM messages \
-                     JOIN events ON events.position = messages.position \
-                     WHERE messages.task = (SELECT created_position FROM tasks WHERE task_id = ?1) \
-                     ORDER BY messages.ordinal",
-                )?
-                .query_map([task.as_bytes()], |row| {
-                    Ok(into_message(decode_event(row, 1)?, rows::timestamp(row, 0)?))
-                })?
-                .filter_map(Result::transpose)
-                .collect()
+            let messages = list(connection, sql, [task.as_bytes()], |row| {
+                Ok(into_message(decode_json(row, 1)?, rows::timestamp(row, 0)?))
+            })?;
+            Ok(messages.into_iter().flatten().collect())
         })
     }
 
@@ -363,11 +338,7 @@ impl Store for SqliteStore {
     }
 
     fn definition(&self, digest: &Digest) -> StoreFuture<'_, Option<String>> {
-        self.point_read(|connection| {
-            connection
-                .prepare_cached("SELECT json FROM definitions WHERE digest = ?1")?
-                .query_row([digest.as_bytes()], |row| row.get(0))
-                .optional()
-        })
+        let sql = "SELECT json FROM definitions WHERE digest = ?1";
+        self.point_read(|connection| find(connection, sql, [digest.as_bytes()], |row| row.get(0)))
     }
 }

@@ -5,6 +5,8 @@ mod status;
 mod toggle;
 mod yaml;
 
+use std::sync::Arc;
+
 use polity_definition::{AgentDefinition, AgentKind};
 use polity_engine::commands::ToggleAgent;
 use polity_host::find_agent;
@@ -33,34 +35,27 @@ pub(crate) async fn agent(app: &AppContext, command: &AgentCommand) -> CliResult
 async fn list(app: &AppContext) -> CliResult {
     let home = app.valid_definitions()?;
     let toggles = app.queries()?.agent_toggles().await?;
-    if app.json() {
-        let agents: Vec<_> = home
-            .agents
-            .values()
-            .map(|agent| {
-                json!({
-                    "name": agent.name,
-                    "kind": agent.kind.label(),
-                    "role": agent.role(),
-                    "uses": uses(agent),
-                    "enabled": toggles.is_enabled(agent),
-                    "digest": agent.digest(),
-                })
-            })
-            .collect();
-        print_json(&agents)?;
-    } else if home.agents.is_empty() {
-        say!("no agents in {}", app.folder().root().display())?;
-    } else {
+    let document = |agent: &Arc<AgentDefinition>| {
+        json!({
+            "name": agent.name,
+            "kind": agent.kind.label(),
+            "role": agent.role(),
+            "uses": uses(agent),
+            "enabled": toggles.is_enabled(agent),
+            "digest": agent.digest(),
+        })
+    };
+    let documents: Vec<_> = home.agents.values().map(document).collect();
+    let empty = format!("no agents in {}", app.folder().root().display());
+    app.print_list(&documents, empty, || {
         let rows = home.agents.values().map(|agent| {
             let is_off = !toggles.is_enabled(agent);
             let kind = format!("{}{}", agent.kind.label(), if is_off { " (disabled)" } else { "" });
             let role = agent.role().unwrap_or_default().to_owned();
             [agent.name.to_string(), kind, uses(agent), role]
         });
-        say!("{}", table(["NAME", "KIND", "USES", "ROLE"], rows))?;
-    }
-    Ok(ExitStatus::Done)
+        table(["NAME", "KIND", "USES", "ROLE"], rows)
+    })
 }
 
 /// The model, executable or URL of an agent.

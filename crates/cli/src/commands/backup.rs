@@ -18,12 +18,9 @@ pub(crate) fn backup(app: &AppContext, args: &BackupArgs) -> CliResult {
     }
     app.context.open_reader()?.backup(&args.file)?;
     let bytes = args.file.metadata().map_or(0, |metadata| metadata.len());
-    if app.json() {
-        print_json(&json!({"file": args.file, "bytes": bytes}))?;
-    } else {
-        say!("wrote {} ({bytes} bytes)", args.file.display())?;
-    }
-    Ok(ExitStatus::Done)
+    app.print(&json!({"file": args.file, "bytes": bytes}), || {
+        format!("wrote {} ({bytes} bytes)", args.file.display())
+    })
 }
 
 pub(crate) fn restore(app: &AppContext, args: &RestoreArgs) -> CliResult {

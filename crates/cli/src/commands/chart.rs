@@ -32,31 +32,26 @@ fn list(app: &AppContext) -> CliResult {
     let simulations = app.folder().simulations()?;
     let has_problems = !simulations.problems.is_empty();
     app.warn_of_problems(simulations.problems.len());
-    let charts = simulations.charts.values().map(|read| &*read.chart);
-    if app.json() {
-        let charts: Vec<_> = charts
-            .map(|chart| {
-                json!({
-                    "name": chart.name(),
-                    "states": chart.states().len(),
-                    "transitions": chart.transitions().len(),
-                    "initial": chart.state_name(chart.initial()),
-                })
-            })
-            .collect();
-        print_json(&charts)?;
-    } else if simulations.charts.is_empty() {
-        let which = if has_problems { "no valid charts" } else { "no charts" };
-        say!("{which} in {}", app.folder().root().display())?;
-    } else {
-        let rows = charts.map(|chart| {
+    let charts = || simulations.charts.values().map(|read| &*read.chart);
+    let document = |chart: &Chart| {
+        json!({
+            "name": chart.name(),
+            "states": chart.states().len(),
+            "transitions": chart.transitions().len(),
+            "initial": chart.state_name(chart.initial()),
+        })
+    };
+    let documents: Vec<_> = charts().map(document).collect();
+    let which = if has_problems { "no valid charts" } else { "no charts" };
+    let empty = format!("{which} in {}", app.folder().root().display());
+    app.print_list(&documents, empty, || {
+        let rows = charts().map(|chart| {
             let (states, transitions) = (chart.states().len(), chart.transitions().len());
             let initial = chart.state_name(chart.initial()).to_owned();
             [chart.name().to_owned(), states.to_string(), transitions.to_string(), initial]
         });
-        say!("{}", table(["NAME", "STATES", "TRANSITIONS", "INITIAL"], rows))?;
-    }
-    Ok(ExitStatus::Done)
+        table(["NAME", "STATES", "TRANSITIONS", "INITIAL"], rows)
+    })
 }
 
 fn check(app: &AppContext, args: &ChartCheckArgs) -> CliResult {

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use polity_model::usage::Usage;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::app::AppContext;
 use crate::args::{CostArgs, CostBy};
 use crate::error::CliResult;
-use crate::exit::ExitStatus;
-use crate::view::{columns, print_json, say};
+use crate::view::columns;
 
 pub(crate) async fn cost(app: &AppContext, args: &CostArgs) -> CliResult {
     let mut sums: BTreeMap<Vec<String>, (u64, Usage)> = BTreeMap::new();
@@ -28,29 +27,20 @@ pub(crate) async fn cost(app: &AppContext, args: &CostArgs) -> CliResult {
         CostBy::Agent => "agent",
         CostBy::Day => "day",
     };
-    if app.json() {
-        let rows: Vec<Value> = sums
-            .iter()
-            .map(|(key, (calls, usage))| {
-                let mut row = Map::new();
-                for (by, value) in args.by.iter().zip(key) {
-                    row.insert(name(by).to_owned(), json!(value));
-                }
-                let report = usage.report();
-                row.insert("model_calls".to_owned(), json!(calls));
-                row.insert("input_tokens".to_owned(), json!(report.input_tokens));
-                row.insert("output_tokens".to_owned(), json!(report.output_tokens));
-                row.insert("cost_usd".to_owned(), json!(report.cost_usd));
-                Value::Object(row)
-            })
-            .collect();
-        print_json(&rows)?;
-        return Ok(ExitStatus::Done);
-    }
-    if sums.is_empty() {
-        say!("no model has been called yet")?;
-        return Ok(ExitStatus::Done);
-    }
+    let document = |(key, (calls, usage)): (&Vec<String>, &(u64, Usage))| {
+        let report = usage.report();
+        let mut row = json!({
+            "model_calls": calls,
+            "input_tokens": report.input_tokens,
+            "output_tokens": report.output_tokens,
+            "cost_usd": report.cost_usd,
+        });
+        for (by, value) in args.by.iter().zip(key) {
+            row[name(by)] = json!(value);
+        }
+        row
+    };
+    let documents: Vec<Value> = sums.iter().map(document).collect();
     let cells = |mut key: Vec<String>, (calls, usage): &(u64, Usage)| {
         let numbers = [*calls, usage.input_tokens, usage.output_tokens];
         key.extend(numbers.iter().map(ToString::to_string));
@@ -63,6 +53,5 @@ pub(crate) async fn cost(app: &AppContext, args: &CostArgs) -> CliResult {
     let mut in_all = vec!["total".to_owned()];
     in_all.resize(args.by.len(), String::new());
     let rows = sums.into_iter().map(|(key, sum)| cells(key, &sum)).chain([cells(in_all, &total)]);
-    say!("{}", columns(&heading, rows))?;
-    Ok(ExitStatus::Done)
+    app.print_list(&documents, "no model has been called yet", || columns(&heading, rows))
 }

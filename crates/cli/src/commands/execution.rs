@@ -25,11 +25,7 @@ async fn list(app: &AppContext, args: &ExecutionListArgs) -> CliResult {
         ..ExecutionFilter::default()
     };
     let views = app.queries()?.execution_views(&filter).await?;
-    if app.json() {
-        print_json(&views)?;
-    } else if views.is_empty() {
-        say!("no executions")?;
-    } else {
+    app.print_list(&views, "no executions", || {
         let rows = views.iter().map(|execution| {
             [
                 execution.id.to_string()[..8].to_owned(),
@@ -41,10 +37,8 @@ async fn list(app: &AppContext, args: &ExecutionListArgs) -> CliResult {
                 used(execution),
             ]
         });
-        let head = ["ID", "STATE", "AGENT", "TASK", "STARTED", "RETRIES", "USED"];
-        say!("{}", table(head, rows))?;
-    }
-    Ok(ExitStatus::Done)
+        table(["ID", "STATE", "AGENT", "TASK", "STARTED", "RETRIES", "USED"], rows)
+    })
 }
 
 /// The state in one word, or the result status of a finished execution.

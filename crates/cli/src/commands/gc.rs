@@ -11,8 +11,7 @@ use serde_json::{Value, json};
 use crate::app::AppContext;
 use crate::args::GcArgs;
 use crate::error::CliResult;
-use crate::exit::ExitStatus;
-use crate::view::{count, lines, print_json, say, table, task as view};
+use crate::view::{count, lines, table, task as view};
 
 /// The most kept tasks that are listed one by one; more are summed up by reason.
 const KEPT_LISTED_MAX: usize = 50;
@@ -22,12 +21,7 @@ pub(crate) async fn gc(app: &AppContext, args: &GcArgs) -> CliResult {
     let report = clean_up(&app.context, &home, args.dry_run).await?;
     let decisions: Vec<_> =
         report.decisions.iter().map(|(decision, row)| (decision, row)).collect();
-    if app.json() {
-        print_json(&as_json(args.dry_run, &decisions))?;
-    } else {
-        say!("{}", as_text(args.dry_run, &decisions))?;
-    }
-    Ok(ExitStatus::Done)
+    app.print(&as_json(args.dry_run, &decisions), || as_text(args.dry_run, &decisions))
 }
 
 fn is_removed(decision: &RetentionDecision) -> bool {
@@ -36,26 +30,19 @@ fn is_removed(decision: &RetentionDecision) -> bool {
 
 fn as_json(dry_run: bool, told: &[(&RetentionDecision, &TaskRow)]) -> Value {
     let removed = told.iter().filter(|(decision, _)| is_removed(decision)).count();
-    let decisions: Vec<Value> = told
-        .iter()
-        .map(|(decision, row)| {
-            json!({
-                "task_id": decision.task,
-                "assigned_agent": row.assigned_agent,
-                "status": row.status,
-                "completed_at": row.completed_at,
-                "action": label(decision.action),
-                "due_at": decision.due_at,
-                "rule": decision.rule.to_string(),
-            })
+    let document = |(decision, row): &(&RetentionDecision, &TaskRow)| {
+        json!({
+            "task_id": decision.task,
+            "assigned_agent": row.assigned_agent,
+            "status": row.status,
+            "completed_at": row.completed_at,
+            "action": label(decision.action),
+            "due_at": decision.due_at,
+            "rule": decision.rule.to_string(),
         })
-        .collect();
-    json!({
-        "dry_run": dry_run,
-        "removed": removed,
-        "kept": told.len() - removed,
-        "decisions": decisions,
-    })
+    };
+    let (kept, decisions) = (told.len() - removed, told.iter().map(document).collect::<Value>());
+    json!({"dry_run": dry_run, "removed": removed, "kept": kept, "decisions": decisions})
 }
 
 fn as_text(dry_run: bool, told: &[(&RetentionDecision, &TaskRow)]) -> String {

@@ -16,80 +16,48 @@ use polity_host::{SETTINGS_FILE, home_from_environment, is_home};
 /// The files of an example, by their path in the home.
 pub(super) type ExampleFiles = &'static [(&'static str, &'static str)];
 
-const HELLO: ExampleFiles = &[
-    ("polity.yaml", include_str!("../../../../examples/01-hello/polity.yaml")),
-    ("agents/greeter.yaml", include_str!("../../../../examples/01-hello/agents/greeter.yaml")),
-    ("scripts/greeter.yaml", include_str!("../../../../examples/01-hello/scripts/greeter.yaml")),
-];
+/// The files of an example, embedded in the program.
+macro_rules! example {
+    ($folder:literal: $($path:literal),+ $(,)?) => {
+        &[$(($path, include_str!(concat!("../../../../examples/", $folder, "/", $path)))),+]
+    };
+}
+
+const HELLO: ExampleFiles =
+    example!("01-hello": "polity.yaml", "agents/greeter.yaml", "scripts/greeter.yaml");
 
 /// The supervisor example without its settings.
-pub(super) const SUPERVISOR: ExampleFiles = &[
-    (
-        "agents/supervisor.yaml",
-        include_str!("../../../../examples/05-supervisor/agents/supervisor.yaml"),
-    ),
-    (
-        "agents/researcher.yaml",
-        include_str!("../../../../examples/05-supervisor/agents/researcher.yaml"),
-    ),
-    ("agents/writer.yaml", include_str!("../../../../examples/05-supervisor/agents/writer.yaml")),
-    (
-        "scripts/supervisor.yaml",
-        include_str!("../../../../examples/05-supervisor/scripts/supervisor.yaml"),
-    ),
-    (
-        "scripts/researcher.yaml",
-        include_str!("../../../../examples/05-supervisor/scripts/researcher.yaml"),
-    ),
-    ("scripts/writer.yaml", include_str!("../../../../examples/05-supervisor/scripts/writer.yaml")),
-];
-
-/// The settings of the supervisor example.
-const SUPERVISOR_SETTINGS: (&str, &str) =
-    ("polity.yaml", include_str!("../../../../examples/05-supervisor/polity.yaml"));
+pub(super) const SUPERVISOR: ExampleFiles = example!(
+    "05-supervisor":
+    "agents/supervisor.yaml",
+    "agents/researcher.yaml",
+    "agents/writer.yaml",
+    "scripts/supervisor.yaml",
+    "scripts/researcher.yaml",
+    "scripts/writer.yaml",
+);
+const SUPERVISOR_SETTINGS: ExampleFiles = example!("05-supervisor": "polity.yaml");
 
 /// The newsroom example without its settings.
-pub(super) const NEWSROOM: ExampleFiles = &[
-    (
-        "workflows/newsroom.yaml",
-        include_str!("../../../../examples/06-newsroom/workflows/newsroom.yaml"),
-    ),
-    ("agents/reporter.yaml", include_str!("../../../../examples/06-newsroom/agents/reporter.yaml")),
-    ("agents/author.yaml", include_str!("../../../../examples/06-newsroom/agents/author.yaml")),
-    (
-        "scripts/reporter.yaml",
-        include_str!("../../../../examples/06-newsroom/scripts/reporter.yaml"),
-    ),
-    ("scripts/author.yaml", include_str!("../../../../examples/06-newsroom/scripts/author.yaml")),
-];
-
-/// The file that marks the newsroom's folder as a home.
-const NEWSROOM_SETTINGS: (&str, &str) =
-    ("polity.yaml", include_str!("../../../../examples/06-newsroom/polity.yaml"));
+pub(super) const NEWSROOM: ExampleFiles = example!(
+    "06-newsroom":
+    "workflows/newsroom.yaml",
+    "agents/reporter.yaml",
+    "agents/author.yaml",
+    "scripts/reporter.yaml",
+    "scripts/author.yaml",
+);
+const NEWSROOM_SETTINGS: ExampleFiles = example!("06-newsroom": "polity.yaml");
 
 /// The workshop example without its settings.
-pub(super) const WORKSHOP: ExampleFiles = &[
-    ("agents/words.yaml", include_str!("../../../../examples/10-workshop/agents/words.yaml")),
-    ("agents/notebook.yaml", include_str!("../../../../examples/10-workshop/agents/notebook.yaml")),
-    ("agents/judge.yaml", include_str!("../../../../examples/10-workshop/agents/judge.yaml")),
-];
-
-/// The file that marks the workshop's folder as a home.
-const WORKSHOP_SETTINGS: (&str, &str) =
-    ("polity.yaml", include_str!("../../../../examples/10-workshop/polity.yaml"));
+pub(super) const WORKSHOP: ExampleFiles =
+    example!("10-workshop": "agents/words.yaml", "agents/notebook.yaml", "agents/judge.yaml");
+const WORKSHOP_SETTINGS: ExampleFiles = example!("10-workshop": "polity.yaml");
 
 /// The society example without its settings.
-pub(super) const SOCIETY: ExampleFiles = &[
-    ("charts/social.yaml", include_str!("../../../../examples/11-society/charts/social.yaml")),
-    (
-        "scenarios/society.yaml",
-        include_str!("../../../../examples/11-society/scenarios/society.yaml"),
-    ),
-];
-
-/// The file that marks the society's folder as a home.
-const SOCIETY_SETTINGS: (&str, &str) =
-    ("polity.yaml", include_str!("../../../../examples/11-society/polity.yaml"));
+pub(super) const SOCIETY: ExampleFiles =
+    example!("11-society": "charts/social.yaml", "scenarios/society.yaml");
+const SOCIETY_SETTINGS: ExampleFiles = example!("11-society": "polity.yaml");
 
 /// The file that every new home gets in addition.
 const IGNORED: (&str, &str) = (".gitignore", "/data/\n");
@@ -97,13 +65,13 @@ const IGNORED: (&str, &str) = (".gitignore", "/data/\n");
 impl HomeExample {
     fn files(self) -> Vec<(&'static str, &'static str)> {
         let (settings, files) = match self {
-            Self::Hello => (None, HELLO),
-            Self::Supervisor => (Some(SUPERVISOR_SETTINGS), SUPERVISOR),
-            Self::Newsroom => (Some(NEWSROOM_SETTINGS), NEWSROOM),
-            Self::Workshop => (Some(WORKSHOP_SETTINGS), WORKSHOP),
-            Self::Society => (Some(SOCIETY_SETTINGS), SOCIETY),
+            Self::Hello => (&[][..], HELLO),
+            Self::Supervisor => (SUPERVISOR_SETTINGS, SUPERVISOR),
+            Self::Newsroom => (NEWSROOM_SETTINGS, NEWSROOM),
+            Self::Workshop => (WORKSHOP_SETTINGS, WORKSHOP),
+            Self::Society => (SOCIETY_SETTINGS, SOCIETY),
         };
-        settings.into_iter().chain(files.iter().copied()).chain([IGNORED]).collect()
+        settings.iter().chain(files).copied().chain([IGNORED]).collect()
     }
 
     fn try_it(self) -> &'static str {

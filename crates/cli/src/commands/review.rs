@@ -9,7 +9,7 @@ use crate::app::AppContext;
 use crate::args::{ReviewCommand, TaskArgs};
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
-use crate::view::{columns, print_json, say, strip_control, task as view};
+use crate::view::{columns, strip_control, task as view};
 
 pub(crate) use self::details::details;
 
@@ -37,11 +37,7 @@ async fn list(app: &AppContext) -> CliResult {
             }
         }
     }
-    if app.json() {
-        print_json(&reviews)?;
-    } else if reviews.is_empty() {
-        say!("nothing waits for a person")?;
-    } else {
+    app.print_list(&reviews, "nothing waits for a person", || {
         let has_deadlines = reviews.iter().any(|review| review.deadline.is_some());
         let mut heading = vec!["TASK", "SINCE", "PATH", "KIND", "QUESTION"];
         if has_deadlines {
@@ -60,8 +56,8 @@ async fn list(app: &AppContext) -> CliResult {
             }
             row
         });
-        say!("{}", columns(&heading, rows))?;
-    }
+        columns(&heading, rows)
+    })?;
     Ok(exit)
 }
 
@@ -69,12 +65,7 @@ async fn show(app: &AppContext, args: &TaskArgs) -> CliResult {
     let queries = app.queries()?;
     let row = queries.find_task(&args.id).await?;
     let review = queries.find_review(row.id).await?;
-    if app.json() {
-        print_json(&review)?;
-    } else {
-        say!("{}", details(&review))?;
-    }
-    Ok(ExitStatus::Done)
+    app.print(&review, || details(&review))
 }
 
 /// The deadline, or its effect once it has passed.

@@ -3,9 +3,10 @@
 
 use polity_model::machine::task::TaskStatus;
 use polity_model::session::{SessionStatus, SubAgentSession, session_of_task};
+use polity_model::task::Task;
 use polity_model::trace::shorten;
-use polity_store::TaskFilter;
-use serde_json::{Value, json};
+use polity_store::{TaskFilter, TaskRow};
+use serde_json::json;
 
 use crate::app::AppContext;
 use crate::args::{SessionArgs, SessionCommand, SessionListArgs};
@@ -40,25 +41,19 @@ async fn list(app: &AppContext, args: &SessionListArgs) -> CliResult {
     for row in queries.task_rows(&filter).await? {
         sessions.push((queries.task_of(&row).await?, row));
     }
-    if app.json() {
-        let listed: Vec<Value> = sessions
-            .iter()
-            .map(|(task, row)| {
-                json!({
-                    "session_id": session_of_task(row.id),
-                    "parent_task_id": row.parent_task_id,
-                    "agent_name": row.assigned_agent,
-                    "task_description": task.description,
-                    "message_count": row.message_count,
-                    "status": SessionStatus::from(row.status),
-                    "created_at": row.created_at,
-                })
-            })
-            .collect();
-        print_json(&listed)?;
-    } else if sessions.is_empty() {
-        say!("no sessions")?;
-    } else {
+    let document = |(task, row): &(Task, TaskRow)| {
+        json!({
+            "session_id": session_of_task(row.id),
+            "parent_task_id": row.parent_task_id,
+            "agent_name": row.assigned_agent,
+            "task_description": task.description,
+            "message_count": row.message_count,
+            "status": SessionStatus::from(row.status),
+            "created_at": row.created_at,
+        })
+    };
+    let documents: Vec<_> = sessions.iter().map(document).collect();
+    app.print_list(&documents, "no sessions", || {
         let rows = sessions.iter().map(|(task, row)| {
             [
                 row.id.to_string()[..8].to_owned(),
@@ -70,10 +65,8 @@ async fn list(app: &AppContext, args: &SessionListArgs) -> CliResult {
                 strip_control(&shorten(&task.description, INPUT_CHARACTERS_MAX)),
             ]
         });
-        let head = ["ID", "STATUS", "AGENT", "PARENT", "CREATED", "MESSAGES", "TASK"];
-        say!("{}", table(head, rows))?;
-    }
-    Ok(ExitStatus::Done)
+        table(["ID", "STATUS", "AGENT", "PARENT", "CREATED", "MESSAGES", "TASK"], rows)
+    })
 }
 
 async fn show(app: &AppContext, args: &SessionArgs) -> CliResult {

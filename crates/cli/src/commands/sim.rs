@@ -3,7 +3,6 @@
 mod export;
 mod lifecycle;
 mod run;
-mod scenario_changes;
 mod status;
 
 use polity_host::HostError;

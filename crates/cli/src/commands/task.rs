@@ -42,12 +42,7 @@ async fn show(app: &AppContext, args: &TaskShowArgs) -> CliResult {
         return checkpoints::show(app, &queries, &row, number).await;
     }
     let task = queries.task_of(&row).await?;
-    if app.json() {
-        print_json(&task)?;
-    } else {
-        say!("{}", view::details(&task))?;
-    }
-    Ok(ExitStatus::Done)
+    app.print(&task, || view::details(&task))
 }
 
 async fn trace(app: &AppContext, args: &TaskArgs) -> CliResult {

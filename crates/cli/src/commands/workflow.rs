@@ -3,6 +3,7 @@
 mod graph;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use polity_definition::{WorkflowDefinition, WorkflowNodeKind};
 use polity_host::find_workflow;
@@ -26,35 +27,28 @@ pub(crate) async fn workflow(app: &AppContext, command: &WorkflowCommand) -> Cli
 
 fn list(app: &AppContext) -> CliResult {
     let home = app.valid_definitions()?;
-    if app.json() {
-        let workflows: Vec<_> = home
-            .workflows
-            .values()
-            .map(|workflow| {
-                let graph = workflow.expanded();
-                json!({
-                    "name": workflow.name,
-                    "nodes": graph.nodes.len(),
-                    "entry_point": graph.entry_point,
-                    "patterns": workflow.patterns,
-                    "uses": uses(workflow),
-                    "digest": workflow.digest(),
-                })
-            })
-            .collect();
-        print_json(&workflows)?;
-    } else if home.workflows.is_empty() {
-        say!("no workflows in {}", app.folder().root().display())?;
-    } else {
+    let document = |workflow: &Arc<WorkflowDefinition>| {
+        let graph = workflow.expanded();
+        json!({
+            "name": workflow.name,
+            "nodes": graph.nodes.len(),
+            "entry_point": graph.entry_point,
+            "patterns": workflow.patterns,
+            "uses": uses(workflow),
+            "digest": workflow.digest(),
+        })
+    };
+    let documents: Vec<_> = home.workflows.values().map(document).collect();
+    let empty = format!("no workflows in {}", app.folder().root().display());
+    app.print_list(&documents, empty, || {
         let rows = home.workflows.values().map(|workflow| {
             let graph = workflow.expanded();
             let (count, entry) = (graph.nodes.len().to_string(), graph.entry_point.to_string());
             let uses = uses(workflow).into_iter().collect::<Vec<_>>().join(", ");
             [workflow.name.to_string(), count, entry, uses]
         });
-        say!("{}", table(["NAME", "NODES", "ENTRY", "USES"], rows))?;
-    }
-    Ok(ExitStatus::Done)
+        table(["NAME", "NODES", "ENTRY", "USES"], rows)
+    })
 }
 
 /// The agents, tools and workflows behind a workflow.

@@ -1,11 +1,14 @@
 //! Codes, exit codes and hints for the errors of the host.
 
+use polity_definition::nearest;
 use polity_drivers::cassette::CassetteError;
 use polity_host::archive::ArchiveError;
 use polity_host::recording::RecordingError;
+use polity_host::simulations::changes::ScenarioChangeError;
 use polity_host::{DefinitionError, HostError, LookupError, RecordKind};
 use polity_simulator::error::SimError;
 use polity_simulator::folder::RunFolder;
+use polity_simulator::scenario::{ScalingError, ScenarioLimit};
 use polity_store::ImportError;
 
 use super::CliError;
@@ -179,6 +182,72 @@ impl From<RecordingError> for CliError {
             }
         };
         Self::cassette(strip_control(&error.to_string())).hint(hint)
+    }
+}
+
+impl From<ScenarioChangeError> for CliError {
+    fn from(error: ScenarioChangeError) -> Self {
+        let did_you_mean = |near: &str| format!("did you mean \"{near}\"?");
+        let hint = match &error {
+            ScenarioChangeError::FixedField { field: "name" | "chart", .. } => {
+                "write another scenario, or edit this one".to_owned()
+            }
+            ScenarioChangeError::FixedField { field: "population", .. } => {
+                "a fork keeps the agents of the original run; change them with `polity sim \
+                 lifecycle` or lifecycle in the scenario"
+                    .to_owned()
+            }
+            ScenarioChangeError::FixedField { .. } => {
+                "some of its turns have already run; start a new run with `polity sim run` and \
+                 --set"
+                    .to_owned()
+            }
+            ScenarioChangeError::AmbiguousItem { indices, .. } => {
+                let indices: Vec<String> = indices.iter().map(usize::to_string).collect();
+                format!("select one by its index: {}", indices.join(" or "))
+            }
+            ScenarioChangeError::MissingItem { known, .. } if known.is_empty() => {
+                "the first item is 0".to_owned()
+            }
+            ScenarioChangeError::MissingItem { name, known, .. } => {
+                let near = nearest(name, known.iter().map(String::as_str));
+                near.map_or_else(|| format!("there are {}", known.join(", ")), did_you_mean)
+            }
+            ScenarioChangeError::Size {
+                source: ScalingError::TooFewAgents { singles }, ..
+            } => {
+                format!("use {singles} or more, or remove some of them from the population")
+            }
+            ScenarioChangeError::Size { source: ScalingError::EmptyPopulation, .. } => {
+                "give it a population".to_owned()
+            }
+            ScenarioChangeError::OverLimit { limit, .. } => {
+                let (code, hint) = match limit {
+                    ScenarioLimit::MaxAgents => {
+                        ("limit_max_agents", "--set max_agents=N raises it for this run")
+                    }
+                    ScenarioLimit::Agents => {
+                        ("limit_agents", "no population can be larger; use fewer agents")
+                    }
+                    ScenarioLimit::Turns => {
+                        ("limit_turns", "use fewer turns, or fewer ticks per turn")
+                    }
+                };
+                return Self::over_limit(code, &error).hint(hint);
+            }
+            ScenarioChangeError::Invalid { problems, .. } => {
+                let hint = problems.iter().find_map(|problem| {
+                    let allowed = || problem.allowed.as_ref().map(|all| format!("allowed: {all}"));
+                    problem.suggestion.as_deref().map(did_you_mean).or_else(allowed)
+                });
+                let schema = || "`polity schema scenario` lists the fields".to_owned();
+                return Self::invalid(&error, Vec::new()).hint(hint.unwrap_or_else(schema));
+            }
+            ScenarioChangeError::NotAContainer { .. } | ScenarioChangeError::NotSerializable(_) => {
+                return Self::usage(&error);
+            }
+        };
+        Self::usage(&error).hint(hint)
     }
 }
 

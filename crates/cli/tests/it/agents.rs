@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::sandbox::HomeSandbox;
+use crate::sandbox::{HomeSandbox, kill};
 
 #[test]
 fn agent_add_writes_a_validated_file() {
@@ -29,14 +29,12 @@ fn agent_add_writes_a_validated_file() {
         "--set",
         "idempotent=true",
     ]);
-    assert_eq!(output.code, 0, "{output:?}");
-    assert!(output.out.contains("wrote agents/words.yaml"), "{output:?}");
+    output.exits(0).out_has("wrote agents/words.yaml");
     let (shown, _) = sandbox.json(&["agent", "show", "words"]);
     assert_eq!(shown["timeout"], 5);
     assert_eq!(shown["resource_limits"]["memory_mb"], 512);
     assert_eq!(shown["idempotent"], true);
-    let output = sandbox.polity(&["-q", "run", "words", "one two three"]);
-    assert_eq!((output.code, output.out.as_str()), (0, "3\nyes: no\n"), "{output:?}");
+    sandbox.polity(&["-q", "run", "words", "one two three"]).prints("3\nyes: no\n");
 }
 
 #[test]
@@ -50,9 +48,8 @@ fn agent_add_supports_every_kind() {
     );
     assert_eq!(output.code, 0, "{output:?}");
     let url = "https://example.org/card.json";
-    let output = sandbox.polity(&["agent", "add", "far", "--kind", "remote", "--card-url", url]);
-    assert_eq!(output.code, 0, "{output:?}");
-    assert_eq!(sandbox.polity(&["check"]).code, 0);
+    sandbox.polity(&["agent", "add", "far", "--kind", "remote", "--card-url", url]).exits(0);
+    sandbox.polity(&["check"]).exits(0);
 }
 
 #[test]
@@ -67,15 +64,11 @@ fn agent_add_rejects_invalid_and_existing_agents() {
         (vec!["words", "--executable", "wc", "--env", "=x"], "NAME=VALUE"),
         (vec!["words", "--executable", "wc", "--set", "kind=llm"], "twice"),
     ] {
-        let output = sandbox.polity(&[vec!["agent", "add"], args].concat());
-        assert_eq!(output.code, 2, "{output:?}");
-        assert!(output.err.contains(told), "{output:?}");
+        sandbox.polity(&[vec!["agent", "add"], args].concat()).fails(2, told);
         assert_eq!(fs::read_dir(sandbox.file("agents")).unwrap().count(), 1);
     }
     let before = fs::read_to_string(sandbox.file("agents/greeter.yaml")).unwrap();
-    let output = sandbox.polity(&["agent", "add", "greeter", "--executable", "wc"]);
-    assert_eq!(output.code, 1, "{output:?}");
-    assert!(output.err.contains("already"), "{output:?}");
+    sandbox.polity(&["agent", "add", "greeter", "--executable", "wc"]).fails(1, "already");
     assert_eq!(fs::read_to_string(sandbox.file("agents/greeter.yaml")).unwrap(), before);
 }
 
@@ -84,27 +77,19 @@ fn disabled_agent_rejects_tasks_until_enabled() {
     let sandbox = HomeSandbox::new();
     let file = fs::read_to_string(sandbox.file("agents/greeter.yaml")).unwrap();
     let output = sandbox.polity(&["agent", "disable", "greeter", "-m", "the key is gone"]);
-    assert_eq!(
-        (output.code, output.out.as_str()),
-        (0, "agent greeter is disabled\n"),
-        "{output:?}"
-    );
+    output.prints("agent greeter is disabled\n");
     let output = sandbox.polity(&["run", "greeter", "Ada"]);
-    assert_eq!(output.code, 2, "{output:?}");
-    assert!(output.err.contains("the key is gone"), "{output:?}");
-    assert!(output.err.contains("polity agent enable greeter"), "{output:?}");
+    output.fails(2, "the key is gone").err_has("polity agent enable greeter");
     assert_eq!(sandbox.tasks().len(), 0);
     assert_eq!(sandbox.json(&["agent", "status", "greeter"]).0["enabled"], false);
     assert_eq!(sandbox.json(&["agent", "list"]).0[0]["enabled"], false);
     let (shown, _) = sandbox.json(&["agent", "show", "greeter"]);
     assert_eq!(shown["override"]["reason"], "the key is gone");
-    let output = sandbox.polity(&["agent", "enable", "greeter"]);
-    assert_eq!((output.code, output.out.as_str()), (0, "agent greeter is enabled\n"), "{output:?}");
-    let output = sandbox.polity(&["agent", "enable", "greeter"]);
-    assert!(output.out.contains("already"), "{output:?}");
-    assert_eq!(sandbox.polity(&["run", "greeter", "Ada"]).code, 0);
+    sandbox.polity(&["agent", "enable", "greeter"]).prints("agent greeter is enabled\n");
+    sandbox.polity(&["agent", "enable", "greeter"]).out_has("already");
+    sandbox.polity(&["run", "greeter", "Ada"]).exits(0);
     assert_eq!(fs::read_to_string(sandbox.file("agents/greeter.yaml")).unwrap(), file);
-    assert_eq!(sandbox.polity(&["agent", "disable", "nobody"]).code, 2);
+    sandbox.polity(&["agent", "disable", "nobody"]).exits(2);
 }
 
 #[test]
@@ -112,10 +97,9 @@ fn enable_overrides_the_definition_file() {
     let sandbox = HomeSandbox::new();
     let file = "{name: off, kind: cli, executable_path: cat, enabled: false}";
     sandbox.write("agents/off.yaml", file);
-    assert_eq!(sandbox.polity(&["run", "off", "x"]).code, 2);
-    assert_eq!(sandbox.polity(&["agent", "enable", "off"]).code, 0);
-    let output = sandbox.polity(&["-q", "run", "off", "x"]);
-    assert_eq!((output.code, output.out.as_str()), (0, "x\n"), "{output:?}");
+    sandbox.polity(&["run", "off", "x"]).exits(2);
+    sandbox.polity(&["agent", "enable", "off"]).exits(0);
+    sandbox.polity(&["-q", "run", "off", "x"]).prints("x\n");
 }
 
 #[test]
@@ -137,6 +121,5 @@ fn shared_pool_shows_its_load_for_every_agent() {
     let other = places("other");
     assert_eq!((&other["running"], &other["pool"]["in_use"]), (&json!(0), &json!(1)));
     assert_eq!(places("apart")["pool"], json!({"in_use": 0, "capacity": 1}));
-    running.kill().unwrap();
-    running.wait().unwrap();
+    kill(&mut running);
 }

@@ -14,8 +14,7 @@ use crate::tools;
 
 fn export(sandbox: &HomeSandbox, id: &str, folder: &str) -> PathBuf {
     let out = sandbox.file(folder);
-    let output = sandbox.polity(&["task", "export", id, "--out", out.to_str().unwrap()]);
-    assert_eq!(output.code, 0, "{output:?}");
+    sandbox.polity(&["task", "export", id, "--out", out.to_str().unwrap()]).exits(0);
     out
 }
 
@@ -41,19 +40,11 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// A home with nothing but the settings: what a task needs of definitions it brings along.
-fn home_without_agents() -> HomeSandbox {
-    let sandbox = HomeSandbox::empty();
-    sandbox.write("polity.yaml", "");
-    sandbox
-}
-
 /// Imports into a new home, and holds everything there against where it came from.
 fn round_trip(from: &HomeSandbox, id: &str) -> HomeSandbox {
     let out = export(from, id, "out");
-    let to = home_without_agents();
-    let output = import(&to, &out);
-    assert_eq!(output.code, 0, "{output:?}");
+    let to = HomeSandbox::bare();
+    import(&to, &out).exits(0);
     assert_eq!(files(&export(&to, id, "again")), files(&out));
     for task in from.tasks() {
         let id = task["id"].as_str().unwrap();
@@ -88,9 +79,8 @@ fn sub_agent_task_round_trips_through_an_archive() {
     // A part is exported with the whole, and brings the whole when it is imported.
     let (sessions, _) = from.json(&["session", "list"]);
     let part = sessions[0]["session_id"].as_str().unwrap();
-    let output = from.polity(&["task", "export", part, "--out", "elsewhere"]);
-    assert!(output.code == 2 && output.err.contains(id), "{output:?}");
-    let other = home_without_agents();
+    from.polity(&["task", "export", part, "--out", "elsewhere"]).fails(2, id);
+    let other = HomeSandbox::bare();
     let output = import(&other, &from.file("out").join("tasks").join(part));
     assert_eq!((output.code, other.tasks().len()), (0, 2), "{output:?}");
 }
@@ -104,7 +94,7 @@ fn import_names_a_missing_part() {
     let (sessions, _) = from.json(&["session", "list"]);
     let part = out.join("tasks").join(sessions[0]["session_id"].as_str().unwrap());
     fs::remove_dir_all(&part).unwrap();
-    let to = home_without_agents();
+    let to = HomeSandbox::bare();
     let output = import(&to, &out);
     assert_eq!((output.code, to.tasks().len()), (1, 0), "{output:?}");
     let expected = format!("{}: the folder is missing; it is a part of task {id}", part.display());
@@ -118,8 +108,7 @@ fn tool_task_round_trips_through_an_archive() {
         &from,
         &json!([{"tool": "kit/echo", "arguments": {"text": "hi"}}, {"tool": "kit/nothing"}]),
     );
-    let (task, code) = from.json(&["run", "worker", "go"]);
-    assert_eq!(code, 0, "{task}");
+    let task = from.get(&["run", "worker", "go"]);
     round_trip(&from, task["id"].as_str().unwrap());
 }
 
@@ -127,19 +116,16 @@ fn tool_task_round_trips_through_an_archive() {
 fn imported_review_is_answered_in_another_home() {
     let (from, id) = home_awaiting_review();
     let out = export(&from, &id, "out");
-    let to = home_without_agents();
+    let to = HomeSandbox::bare();
     fs::create_dir_all(to.file("config")).unwrap();
     fs::copy(from.file("config/mcp_servers.yaml"), to.file("config/mcp_servers.yaml")).unwrap();
     assert_eq!(import(&to, &out).code, 0);
     assert_eq!(to.json(&["review", "list"]).0, from.json(&["review", "list"]).0);
     assert_eq!(count_lines(&to, "a"), 0);
-    let output = to.polity(&["review", "approve", &id]);
-    assert_eq!((output.code, output.out.as_str()), (0, "it said: counted\n"), "{output:?}");
+    to.polity(&["review", "approve", &id]).prints("it said: counted\n");
     assert_eq!((count_lines(&to, "a"), count_lines(&from, "a")), (1, 0));
     // What has gone on here is not what was exported.
-    let again = import(&to, &out);
-    assert_eq!(again.code, 1, "{again:?}");
-    assert!(again.err.contains("it has continued here since the export"), "{again:?}");
+    import(&to, &out).fails(1, "it has continued here since the export");
 }
 
 #[test]
@@ -151,20 +137,18 @@ fn running_task_is_exported_and_resumed_elsewhere() {
     let task = out.join("tasks").join(&id).join("task.json");
     let exported: Value = serde_json::from_slice(&fs::read(task).unwrap()).unwrap();
     assert_eq!((&exported["status"], &exported["interrupted"]), (&json!("running"), &json!(false)));
-    let to = home_without_agents();
-    let output = import(&to, &out);
-    assert!(output.code == 0 && output.out.contains("interrupted"), "{output:?}");
+    let to = HomeSandbox::bare();
+    import(&to, &out).exits(0).out_has("interrupted");
     let interrupted = || to.json(&["task", "show", &id]).0["interrupted"].clone();
     assert_eq!(interrupted(), true);
     let again = export(&to, &id, "again");
     let task = again.join("tasks").join(&id).join("task.json");
     assert!(fs::read_to_string(task).unwrap().contains("\"interrupted\": true"));
-    let output = import(&home_without_agents(), &again);
-    assert_eq!(output.code, 0, "{output:?}");
+    import(&HomeSandbox::bare(), &again).exits(0);
     let mut resumed = to.start(&["task", "resume", &id]);
     to.wait_until("someone works on it", || (interrupted() == false).then_some(()));
     for (home, child) in [(&to, &mut resumed), (&from, &mut child)] {
-        assert_eq!(home.polity(&["task", "cancel", &id]).code, 0);
+        home.polity(&["task", "cancel", &id]).exits(0);
         assert_eq!(child.wait().unwrap().code(), Some(4));
     }
 }
@@ -175,7 +159,7 @@ fn import_is_idempotent() {
     let (task, _) = from.json(&["run", "boss", "go"]);
     let id = task["id"].as_str().unwrap();
     let out = export(&from, id, "out");
-    let to = home_without_agents();
+    let to = HomeSandbox::bare();
     let ids = |(answer, code): (Value, i32), name: &str| {
         assert_eq!(code, 0);
         answer[name].as_array().unwrap().len()
@@ -199,13 +183,11 @@ fn export_replaces_a_folder_only_with_force() {
     let stray = out.join("tasks").join(id).join("checkpoint_077.json");
     fs::write(&stray, "{}").unwrap();
     let args = ["task", "export", id, "--out", out.to_str().unwrap()];
-    let refused = sandbox.polity(&args);
-    assert!(refused.code == 1 && refused.err.contains("--force"), "{refused:?}");
+    sandbox.polity(&args).fails(1, "--force");
     assert!(stray.exists());
-    assert_eq!(sandbox.polity(&[&args[..], &["--force"]].concat()).code, 0);
+    sandbox.polity(&[&args[..], &["--force"]].concat()).exits(0);
     assert_eq!(files(&out), before);
-    let unknown = sandbox.polity(&["task", "export", "ffffffff", "--out", "x"]);
-    assert!(unknown.code == 1 && unknown.err.contains("there is no task"), "{unknown:?}");
+    sandbox.polity(&["task", "export", "ffffffff", "--out", "x"]).fails(1, "there is no task");
     assert!(!sandbox.file("x").exists());
 }
 
@@ -231,7 +213,7 @@ fn import_names_the_damaged_file() {
     let from = home("", ONE, DIGS);
     let (task, _) = from.json(&["run", "boss", "go"]);
     let out = export(&from, task["id"].as_str().unwrap(), "out");
-    let to = home_without_agents();
+    let to = HomeSandbox::bare();
     let files = files(&out);
     assert!(files.len() >= 8, "{:?}", files.keys());
     for (file, bytes) in &files {
@@ -279,7 +261,7 @@ fn import_names_the_line_of_an_impossible_event() {
     let text = fs::read_to_string(out.join(&file)).unwrap();
     let place = |kind: &str| text.lines().position(|line| line.contains(kind)).unwrap() + 1;
     let (started, called) = (place("task_started"), place("model_called"));
-    let to = home_without_agents();
+    let to = HomeSandbox::bare();
     let try_it = |forged: String| import_error(&to, &out, &file, Some(forged.as_bytes()));
 
     // The store's rules: a task completes only after it has started.
@@ -314,7 +296,7 @@ fn import_names_the_line_of_an_impossible_event() {
 
 #[test]
 fn import_distinguishes_empty_and_damaged_folders() {
-    let sandbox = home_without_agents();
+    let sandbox = HomeSandbox::bare();
     sandbox.write("empty/tasks/.hidden/x", "");
     sandbox.write("strange/tasks/notes/x", "");
     for (folder, told) in [
@@ -323,7 +305,6 @@ fn import_distinguishes_empty_and_damaged_folders() {
         ("config", "there is no exported task"),
         ("strange", "named by a task's id"),
     ] {
-        let output = import(&sandbox, &sandbox.file(folder));
-        assert!(output.code == 1 && output.err.contains(told), "{output:?}");
+        import(&sandbox, &sandbox.file(folder)).fails(1, told);
     }
 }

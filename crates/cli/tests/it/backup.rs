@@ -7,20 +7,17 @@ use crate::sandbox::HomeSandbox;
 #[test]
 fn backup_round_trips() {
     let sandbox = HomeSandbox::new();
-    let nothing = sandbox.polity(&["backup", "b.db"]);
-    assert_eq!(nothing.code, 1, "{nothing:?}");
+    sandbox.polity(&["backup", "b.db"]).exits(1);
     sandbox.polity(&["run", "greeter", "one"]);
-    let output = sandbox.polity(&["backup", "b.db"]);
-    assert_eq!(output.code, 0, "{output:?}");
-    assert_eq!(sandbox.polity(&["backup", "b.db"]).code, 1);
+    sandbox.polity(&["backup", "b.db"]).exits(0);
+    sandbox.polity(&["backup", "b.db"]).exits(1);
 
     sandbox.polity(&["run", "greeter", "two"]);
     assert_eq!(sandbox.tasks().len(), 2);
     let output = sandbox.polity(&["restore", "b.db"]);
-    assert_eq!(output.code, 0, "{output:?}");
-    assert!(output.out.contains("kept as data/polity.db.before-restore-1"), "{output:?}");
+    output.exits(0).out_has("kept as data/polity.db.before-restore-1");
     assert_eq!(sandbox.tasks().len(), 1);
-    assert_eq!(sandbox.polity(&["run", "greeter", "three"]).code, 0);
+    sandbox.polity(&["run", "greeter", "three"]).exits(0);
 }
 
 #[test]
@@ -30,9 +27,7 @@ fn restore_is_rejected_while_a_process_runs() {
     sandbox.polity(&["backup", "b.db"]);
     let mut running = sandbox.start(&["run", "greeter", "slow"]);
     let id = sandbox.wait_for_status("running");
-    let output = sandbox.polity(&["restore", "b.db"]);
-    assert_eq!(output.code, 1, "{output:?}");
-    assert!(output.err.contains("is in use by another process"), "{output:?}");
+    sandbox.polity(&["restore", "b.db"]).fails(1, "is in use by another process");
     sandbox.polity(&["task", "cancel", &id]);
     running.wait().unwrap();
 }
@@ -52,7 +47,7 @@ fn invalid_backup_changes_nothing() {
     sandbox.polity(&["run", "greeter", "one"]);
     sandbox.write("junk.db", "junk");
     for file in ["junk.db", "missing.db"] {
-        assert_eq!(sandbox.polity(&["restore", file]).code, 1);
+        sandbox.polity(&["restore", file]).exits(1);
     }
     assert_eq!(sandbox.tasks().len(), 1);
 }
@@ -64,9 +59,9 @@ fn damaged_database_is_reported_and_untouched() {
     let database = sandbox.file("data/polity.db");
     fs::write(&database, "overwritten by accident").unwrap();
     for args in [vec!["run", "greeter", "two"], vec!["task", "list"]] {
-        let output = sandbox.polity(&[args.as_slice(), &["--json"]].concat());
-        assert_eq!((output.code, output.error()["code"].as_str()), (1, Some("store_damaged")));
-        assert!(output.error()["hint"].as_str().unwrap().contains("polity restore"), "{output:?}");
+        let error = sandbox.error(1, &args);
+        assert_eq!(error.code, "store_damaged");
+        assert!(error.hint.contains("polity restore"), "{error:?}");
     }
     assert_eq!(fs::read_to_string(&database).unwrap(), "overwritten by accident");
 }

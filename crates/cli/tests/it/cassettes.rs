@@ -7,7 +7,7 @@ use polity_testkit::mcp::fixture;
 use polity_testkit::model_server::{ModelCall, ModelServer, ModelTurn};
 use serde_json::{Value, json};
 
-use crate::sandbox::{CommandOutput, HomeSandbox, command_output};
+use crate::sandbox::{CommandOutput, HomeSandbox, command_output, finish};
 use crate::tools::{calls, home};
 
 const TAPE: &str = "tape.json";
@@ -55,22 +55,18 @@ fn working_home() -> HomeSandbox {
 }
 
 fn record(sandbox: &HomeSandbox) -> CommandOutput {
-    let output = sandbox.polity(&["run", "worker", "go", "--record", TAPE]);
-    assert_eq!(output.code, 0, "{output:?}");
-    output
+    sandbox.polity(&["run", "worker", "go", "--record", TAPE]).exits(0)
 }
 
 #[test]
 fn replay_needs_neither_model_nor_tools() {
     let sandbox = working_home();
-    let live = record(&sandbox);
-    assert!(live.err.contains("recorded 2 model calls and 2 tool calls in tape.json"), "{live:?}");
+    let live = record(&sandbox).err_has("recorded 2 model calls and 2 tool calls in tape.json");
     let said_live = messages(&sandbox);
     break_everything(&sandbox);
     for input in [&["go"][..], &[]] {
         let args = [&["run", "worker"], input, &["--replay", TAPE]].concat();
-        let replayed = sandbox.polity(&args);
-        assert_eq!((replayed.code, &replayed.out), (0, &live.out), "{replayed:?}");
+        let replayed = sandbox.polity(&args).prints(&live.out);
         assert_eq!(messages(&sandbox), said_live);
         assert!(!replayed.err.contains("no one asked for"), "{replayed:?}");
     }
@@ -106,8 +102,7 @@ fn one_cassette_supports_concurrent_replays() {
     let args = ["run", "worker", "--replay", TAPE, "--quiet"];
     let running: Vec<_> = (0..12).map(|_| sandbox.start(&args)).collect();
     for child in running {
-        let replayed = command_output(&child.wait_with_output().unwrap());
-        assert_eq!((replayed.code, &replayed.out), (0, &live.out), "{replayed:?}");
+        finish(child).prints(&live.out);
     }
 }
 
@@ -157,8 +152,7 @@ fn replay_reports_missing_and_unused_answers() {
     edit(&sandbox, |cassette| {
         cassette["sessions"]["worker"]["turns"].as_array_mut().unwrap().pop();
     });
-    let ended = sandbox.polity(&["run", "worker", "--replay", TAPE]);
-    assert_eq!(ended.code, 1, "{ended:?}");
+    let ended = sandbox.polity(&["run", "worker", "--replay", TAPE]).exits(1);
     let expected = "the cassette has no answer for turn 2 of session \"worker\": its last answer \
                     there is that of turn 1";
     assert!(ended.err.contains(expected), "{ended:?}");
@@ -169,8 +163,7 @@ fn replay_reports_missing_and_unused_answers() {
         more["turn"] = json!(3);
         turns.push(more);
     });
-    let left = sandbox.polity(&["run", "worker", "--replay", TAPE]);
-    assert_eq!(left.code, 0, "{left:?}");
+    let left = sandbox.polity(&["run", "worker", "--replay", TAPE]).exits(0);
     let expected = "the cassette has 1 answer that the run did not use:\n  the model in turn 3 of \
                     session \"worker\"";
     assert!(left.err.contains(expected), "{left:?}");
@@ -209,16 +202,12 @@ fn unusable_cassette_is_rejected_before_the_task_is_created() {
         ("--record", "no/such/tape.json", "there is no folder no/such"),
         ("--record", "notes.txt/tape.json", "there is no folder notes.txt"),
     ] {
-        let refused = sandbox.polity(&["run", "worker", "go", option, file]);
-        assert_eq!(refused.code, 2, "{option} {file}: {refused:?}");
-        assert!(refused.err.contains(expected), "{option} {file}: {refused:?}");
-        assert!(refused.err.contains("hint: "), "{option} {file}: {refused:?}");
-        let refused = sandbox.polity(&["run", "worker", "go", option, file, "--json"]);
-        assert_eq!(refused.error()["code"], "cassette", "{refused:?}");
+        let args = ["run", "worker", "go", option, file];
+        sandbox.polity(&args).fails(2, expected).err_has("hint: ");
+        assert_eq!(sandbox.error(2, &args).code, "cassette", "{args:?}");
     }
     let both = sandbox.polity(&["run", "worker", "go", "--record", TAPE, "--replay", TAPE]);
-    assert_eq!(both.code, 2, "{both:?}");
-    assert!(both.err.contains("cannot be used with"), "{both:?}");
+    both.fails(2, "cannot be used with");
     assert_eq!(sandbox.tasks().len(), before);
     assert_eq!(fs::read_to_string(sandbox.file("notes.txt")).unwrap(), "dear diary");
     assert_eq!(tape(&sandbox), whole);
@@ -227,14 +216,11 @@ fn unusable_cassette_is_rejected_before_the_task_is_created() {
 #[test]
 fn replay_repeats_failures_without_backoff() {
     let sandbox = HomeSandbox::new();
-    let overloaded = sandbox.polity(&["run", "greeter", "overload", "--record", TAPE]);
-    assert_eq!(overloaded.code, 0, "{overloaded:?}");
+    let overloaded = sandbox.polity(&["run", "greeter", "overload", "--record", TAPE]).exits(0);
     assert!(!tape(&sandbox).contains("429"), "what was tried again is not kept");
-    let replayed = sandbox.polity(&["run", "greeter", "--replay", TAPE]);
-    assert_eq!((replayed.code, &replayed.out), (0, &overloaded.out), "{replayed:?}");
+    sandbox.polity(&["run", "greeter", "--replay", TAPE]).prints(&overloaded.out);
     for input in ["always overloaded", "forbidden"] {
-        let failed = sandbox.polity(&["run", "greeter", input, "--record", TAPE]);
-        assert_eq!(failed.code, 1, "{failed:?}");
+        sandbox.polity(&["run", "greeter", input, "--record", TAPE]).exits(1);
         let (live, _) = sandbox.json(&["task", "show", "last"]);
         sandbox.polity(&["run", "greeter", "--replay", TAPE]);
         let (replayed, _) = sandbox.json(&["task", "show", "last"]);
@@ -247,57 +233,46 @@ fn replay_repeats_failures_without_backoff() {
 #[test]
 fn cancelled_run_does_not_replace_the_cassette() {
     let sandbox = HomeSandbox::new();
-    let well = sandbox.polity(&["run", "greeter", "Ada", "--record", TAPE]);
-    assert_eq!(well.code, 0, "{well:?}");
+    sandbox.polity(&["run", "greeter", "Ada", "--record", TAPE]).exits(0);
     let before = tape(&sandbox);
     let child = sandbox.start(&["run", "greeter", "slow", "--record", TAPE]);
     let id = sandbox.wait_for_status("running");
     sandbox.polity(&["task", "cancel", &id]);
-    let cancelled = command_output(&child.wait_with_output().unwrap());
-    assert_eq!(cancelled.code, 4, "{cancelled:?}");
-    assert!(cancelled.err.contains("nothing was recorded in tape.json"), "{cancelled:?}");
+    let cancelled = finish(child);
+    cancelled.fails(4, "nothing was recorded in tape.json");
     assert_eq!(tape(&sandbox), before);
 }
 
 #[test]
 fn detached_task_records_and_replays() {
     let sandbox = working_home();
-    let started = sandbox.polity(&["run", "worker", "go", "--detach", "--record", TAPE]);
-    assert_eq!(started.code, 0, "{started:?}");
+    sandbox.polity(&["run", "worker", "go", "--detach", "--record", TAPE]).exits(0);
     sandbox.wait_until("the cassette is there", || sandbox.file(TAPE).exists().then_some(()));
     let (live, _) = sandbox.json(&["task", "show", "last"]);
     break_everything(&sandbox);
-    let started = sandbox.polity(&["run", "worker", "--detach", "--replay", TAPE]);
-    assert_eq!(started.code, 0, "{started:?}");
-    assert_eq!(sandbox.polity(&["task", "wait", "last"]).code, 0);
+    sandbox.polity(&["run", "worker", "--detach", "--replay", TAPE]).exits(0);
+    sandbox.polity(&["task", "wait", "last"]).exits(0);
     let (replayed, _) = sandbox.json(&["task", "show", "last"]);
     assert_eq!(replayed["result"], live["result"]);
     let refused = sandbox.polity(&["run", "worker", "go", "--detach", "--replay", "missing.json"]);
-    assert_eq!(refused.code, 2, "{refused:?}");
-    assert!(refused.err.contains("there is no cassette missing.json"), "{refused:?}");
+    refused.fails(2, "there is no cassette missing.json");
 }
 
 #[test]
 fn recording_continues_after_a_review() {
     let sandbox = home("approval: [kit/echo]\n", "{}", &[]);
     calls(&sandbox, &json!([{"tool": "kit/echo", "arguments": {"text": "hi"}}]));
-    let waits = sandbox.polity(&["run", "worker", "go", "--record", TAPE]);
-    assert_eq!(waits.code, 3, "{waits:?}");
+    sandbox.polity(&["run", "worker", "go", "--record", TAPE]).exits(3);
     let lost = ["review", "approve", "last", "--record", "missing.json"];
-    let refused = sandbox.polity(&lost);
-    assert_eq!(refused.code, 2, "{refused:?}");
+    sandbox.polity(&lost).exits(2);
     let live = sandbox.polity(&["review", "approve", "last", "--record", TAPE]);
     assert_eq!((live.code, live.out.as_str()), (0, "it said: hi\n"), "{live:?}");
     break_everything(&sandbox);
-    let waits = sandbox.polity(&["run", "worker", "--replay", TAPE]);
-    assert_eq!(waits.code, 3, "{waits:?}");
-    let replayed = sandbox.polity(&["review", "approve", "last", "--replay", TAPE]);
-    assert_eq!((replayed.code, &replayed.out), (0, &live.out), "{replayed:?}");
-    let waits = sandbox.polity(&["run", "worker", "--replay", TAPE]);
-    assert_eq!(waits.code, 3, "{waits:?}");
-    assert_eq!(sandbox.polity(&["review", "approve", "last", "--detach"]).code, 0);
-    let resumed = sandbox.polity(&["task", "resume", "last", "--replay", TAPE]);
-    assert_eq!((resumed.code, &resumed.out), (0, &live.out), "{resumed:?}");
+    sandbox.polity(&["run", "worker", "--replay", TAPE]).exits(3);
+    sandbox.polity(&["review", "approve", "last", "--replay", TAPE]).prints(&live.out);
+    sandbox.polity(&["run", "worker", "--replay", TAPE]).exits(3);
+    sandbox.polity(&["review", "approve", "last", "--detach"]).exits(0);
+    sandbox.polity(&["task", "resume", "last", "--replay", TAPE]).prints(&live.out);
 }
 
 const KEY: &str = "sk-canary-0123456789";
@@ -318,8 +293,7 @@ fn cassette_contains_no_secrets() {
         ModelTurn::calls([ModelCall::new("kit__echo", &arguments)]).saying(&saying),
         ModelTurn::text(&saying),
     ]);
-    let sandbox = HomeSandbox::empty();
-    sandbox.write("polity.yaml", "");
+    let sandbox = HomeSandbox::bare();
     sandbox.write(
         "agents/caller.yaml",
         &format!(
@@ -333,25 +307,15 @@ fn cassette_contains_no_secrets() {
         "args": [fixture()], "env": {"SECRET": "${TEST_SERVER_TOKEN}"}}});
     sandbox.write("config/mcp_servers.yaml", &json!({"servers": [kit]}).to_string());
     let input = format!("Say {TOKEN}");
-    let live = with_secrets(sandbox.command(&["run", "caller", &input, "--record", TAPE]));
-    assert_eq!(live.code, 0, "{live:?}");
+    with_secrets(sandbox.command(&["run", "caller", &input, "--record", TAPE])).exits(0);
     let recorded = tape(&sandbox);
     assert!(!recorded.contains("canary"), "{recorded}");
     assert!(recorded.contains("I was given *** and ***."), "{recorded}");
     drop(server);
     // With the secrets at hand the same input is the same; without them the recorded one is.
     let replayed = with_secrets(sandbox.command(&["run", "caller", &input, "--replay", TAPE]));
-    assert_eq!(
-        (replayed.code, replayed.out.as_str()),
-        (0, "I was given *** and ***.\n"),
-        "{replayed:?}"
-    );
-    let replayed = sandbox.polity(&["run", "caller", "--replay", TAPE]);
-    assert_eq!(
-        (replayed.code, replayed.out.as_str()),
-        (0, "I was given *** and ***.\n"),
-        "{replayed:?}"
-    );
+    replayed.prints("I was given *** and ***.\n");
+    sandbox.polity(&["run", "caller", "--replay", TAPE]).prints("I was given *** and ***.\n");
 }
 
 /// The folder is removed during the model call. The result and the error are both printed.
@@ -377,8 +341,7 @@ fn failed_write_keeps_the_old_cassette() {
         ),
     );
     let args = ["run", "caller", "Hi", "--record", "tapes/tape.json"];
-    let recorded = sandbox.polity(&args);
-    assert_eq!(recorded.code, 0, "{recorded:?}");
+    sandbox.polity(&args).exits(0);
     let old = fs::read_to_string(folder.join(TAPE)).unwrap();
     let failed = sandbox.polity(&args);
     assert_eq!((failed.code, failed.out.as_str()), (1, "Said.\n"), "{failed:?}");
@@ -389,8 +352,7 @@ fn failed_write_keeps_the_old_cassette() {
 
 #[test]
 fn parallel_sub_agents_are_recorded_and_replayed() {
-    let sandbox = HomeSandbox::empty();
-    sandbox.write("polity.yaml", "");
+    let sandbox = HomeSandbox::bare();
     let agent = |name: &str, prompt: &str, more: &str| {
         let file = format!(
             "name: {name}\nkind: llm\nrole: Works\nsystem_prompt: {prompt}\n{more}\
@@ -411,19 +373,16 @@ fn parallel_sub_agents_are_recorded_and_replayed() {
     );
     sandbox.write("scripts/writer.yaml", "default: {reply: \"written $input\", delay_ms: 20}");
     let record = || sandbox.polity(&["run", "editor", "go", "--record", TAPE]);
-    let live = record();
-    assert_eq!((live.code, live.out.as_str()), (0, "got written four\n"), "{live:?}");
+    let live = record().prints("got written four\n");
     let first = tape(&sandbox);
     record();
     assert_eq!(tape(&sandbox), first, "whoever is done first");
     for script in ["editor", "writer"] {
         sandbox.write(&format!("scripts/{script}.yaml"), "default: {reply: \"not recorded\"}");
     }
-    let replayed = sandbox.polity(&["run", "editor", "--replay", TAPE]);
-    assert_eq!((replayed.code, &replayed.out), (0, &live.out), "{replayed:?}");
+    let replayed = sandbox.polity(&["run", "editor", "--replay", TAPE]).prints(&live.out);
     assert!(!replayed.err.contains("no one asked for"), "{replayed:?}");
     agent("writer", "Write well.", "");
     let differs = sandbox.polity(&["run", "editor", "--replay", TAPE]);
-    assert_eq!(differs.code, 1, "{differs:?}");
-    assert!(differs.err.contains("  - system_prompt: Write.\n  + system_prompt: Write well."));
+    differs.fails(1, "  - system_prompt: Write.\n  + system_prompt: Write well.");
 }

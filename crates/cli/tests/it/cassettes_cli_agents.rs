@@ -19,8 +19,7 @@ fn program(sandbox: &HomeSandbox, name: &str, script: &str, more: &str) {
 }
 
 fn home() -> HomeSandbox {
-    let sandbox = HomeSandbox::empty();
-    sandbox.write("polity.yaml", "");
+    let sandbox = HomeSandbox::bare();
     sandbox
 }
 
@@ -48,8 +47,7 @@ fn replay_does_not_run_the_cli_agent() {
     }
     assert_eq!(runs(&sandbox), 1);
     let differs = sandbox.polity(&["run", "writer", "the hills", "--replay", TAPE]);
-    assert_eq!(differs.code, 1, "{differs:?}");
-    assert!(differs.err.contains("  - input: the sea\n  + input: the hills"), "{differs:?}");
+    differs.fails(1, "  - input: the sea\n  + input: the hills");
     assert_eq!(runs(&sandbox), 1);
     let first = tape(&sandbox);
     program(&sandbox, "writer", "echo x >> ran; echo \"about $(cat)\"; echo and more", "");
@@ -66,8 +64,7 @@ fn replay_repeats_failures_and_timeouts() {
         "echo x >> ran; [ -e tried ] && echo ok || { touch tried; echo 'error 429' >&2; exit 1; }";
     program(&sandbox, "flaky", flaky, ", idempotent: true");
     for (name, code) in [("bad", 1), ("slow", 5), ("flaky", 0)] {
-        let live = sandbox.polity(&["run", name, "x", "--record", TAPE]);
-        assert_eq!(live.code, code, "{live:?}");
+        let live = sandbox.polity(&["run", name, "x", "--record", TAPE]).exits(code);
         let replayed = sandbox.polity(&["run", name, "--replay", TAPE]);
         assert_eq!((replayed.code, &replayed.out), (code, &live.out), "{replayed:?}");
         let error = |output: &str| {
@@ -106,11 +103,9 @@ fn replay_covers_cli_agents_in_sub_agents_and_workflows() {
     for (name, input, out, ran) in
         [("boss", "go", "got from three\n", 3), ("twice", "here", "from from here again\n", 5)]
     {
-        let live = sandbox.polity(&["run", name, input, "--record", TAPE]);
-        assert_eq!((live.code, live.out.as_str()), (0, out), "{live:?}");
+        sandbox.polity(&["run", name, input, "--record", TAPE]).prints(out);
         assert_eq!(runs(&sandbox), ran);
-        let replayed = sandbox.polity(&["run", name, "--replay", TAPE]);
-        assert_eq!((replayed.code, replayed.out.as_str()), (0, out), "{replayed:?}");
+        let replayed = sandbox.polity(&["run", name, "--replay", TAPE]).prints(out);
         assert!(!replayed.err.contains("no one asked for"), "{replayed:?}");
         assert_eq!(runs(&sandbox), ran);
         fs::remove_file(sandbox.file(TAPE)).unwrap();
@@ -127,13 +122,10 @@ fn cassette_contains_no_secrets_of_cli_agents() {
         let args = [&["run", "teller"], input, more].concat();
         command_output(&sandbox.command(&args).env("MY_CANARY", key).output().unwrap())
     };
-    let live = run(&[&input], &["--record", TAPE]);
-    assert_eq!(live.code, 0, "{live:?}");
+    let live = run(&[&input], &["--record", TAPE]).exits(0);
     let recorded = tape(&sandbox);
     assert!(!recorded.contains("canary"), "{recorded}");
     // With the secrets at hand the same input is the same; without them the recorded one is.
-    let replayed = run(&[&input], &["--replay", TAPE]);
-    assert_eq!((replayed.code, &replayed.out), (0, &live.out), "{replayed:?}");
-    let replayed = sandbox.polity(&["run", "teller", "--replay", TAPE]);
-    assert_eq!((replayed.code, &replayed.out), (0, &live.out), "{replayed:?}");
+    run(&[&input], &["--replay", TAPE]).prints(&live.out);
+    sandbox.polity(&["run", "teller", "--replay", TAPE]).prints(&live.out);
 }

@@ -264,7 +264,7 @@ fn mermaid_parses_the_exported_charts() {
     ] {
         let home = sandbox.file(example);
         let home = home.to_str().unwrap();
-        assert_eq!(sandbox.polity(&["init", home, "--example", example]).code, 0);
+        sandbox.polity(&["init", home, "--example", example]).exits(0);
         let drawn =
             sandbox.polity(&["--home", home, command, "graph", name, "--format", "mermaid"]);
         assert_eq!(drawn.code, 0, "{drawn:?}");

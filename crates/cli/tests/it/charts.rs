@@ -4,31 +4,24 @@ use serde_json::{Value, json};
 
 use crate::sandbox::HomeSandbox;
 
-fn society() -> HomeSandbox {
-    let sandbox = HomeSandbox::empty();
-    assert_eq!(sandbox.polity(&["init", ".", "--example", "society"]).code, 0);
-    sandbox
-}
-
 #[test]
 fn chart_list_show_and_check_work() {
-    let sandbox = society();
-    let (list, code) = sandbox.json(&["chart", "list"]);
-    assert_eq!(code, 0);
+    let sandbox = HomeSandbox::society();
+    let list = sandbox.get(&["chart", "list"]);
     let expected = json!([{"name": "social", "states": 8, "transitions": 15, "initial": "idle"}]);
     assert_eq!(list, expected);
     assert_eq!(sandbox.json(&["chart", "show", "social"]).0["initial"], "idle");
     let shown = sandbox.polity(&["chart", "show", "social"]).out;
     assert!(shown.contains("field engagement_threshold: 0.5, from 0 to 1"), "{shown}");
     assert_eq!(sandbox.json(&["chart", "check"]).0, json!({"valid": true, "errors": []}));
-    assert_eq!(sandbox.polity(&["chart", "check", "social"]).code, 0);
-    let unknown = sandbox.polity(&["chart", "show", "socail", "--json"]);
-    assert_eq!((unknown.code, &unknown.error()["hint"]), (2, &json!("did you mean \"social\"?")));
+    sandbox.polity(&["chart", "check", "social"]).exits(0);
+    let unknown = sandbox.error(2, &["chart", "show", "socail"]);
+    assert_eq!(unknown.hint, "did you mean \"social\"?");
 }
 
 #[test]
 fn chart_fire_reports_the_transition() {
-    let sandbox = society();
+    let sandbox = HomeSandbox::society();
     let fire = |args: &[&str]| sandbox.json(&[&["chart", "fire", "social"], args].concat()).0;
     let to = |from: &str, to: Value| json!({"from": from, "to": to});
     assert_eq!(fire(&["--trigger", "feed_ready"]), to("idle", json!("scrolling")));
@@ -46,16 +39,14 @@ fn chart_fire_reports_the_transition() {
         (vec!["--trigger", "decides", "--set", "mood=1"], "has no field \"mood\""),
         (vec!["--trigger", "decides", "--set", "engagement_threshold=2"], "from 0 to 1"),
     ] {
-        let output = sandbox.polity(&[&["chart", "fire", "social", "--json"], &args[..]].concat());
-        assert_eq!(output.code, 2, "{output:?}");
-        assert!(output.error()["message"].as_str().unwrap().contains(message), "{output:?}");
+        let error = sandbox.error(2, &[&["chart", "fire", "social"], &args[..]].concat());
+        assert!(error.message.contains(message), "{error:?}");
     }
 }
 
 #[test]
 fn chart_fire_evaluates_guards_on_the_context() {
-    let sandbox = HomeSandbox::empty();
-    sandbox.write("polity.yaml", "");
+    let sandbox = HomeSandbox::bare();
     let chart = "
 name: taste
 states: [cold, warm]
@@ -95,8 +86,7 @@ transitions:
 ";
 
 fn reader() -> HomeSandbox {
-    let sandbox = HomeSandbox::empty();
-    sandbox.write("polity.yaml", "");
+    let sandbox = HomeSandbox::bare();
     sandbox.write("charts/reader.yaml", READER);
     sandbox
 }
@@ -170,7 +160,7 @@ fn svg_has_frames_and_complete_labels() {
     let dot = picture("reader", "dot");
     assert!(dot.contains("subgraph cluster_1 {"), "{dot}");
     assert!(dot.contains("lhead=cluster_1"), "{dot}");
-    let social = society();
+    let social = HomeSandbox::society();
     for format in ["svg", "dot"] {
         let drawn = social.polity(&["chart", "graph", "social", "--format", format]).out;
         assert!(!drawn.contains('…'), "{format}: something is cut off");
@@ -179,12 +169,11 @@ fn svg_has_frames_and_complete_labels() {
 
 #[test]
 fn chart_graph_supports_four_formats() {
-    let sandbox = society();
+    let sandbox = HomeSandbox::society();
     for (format, begin) in
         [("mermaid", "stateDiagram-v2"), ("dot", "digraph"), ("svg", "<svg"), ("scxml", "<?xml")]
     {
-        let output = sandbox.polity(&["chart", "graph", "social", "--format", format]);
-        assert_eq!(output.code, 0);
+        let output = sandbox.polity(&["chart", "graph", "social", "--format", format]).exits(0);
         assert!(output.out.contains(begin), "{format}: {}", output.out);
         for state in ["idle", "scrolling", "engaging_reshare"] {
             assert!(output.out.contains(state), "{format} without {state}");
@@ -194,7 +183,7 @@ fn chart_graph_supports_four_formats() {
 
 #[test]
 fn check_reports_chart_and_scenario_problems_with_positions() {
-    let sandbox = society();
+    let sandbox = HomeSandbox::society();
     let chart = "name: bad
 states: [a, b, lost]
 initial: d
@@ -257,15 +246,14 @@ lifecycle:
     for suggestion in ["b", "name", "engagement_threshold", "sees_post", "add_agent"] {
         assert!(near.contains(&&json!(suggestion)), "{suggestion}\n{near:?}");
     }
-    let refused = sandbox.polity(&["sim", "run", "wrong", "--json"]);
-    assert_eq!((refused.code, &refused.error()["code"]), (2, &json!("invalid_definition")));
+    assert_eq!(sandbox.error(2, &["sim", "run", "wrong"]).code, "invalid_definition");
     let (one, code) = sandbox.json(&["chart", "check", "bad"]);
     assert_eq!((code, &one["valid"]), (2, &json!(false)));
 }
 
 #[test]
 fn schemas_accept_valid_and_reject_invalid_files() {
-    let sandbox = society();
+    let sandbox = HomeSandbox::society();
     for (kind, path, wrong) in [
         ("chart", "charts/social.yaml", r#"{"name": "x", "states": [], "initial": "a"}"#),
         ("scenario", "scenarios/society.yaml", r#"{"name": "x", "chart": "y", "turn": 3}"#),
@@ -282,8 +270,7 @@ fn schemas_accept_valid_and_reject_invalid_files() {
 
 #[test]
 fn chart_graph_limits_the_number_of_arrows() {
-    let sandbox = HomeSandbox::empty();
-    assert_eq!(sandbox.polity(&["init", ".", "--example", "society"]).code, 0);
+    let sandbox = HomeSandbox::society();
     let names: Vec<String> = (0..60).map(|state| format!("s{state}")).collect();
     let to =
         |state: &String| format!("  - {{trigger: to_{state}, source: '*', target: {state}}}\n");
@@ -293,40 +280,28 @@ fn chart_graph_limits_the_number_of_arrows() {
         names.join(", ")
     );
     sandbox.write("charts/maze.yaml", &chart);
-    let output = sandbox.polity(&["chart", "graph", "maze", "--format", "svg", "--json"]);
-    assert_eq!(output.code, 6, "{output:?}");
+    let error = sandbox.error(6, &["chart", "graph", "maze", "--format", "svg"]);
     let message = "the diagram would have 3540 arrows; the limit picture_arrows is 1500";
-    assert_eq!(output.error()["message"], message);
-    assert_eq!(sandbox.polity(&["chart", "graph", "maze", "--format", "mermaid"]).code, 0);
+    assert_eq!(error.message, message);
+    sandbox.polity(&["chart", "graph", "maze", "--format", "mermaid"]).exits(0);
 }
 
 #[test]
 fn chart_fire_rejects_a_composite_state() {
     let sandbox = reader();
-    let output = sandbox.polity(&[
-        "chart",
-        "fire",
-        "reader",
-        "--trigger",
-        "sees",
-        "--state",
-        "engaging",
-        "--json",
-    ]);
-    assert_eq!(output.code, 2, "{output:?}");
+    let args = ["chart", "fire", "reader", "--trigger", "sees", "--state", "engaging"];
     let message = "the state \"engaging\" has child states, and an agent is always in one of those";
-    assert_eq!(output.error()["message"], message);
+    assert_eq!(sandbox.error(2, &args).message, message);
 }
 
 #[test]
 fn invalid_chart_does_not_affect_others() {
-    let sandbox = society();
+    let sandbox = HomeSandbox::society();
     for (name, initial) in [("first", "nowhere"), ("second", "elsewhere")] {
         let chart = format!("name: {name}\nstates: [a]\ninitial: {initial}\n");
         sandbox.write(&format!("charts/{name}.yaml"), &chart);
     }
     sandbox.write("scenarios/wrong.yaml", "name: wrong\nchart: second\n");
-    let output = sandbox.polity(&["sim", "run", "wrong"]);
-    assert_eq!(output.code, 2, "{output:?}");
+    let output = sandbox.polity(&["sim", "run", "wrong"]).exits(2);
     assert!(output.err.contains("elsewhere") && !output.err.contains("nowhere"), "{}", output.err);
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::sandbox::HomeSandbox;
+use crate::sandbox::{HomeSandbox, kill};
 
 /// A home with programs that the tests need.
 fn home() -> HomeSandbox {
@@ -88,16 +88,13 @@ fn full_queue_rejects_tasks() {
         let (status, _) = sandbox.json(&["agent", "status", "count"]);
         (status["queued"] == 2).then_some(())
     });
-    let output = sandbox.polity(&["run", "count", "x"]);
-    assert_eq!(output.code, 6, "{output:?}");
-    assert!(output.err.contains("queue_limit is 2"), "{output:?}");
+    sandbox.polity(&["run", "count", "x"]).fails(6, "queue_limit is 2");
     let (executions, _) = sandbox.json(&["execution", "list", "--agent", "count"]);
     let result = &executions[0]["result"];
     assert_eq!(result["status"], "failure", "{executions:#}");
     assert!(result["error"].as_str().unwrap().contains("queue_limit is 2"), "{executions:#}");
     for child in waiting.iter_mut().chain([&mut running]) {
-        child.kill().unwrap();
-        child.wait().unwrap();
+        kill(child);
     }
 }
 
@@ -115,8 +112,7 @@ fn cancel_kills_the_whole_process_tree() {
     });
     let (status, _) = sandbox.json(&["agent", "status", "slow"]);
     assert_eq!(status["pool"], serde_json::json!({"in_use": 1, "capacity": 1}));
-    let output = sandbox.polity(&["execution", "cancel", &active]);
-    assert_eq!(output.code, 0, "{output:?}");
+    sandbox.polity(&["execution", "cancel", &active]).exits(0);
     let output = running.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(4), "{output:?}");
     assert!(!std::path::Path::new(&format!("/proc/{}", pid.trim())).exists());
@@ -127,9 +123,7 @@ fn cancel_kills_the_whole_process_tree() {
 #[test]
 fn cli_agent_times_out() {
     let sandbox = home();
-    let output = sandbox.polity(&["run", "sleepy", "x"]);
-    assert_eq!(output.code, 5, "{output:?}");
-    assert!(output.err.contains("timeout"), "{output:?}");
+    sandbox.polity(&["run", "sleepy", "x"]).fails(5, "timeout");
     assert_eq!(executions(&sandbox)[0]["result"]["status"], "timeout");
 }
 
@@ -180,21 +174,16 @@ fn missing_executable_creates_no_task() {
     ] {
         sandbox
             .write(&format!("agents/{name}.yaml"), &format!("{{name: {name}, kind: cli, {file}}}"));
-        let output = sandbox.polity(&["run", name, "x"]);
-        assert_eq!(output.code, 2, "{output:?}");
-        assert!(output.err.contains(told) && output.err.contains("hint:"), "{output:?}");
+        sandbox.polity(&["run", name, "x"]).fails(2, told).err_has("hint:");
     }
-    let output = sandbox.polity(&["run", "off", "x"]);
-    assert_eq!(output.code, 2, "{output:?}");
-    assert!(output.err.contains("disabled"), "{output:?}");
+    sandbox.polity(&["run", "off", "x"]).fails(2, "disabled");
     assert_eq!(sandbox.tasks().len(), 0);
 }
 
 #[test]
 fn transient_failure_is_retried_and_recorded() {
     let sandbox = home();
-    let output = sandbox.polity(&["-q", "run", "flaky", "x"]);
-    assert_eq!((output.code, output.out.as_str()), (0, "ok\n"), "{output:?}");
+    sandbox.polity(&["-q", "run", "flaky", "x"]).prints("ok\n");
     let execution = &executions(&sandbox)[0];
     assert_eq!(execution["retry_count"], 1);
     let earlier = execution["result"]["previous_retries"].as_array().unwrap();
@@ -217,8 +206,7 @@ fn cli_agent_works_as_sub_agent() {
               [{tool: agent/echo, arguments: {task_description: from the boss}}]},
             {when: "(.*)", role: tool, reply: "it said: $1"}]}"#,
     );
-    let output = sandbox.polity(&["-q", "run", "boss", "go"]);
-    assert_eq!((output.code, output.out.as_str()), (0, "it said: from the boss\n"), "{output:?}");
+    sandbox.polity(&["-q", "run", "boss", "go"]).prints("it said: from the boss\n");
 }
 
 #[test]
@@ -245,8 +233,7 @@ fn killed_polity_leaves_no_process() {
         })
         .collect();
     for child in &mut children {
-        child.kill().unwrap();
-        child.wait().unwrap();
+        kill(child);
     }
     sandbox.wait_until("all are gone", || {
         let is_gone = |pid: &String| !std::path::Path::new(&format!("/proc/{pid}")).exists();
@@ -308,10 +295,8 @@ fn non_idempotent_agent_needs_review_after_a_kill() {
         let (active, _) = sandbox.json(&["execution", "list", "--active"]);
         (active[0]["state"] == "running").then_some(())
     });
-    running.kill().unwrap();
-    running.wait().unwrap();
-    let output = sandbox.polity(&["task", "resume", "last"]);
-    assert_eq!(output.code, 3, "{output:?}");
+    kill(&mut running);
+    sandbox.polity(&["task", "resume", "last"]).exits(3);
     let (reviews, _) = sandbox.json(&["review", "list"]);
     assert_eq!(reviews[0]["about"], "run_doubt", "{reviews}");
     let output = sandbox.polity(&["-q", "review", "approve", "last", "--skip-with", "it was done"]);
@@ -380,11 +365,10 @@ fn agents_with_copied_workspaces_run_in_parallel() {
     let folder = sandbox.file("data").join(result["workspace"]["folder"].as_str().unwrap());
     assert_eq!(fs::read_to_string(folder.join("a")).unwrap(), "first\nx\n");
     let shown = sandbox.polity(&["execution", "show", execution["id"].as_str().unwrap()]);
-    assert!(shown.out.contains("1 file changed in data/workspaces/"), "{shown:?}");
-    assert!(shown.out.contains("/artifacts/a (8 bytes)"), "{shown:?}");
+    shown.out_has("1 file changed in data/workspaces/").out_has("/artifacts/a (8 bytes)");
     // The folders go with their tasks.
     sandbox.write("config/retention_policy.yaml", "default_days: 0\n");
-    assert_eq!(sandbox.polity(&["gc"]).code, 0);
+    sandbox.polity(&["gc"]).exits(0);
     assert_eq!(fs::read_dir(sandbox.file("data/workspaces")).unwrap().count(), 0);
 }
 
@@ -401,8 +385,7 @@ fn copied_workspace_is_reset_after_a_kill() {
     let here = sandbox.path().display().to_string();
     let mut running = sandbox.command(&["run", "own", "x"]).env("HERE", &here).spawn().unwrap();
     sandbox.wait_until("it runs", || sandbox.file("began").exists().then_some(()));
-    running.kill().unwrap();
-    running.wait().unwrap();
+    kill(&mut running);
     sandbox.write("go", "");
     let resumed = sandbox.command(&["-q", "task", "resume", "last"]).env("HERE", &here).output();
     let output = resumed.unwrap();
@@ -421,11 +404,10 @@ fn private_files_are_removed_after_a_kill() {
     sandbox.wait_until("it runs", || sandbox.file("began").exists().then_some(()));
     let left = || fs::read_dir(sandbox.file("data/runs")).unwrap().count();
     assert!(left() >= 2);
-    running.kill().unwrap();
-    running.wait().unwrap();
-    assert_eq!(sandbox.polity(&["task", "cancel", "last"]).code, 0);
+    kill(&mut running);
+    sandbox.polity(&["task", "cancel", "last"]).exits(0);
     sandbox.wait_until("it is removed", || {
-        assert_eq!(sandbox.polity(&["run", "greeter", "Ada"]).code, 0);
+        sandbox.polity(&["run", "greeter", "Ada"]).exits(0);
         (left() == 0).then_some(())
     });
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::crash_recovery::{KillTimes, rounds};
-use crate::sandbox::HomeSandbox;
+use crate::sandbox::{HomeSandbox, kill};
 use crate::tools::home;
 
 /// Steps that may be made once, steps that may be repeated, agents and conditions.
@@ -66,8 +66,7 @@ fn kill_within(sandbox: &HomeSandbox, args: &[&str], kill_times: &mut KillTimes)
     let mut child = sandbox.start(args);
     std::thread::sleep(Duration::from_millis(20 + kill_times.next_ms(500)));
     let is_at_work = child.try_wait().unwrap().is_none();
-    child.kill().unwrap();
-    child.wait().unwrap();
+    kill(&mut child);
     is_at_work
 }
 
@@ -89,8 +88,7 @@ fn settle_doubts(sandbox: &HomeSandbox, input: &str) {
             more => panic!("{step} of {input} happened {more} times"),
         };
         let args = [vec!["review", "approve", id, "--detach"], choice].concat();
-        let output = sandbox.polity(&args);
-        assert_eq!(output.code, 0, "{output:?}");
+        sandbox.polity(&args).exits(0);
     }
 }
 

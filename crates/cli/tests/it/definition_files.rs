@@ -53,8 +53,7 @@ fn check_json_has_the_documented_fields() {
         }
         assert!(error["line"].as_u64().unwrap() >= 1, "{error}");
     }
-    let (report, code) = HomeSandbox::new().json(&["check"]);
-    assert_eq!(code, 0);
+    let report = HomeSandbox::new().get(&["check"]);
     assert_eq!(report, serde_json::json!({"valid": true, "errors": []}));
 }
 
@@ -83,34 +82,28 @@ fn condition_and_template_typos_get_suggestions() {
 fn invalid_file_affects_only_its_agent() {
     let sandbox = HomeSandbox::new();
     sandbox.write("agents/torn.yaml", "name: torn\nkind: llm\nrole: [unclosed\n");
-    assert_eq!(sandbox.polity(&["run", "greeter", "Ada"]).code, 0);
-    let output = sandbox.polity(&["run", "torn", "Ada"]);
-    assert_eq!(output.code, 2, "{output:?}");
+    sandbox.polity(&["run", "greeter", "Ada"]).exits(0);
+    let output = sandbox.polity(&["run", "torn", "Ada"]).exits(2);
     assert!(output.err.starts_with("agents/torn.yaml:"), "{output:?}");
     assert!(output.err.contains("the definition of \"torn\" is not valid"), "{output:?}");
 
     sandbox.write("scripts/greeter.yaml", "rules: 7");
-    let output = sandbox.polity(&["run", "greeter", "Ada"]);
-    assert_eq!(output.code, 2, "{output:?}");
-    assert!(output.err.contains("scripts/greeter.yaml:1:8"), "{output:?}");
+    sandbox.polity(&["run", "greeter", "Ada"]).fails(2, "scripts/greeter.yaml:1:8");
 }
 
 #[test]
 fn invalid_settings_stop_every_task() {
     let sandbox = HomeSandbox::new();
     sandbox.write("polity.yaml", "limits: {input_byte: 3}");
-    let output = sandbox.polity(&["run", "greeter", "Ada"]);
-    assert_eq!(output.code, 2, "{output:?}");
-    assert!(output.err.contains("did you mean \"input_bytes\"?"), "{output:?}");
+    sandbox.polity(&["run", "greeter", "Ada"]).fails(2, "did you mean \"input_bytes\"?");
 }
 
 #[test]
 fn missing_home_is_an_error() {
     let sandbox = HomeSandbox::empty();
     let output = sandbox.polity(&["--home", "nowhere", "check"]);
-    assert_eq!(output.code, 1, "{output:?}");
-    assert!(output.err.contains("there is no home folder nowhere"), "{output:?}");
-    assert!(output.err.contains("hint: create one with `polity init`"), "{output:?}");
+    let output = output.fails(1, "there is no home folder nowhere");
+    output.err_has("hint: create one with `polity init`");
 }
 
 #[test]
@@ -122,12 +115,8 @@ fn every_command_reports_a_missing_home() {
         vec!["agent", "list"],
         vec!["backup", "b"],
     ] {
-        let output = sandbox.polity(&[&["--home", "nowhere", "--json"], args.as_slice()].concat());
-        assert_eq!(
-            (output.code, output.error()["code"].as_str()),
-            (1, Some("not_found")),
-            "{output:?}"
-        );
+        let error = sandbox.error(1, &[&["--home", "nowhere"], args.as_slice()].concat());
+        assert_eq!(error.code, "not_found", "{args:?}");
         assert!(!sandbox.file("nowhere").exists());
     }
 }
@@ -141,7 +130,7 @@ fn unreadable_file_is_a_problem() {
     assert_eq!(output.code, 2, "{output:?}");
     assert!(output.err.contains("agents/latin.yaml:1:1: the file is not UTF-8 text"), "{output:?}");
     assert!(output.err.contains("agents/lost.yaml:1:1: the file cannot be read"), "{output:?}");
-    assert_eq!(sandbox.polity(&["run", "greeter", "Ada"]).code, 0);
+    sandbox.polity(&["run", "greeter", "Ada"]).exits(0);
 }
 
 #[test]
@@ -153,9 +142,8 @@ fn agent_list_and_show_work() {
     let (agent, _) = sandbox.json(&["agent", "show", "greeter"]);
     assert_eq!(agent["llm_config"]["script"], "greeter");
     assert_eq!(agent["max_iterations"], 10);
-    let list = sandbox.polity(&["agent", "list"]);
-    assert!(list.out.contains("scripted/greeter"), "{list:?}");
-    assert_eq!(sandbox.polity(&["agent", "show", "nobody"]).code, 2);
+    sandbox.polity(&["agent", "list"]).out_has("scripted/greeter");
+    sandbox.polity(&["agent", "show", "nobody"]).exits(2);
 }
 
 #[test]

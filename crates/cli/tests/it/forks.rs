@@ -31,16 +31,14 @@ pub(crate) fn sandbox() -> HomeSandbox {
 
 /// Runs the workflow, and gives the task's id.
 pub(crate) fn run(sandbox: &HomeSandbox, input: &str) -> String {
-    let (task, code) = sandbox.json(&["run", "story", input]);
-    assert_eq!(code, 0, "{task}");
+    let task = sandbox.get(&["run", "story", input]);
     task["id"].as_str().unwrap().to_owned()
 }
 
 /// Forks a task at its first checkpoint, in another tone.
 pub(crate) fn grand(sandbox: &HomeSandbox, id: &str) -> Value {
     let set = ["--set", "metadata.tone=grand"];
-    let (fork, code) = sandbox.json(&[&["task", "fork", id, "--from", "0"], &set[..]].concat());
-    assert_eq!(code, 0, "{fork}");
+    let fork = sandbox.get(&[&["task", "fork", id, "--from", "0"], &set[..]].concat());
     fork
 }
 
@@ -88,9 +86,7 @@ fn fork_shows_steps_and_exit_code_like_a_run() {
     let sandbox = sandbox();
     let id = run(&sandbox, "rain");
     let fork = ["task", "fork", &id, "--from", "0"];
-    let output = sandbox.polity(&fork);
-    assert_eq!((output.code, output.out.as_str()), (0, "Plainly, Draft of rain\n"), "{output:?}");
-    assert!(output.err.contains("plain"), "{output:?}");
+    sandbox.polity(&fork).prints("Plainly, Draft of rain\n").err_has("plain");
     let output = sandbox.polity(&[&fork[..], &["--set", "metadata.tone=sour"]].concat());
     assert_eq!(output.code, 1, "no edge fits: {output:?}");
 }
@@ -115,8 +111,7 @@ fn agent_task_can_be_forked() {
     let (task, _) = sandbox.json(&["run", "greeter", "Ada"]);
     let id = task["id"].as_str().unwrap();
     let set = "messages=think";
-    let (fork, code) = sandbox.json(&["task", "fork", id, "--from", "0", "--set", set]);
-    assert_eq!(code, 0, "{fork}");
+    let fork = sandbox.get(&["task", "fork", id, "--from", "0", "--set", set]);
     assert_eq!(fork["result"], "thought", "{fork}");
     assert_eq!(fork["forked_from"]["task_id"], task["id"]);
 }
@@ -125,11 +120,9 @@ fn agent_task_can_be_forked() {
 fn detached_fork_runs_in_the_background() {
     let sandbox = sandbox();
     let id = run(&sandbox, "rain");
-    let output = sandbox.polity(&["task", "fork", &id, "--from", "0", "--detach"]);
-    assert_eq!(output.code, 0, "{output:?}");
+    let output = sandbox.polity(&["task", "fork", &id, "--from", "0", "--detach"]).exits(0);
     let fork = output.out.trim();
-    let waited = sandbox.polity(&["task", "wait", fork]);
-    assert_eq!((waited.code, waited.out.as_str()), (0, "Plainly, Draft of rain\n"), "{waited:?}");
+    sandbox.polity(&["task", "wait", fork]).prints("Plainly, Draft of rain\n");
 }
 
 #[test]
@@ -137,8 +130,7 @@ fn fork_is_recorded_and_replayed() {
     let sandbox = sandbox();
     let id = run(&sandbox, "rain");
     let fork = ["task", "fork", &id, "--from", "0", "--set", "metadata.tone=grand"];
-    let output = sandbox.polity(&[&fork[..], &["--record", "fork.yaml"]].concat());
-    assert_eq!(output.code, 0, "{output:?}");
+    sandbox.polity(&[&fork[..], &["--record", "fork.yaml"]].concat()).exits(0);
     let output = sandbox.polity(&[&fork[..], &["--replay", "fork.yaml"]].concat());
     assert_eq!((output.code, output.out.as_str()), (0, "Grandly, Draft of rain\n"), "{output:?}");
 }
@@ -178,8 +170,7 @@ fn show_at_prints_a_checkpoint() {
         assert!(output.out.contains(words), "{words}: {output:?}");
     }
     let output = sandbox.polity(&["task", "show", &id, "--at", "7"]);
-    assert_eq!(output.code, 1, "{output:?}");
-    assert!(output.err.contains("there are 0 (draft), 1 (tone), 2 (plain)"), "{output:?}");
+    output.fails(1, "there are 0 (draft), 1 (tone), 2 (plain)");
 }
 
 #[test]
@@ -194,8 +185,7 @@ fn task_list_counts_parts_and_lists_them_on_request() {
     assert_eq!(words[..4], [&id[..8], "completed", "story", "2"], "{table}");
     let (all, _) = sandbox.json(&["task", "list", "--parts"]);
     assert_eq!(all.as_array().unwrap().len(), 3);
-    let table = sandbox.polity(&["task", "list", "--parts"]).out;
-    assert!(table.contains("PARENT") && table.contains("└ echo"), "{table}");
+    sandbox.polity(&["task", "list", "--parts"]).out_has("PARENT").out_has("└ echo");
     let (parts, _) = sandbox.json(&["task", "list", "--parent", &id]);
     let parts = parts.as_array().unwrap();
     assert_eq!(parts.len(), 2);

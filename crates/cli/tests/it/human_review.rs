@@ -26,7 +26,7 @@ nodes:
   two: {type: human, question: Second?}
 ",
     );
-    assert_eq!(sandbox.polity(&["run", "flow", "x"]).code, 3);
+    sandbox.polity(&["run", "flow", "x"]).exits(3);
     let output = sandbox.polity(&["--quiet", "review", "approve", "last", "--message", "yes"]);
     assert_eq!(output.code, 3, "{output:?}");
     assert!(output.err.starts_with("waiting for a person's decision"), "{output:?}");
@@ -44,15 +44,12 @@ nodes: {ask: {type: human, question: Now?, deadline_seconds: 1}}
 ",
     );
     for _ in 0..2 {
-        assert_eq!(sandbox.polity(&["run", "flow", "x"]).code, 3);
+        sandbox.polity(&["run", "flow", "x"]).exits(3);
     }
     sleep(Duration::from_millis(1100));
-    let late = sandbox.polity(&["review", "approve", "last"]);
-    assert!(late.code == 1 && late.err.contains("which has passed"), "{late:?}");
-    let one = sandbox.polity(&["task", "resume", "last"]);
-    assert!(one.code == 5 && one.err.contains("timeout: ask: no one answered"), "{one:?}");
-    let all = sandbox.polity(&["task", "resume", "--all"]);
-    assert!(all.code == 1 && all.out.contains("failed"), "{all:?}");
+    sandbox.polity(&["review", "approve", "last"]).fails(1, "which has passed");
+    sandbox.polity(&["task", "resume", "last"]).fails(5, "timeout: ask: no one answered");
+    sandbox.polity(&["task", "resume", "--all"]).exits(1).out_has("failed");
     assert_eq!(sandbox.polity(&["task", "resume", "--all"]).out, "nothing to resume\n");
 }
 
@@ -70,7 +67,7 @@ edges:
   - {from: ask, to: {approve: publish, reject: draft}, max_loops: 1}
 ",
     );
-    assert_eq!(sandbox.polity(&["run", "flow", "x"]).code, 3);
+    sandbox.polity(&["run", "flow", "x"]).exits(3);
     let shown = sandbox.polity(&["review", "show", "last"]).out;
     for told in
         ["continues with publish", "continues with draft", "fails the task: no edge for modify"]
@@ -80,12 +77,11 @@ edges:
     let (review, _) = sandbox.json(&["review", "show", "last"]);
     assert_eq!(review["answers"][0], json!({"action": "approve", "leads_to": ["publish"]}));
     assert_eq!(review["answers"][1]["fails_task"], "no edge for modify");
-    assert_eq!(sandbox.polity(&["review", "reject", "last"]).code, 3);
+    sandbox.polity(&["review", "reject", "last"]).exits(3);
     let shown = sandbox.polity(&["review", "show", "last"]).out;
     let reject = shown.lines().find(|line| line.contains("reject")).unwrap();
     assert!(reject.contains("fails the task: the edges that lead back were taken"), "{shown}");
-    let output = sandbox.polity(&["review", "modify", "last", "--set", "metadata.a=1"]);
-    assert!(output.code == 1 && output.err.contains("no_edge"), "{output:?}");
+    sandbox.polity(&["review", "modify", "last", "--set", "metadata.a=1"]).fails(1, "no_edge");
 }
 
 #[test]
@@ -99,11 +95,10 @@ nodes:
 edges: [{from: ask, to: publish, condition: \"nodes.ask.output == 'yes'\"}]
 ",
     );
-    assert_eq!(sandbox.polity(&["run", "flow", "x"]).code, 3);
+    sandbox.polity(&["run", "flow", "x"]).exits(3);
     let (review, _) = sandbox.json(&["review", "show", "last"]);
     assert!(review.get("answers").is_none(), "{review}");
-    let output = sandbox.polity(&["review", "approve", "last", "--message", "yes"]);
-    assert_eq!(output.code, 0, "{output:?}");
+    sandbox.polity(&["review", "approve", "last", "--message", "yes"]).exits(0);
 }
 
 #[test]
@@ -118,7 +113,7 @@ entry_point: ask
 nodes: {{ask: {{type: human, question: Now?, deadline_seconds: 1{more}}}}}
 "
         ));
-        assert_eq!(sandbox.polity(&["run", "flow", "x"]).code, 3);
+        sandbox.polity(&["run", "flow", "x"]).exits(3);
         assert_eq!(sandbox.json(&["review", "show", "last"]).0["expired"], false);
         sleep(Duration::from_millis(1100));
         let shown = sandbox.polity(&["review", "show", "last"]).out;
@@ -127,8 +122,7 @@ nodes: {{ask: {{type: human, question: Now?, deadline_seconds: 1{more}}}}}
             shown.contains("polity task resume") && !shown.contains("polity review"),
             "{shown}"
         );
-        let listed = sandbox.polity(&["review", "list"]).out;
-        assert!(listed.contains(short), "{listed}");
+        sandbox.polity(&["review", "list"]).out_has(short);
         let (reviews, _) = sandbox.json(&["review", "list"]);
         assert_eq!(reviews[0]["expired"], true);
     }
@@ -157,7 +151,7 @@ nodes:
         ("flow", ["flow/left", "flow/right"]),
         ("outer", ["outer/inner/left", "outer/inner/right"]),
     ] {
-        assert_eq!(kit.polity(&["run", name, "go"]).code, 3);
+        kit.polity(&["run", name, "go"]).exits(3);
         let top = kit.json(&["task", "show", "last"]).0["id"].clone();
         let (reviews, _) = kit.json(&["review", "list"]);
         let of_top = |review: &&Value| review["top_task_id"] == top;
@@ -194,11 +188,10 @@ edges: [{from: ask, to: again}]
          nodes: {ask: {type: human, question: Now?, deadline_seconds: 1}}\n",
     );
     for name in ["flow", "short", "short"] {
-        assert_eq!(sandbox.polity(&["run", name, "x"]).code, 3);
+        sandbox.polity(&["run", name, "x"]).exits(3);
     }
     sleep(Duration::from_millis(1100));
-    let all = sandbox.polity(&["task", "resume", "--all"]);
-    assert_eq!(all.code, 1, "{all:?}");
+    let all = sandbox.polity(&["task", "resume", "--all"]).exits(1);
     assert!(all.out.ends_with("3 tasks: 1 waiting for a person, 2 failed\n"), "{all:?}");
     assert!(all.out.contains("awaiting_human"), "{all:?}");
 }
@@ -220,15 +213,14 @@ nodes:
     );
     for detaches in [false, true] {
         let before = count_lines(&kit, "a");
-        assert_eq!(kit.polity(&["run", "flow", "go"]).code, 3);
+        kit.polity(&["run", "flow", "go"]).exits(3);
         let whole = kit.json(&["task", "show", "last"]).0["id"].as_str().unwrap().to_owned();
         let (parts, _) = kit.json(&["task", "list", "--parent", &whole]);
         let part = parts[0]["id"].as_str().unwrap();
         if detaches {
-            assert_eq!(kit.polity(&["review", "approve", part, "--detach"]).code, 0);
+            kit.polity(&["review", "approve", part, "--detach"]).exits(0);
             assert_eq!(count_lines(&kit, "a"), before);
-            let resumed = kit.polity(&["task", "resume", part]);
-            assert_eq!((resumed.code, resumed.out.as_str()), (0, "it said: counted\n"));
+            kit.polity(&["task", "resume", part]).prints("it said: counted\n");
         } else {
             let output = kit.polity(&["review", "approve", part]);
             assert_eq!(output.code, 3, "the whole still asks: {output:?}");

@@ -38,17 +38,13 @@ fn read_only_home_is_an_error() {
         // The program must be in place before the folder is closed.
         allow(&sandbox, 0o755);
     }
-    let copied = polity_as_nobody(&sandbox, &["--version"]);
-    assert_eq!(copied.code, 0, "{copied:?}");
+    polity_as_nobody(&sandbox, &["--version"]).exits(0);
     allow(&sandbox, 0o555);
     let output = polity_as_nobody(&sandbox, &["run", "greeter", "Ada", "--json"]);
     allow(&sandbox, 0o755);
-    assert_eq!(
-        (output.code, output.error()["code"].as_str()),
-        (1, Some("not_writable")),
-        "{output:?}"
-    );
-    assert!(output.error()["hint"].as_str().unwrap().contains("permissions"), "{output:?}");
+    let error = output.exits(1).error();
+    assert_eq!(error.code, "not_writable");
+    assert!(error.hint.contains("permissions"), "{error:?}");
     assert!(!sandbox.file("data").exists());
 }
 
@@ -56,8 +52,7 @@ fn read_only_home_is_an_error() {
 fn queries_work_on_a_read_only_home() {
     let sandbox = HomeSandbox::new();
     sandbox.polity(&["run", "greeter", "Ada"]);
-    let copied = polity_as_nobody(&sandbox, &["--version"]);
-    assert_eq!(copied.code, 0, "{copied:?}");
+    polity_as_nobody(&sandbox, &["--version"]).exits(0);
     let data = sandbox.file("data");
     for path in [data.clone(), sandbox.path().to_owned(), sandbox.file("data/instances")] {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o555)).unwrap();
@@ -90,7 +85,7 @@ fn failed_restore_leaves_no_files() {
     let sandbox = HomeSandbox::new();
     sandbox.write("input", "");
     sandbox.polity_with_input(&["run", "greeter", "-"], "x".repeat(300_000).as_bytes());
-    assert_eq!(sandbox.polity(&["backup", "large.db"]).code, 0);
+    sandbox.polity(&["backup", "large.db"]).exits(0);
     sandbox.polity(&["run", "greeter", "Ada"]);
     let files = || {
         let names = fs::read_dir(sandbox.file("data")).unwrap();
@@ -99,12 +94,8 @@ fn failed_restore_leaves_no_files() {
         names
     };
     let before = files();
-    let output = on_a_full_disk(&sandbox, "restore large.db --json");
-    assert_eq!(
-        (output.code, output.error()["code"].as_str()),
-        (1, Some("disk_full")),
-        "{output:?}"
-    );
+    let output = on_a_full_disk(&sandbox, "restore large.db --json").exits(1);
+    assert_eq!(output.error().code, "disk_full", "{output:?}");
     assert_eq!(files(), before);
     assert_eq!(sandbox.tasks().len(), 2);
 }
@@ -122,15 +113,12 @@ fn task_resumes_after_a_full_disk() {
     sandbox.polity(&["run", "greeter", "Ada"]);
     let limited = |args: &str| on_a_full_disk(&sandbox, args);
     sandbox.write("input", &"x".repeat(300_000));
-    let refused = limited("run greeter - --json");
-    assert_eq!(refused.code, 1, "{}", refused.err);
-    let code = refused.error()["code"].as_str().unwrap().to_owned();
-    assert!(["disk_full", "store_failed"].contains(&code.as_str()), "{}", refused.err);
+    let refused = limited("run greeter - --json").exits(1);
+    assert!(["disk_full", "store_failed"].contains(&&*refused.error().code), "{refused:?}");
     assert_eq!(sandbox.tasks().len(), 1, "what was not written is not there");
 
     // This one is begun, and its answer does not fit.
-    let stopped = limited("run greeter long --json");
-    assert_eq!(stopped.code, 1, "{}", stopped.err);
+    limited("run greeter long --json").exits(1);
     let task = &sandbox.tasks()[0];
     assert_eq!((task["status"].as_str(), &task["interrupted"]), (Some("running"), &true.into()));
     let resumed = sandbox.polity(&["task", "resume", "last"]);

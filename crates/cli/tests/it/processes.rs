@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::Child;
 use std::time::Instant;
 
-use crate::sandbox::{HomeSandbox, command_output};
+use crate::sandbox::{HomeSandbox, finish, kill};
 
 fn signal(child: &Child, signal: &str) {
     let sent = std::process::Command::new("kill")
@@ -20,7 +20,7 @@ fn concurrent_runs_on_one_home_succeed() {
     let children: Vec<_> =
         (0..8).map(|number| sandbox.start(&["run", "greeter", &format!("n{number}")])).collect();
     for (number, child) in (0..).zip(children) {
-        let output = command_output(&child.wait_with_output().unwrap());
+        let output = finish(child);
         assert_eq!(
             (output.code, output.out),
             (0, format!("Hello, n{number}.\n")),
@@ -40,9 +40,7 @@ fn cancel_works_from_another_process() {
     let id = sandbox.wait_for_status("running");
     let (task, code) = sandbox.json(&["task", "cancel", &id]);
     assert_eq!((code, task["status"].as_str()), (0, Some("cancelled")));
-    let output = command_output(&running.wait_with_output().unwrap());
-    assert_eq!(output.code, 4, "{output:?}");
-    assert!(output.err.contains("cancel requested"), "{output:?}");
+    finish(running).fails(4, "cancel requested");
 }
 
 #[test]
@@ -51,8 +49,7 @@ fn ctrl_c_cancels() {
     let running = sandbox.start(&["run", "greeter", "slow"]);
     sandbox.wait_for_status("running");
     signal(&running, "-INT");
-    let ended = command_output(&running.wait_with_output().unwrap());
-    assert_eq!(ended.code, 4, "{ended:?}");
+    finish(running).exits(4);
     assert_eq!(sandbox.tasks()[0]["status"], "cancelled");
 }
 
@@ -62,9 +59,7 @@ fn resume_rejects_a_task_with_a_live_owner() {
     let mut running = sandbox.start(&["run", "greeter", "slow"]);
     let id = sandbox.wait_for_status("running");
     assert_eq!(sandbox.tasks()[0]["interrupted"], false);
-    let output = sandbox.polity(&["task", "resume", &id]);
-    assert_eq!(output.code, 1, "{output:?}");
-    assert!(output.err.contains("is running in another process"), "{output:?}");
+    sandbox.polity(&["task", "resume", &id]).fails(1, "is running in another process");
     assert_eq!(sandbox.polity(&["task", "resume", "--all"]).out, "nothing to resume\n");
     sandbox.polity(&["task", "cancel", &id]);
     running.wait().unwrap();
@@ -75,21 +70,17 @@ fn killed_run_is_interrupted_and_resumed() {
     let sandbox = HomeSandbox::new();
     let mut running = sandbox.start(&["run", "greeter", "think"]);
     let id = sandbox.wait_for_status("running");
-    running.kill().unwrap();
-    running.wait().unwrap();
+    kill(&mut running);
 
     let task = &sandbox.tasks()[0];
     assert_eq!(task["status"], "running");
     assert_eq!(task["interrupted"], true);
-    let table = sandbox.polity(&["task", "list"]).out;
-    assert!(table.contains("running (interrupted)"), "{table}");
-    let shown = sandbox.polity(&["task", "show", &id]).out;
-    assert!(shown.contains("its process has ended; resume it with"), "{shown}");
+    sandbox.polity(&["task", "list"]).out_has("running (interrupted)");
+    sandbox.polity(&["task", "show", &id]).out_has("its process has ended; resume it with");
     let trace = sandbox.polity(&["task", "trace", &id]).out;
     assert!(trace.contains("called; no answer yet"), "{trace}");
 
-    let resumed = sandbox.polity(&["task", "resume", &id]);
-    assert_eq!((resumed.code, resumed.out.as_str()), (0, "thought\n"), "{resumed:?}");
+    let resumed = sandbox.polity(&["task", "resume", &id]).prints("thought\n");
     for step in ["created", "resumed", "thought", "completed"] {
         assert!(resumed.err.contains(step), "{resumed:?}");
     }
@@ -114,11 +105,9 @@ fn resume_all_resumes_every_killed_run() {
         (running == 3).then_some(())
     });
     for child in &mut children {
-        child.kill().unwrap();
-        child.wait().unwrap();
+        kill(child);
     }
-    let (resumed, code) = sandbox.json(&["task", "resume", "--all"]);
-    assert_eq!(code, 0);
+    let resumed = sandbox.get(&["task", "resume", "--all"]);
     assert_eq!(resumed.as_array().unwrap().len(), 3);
     assert!(sandbox.tasks().iter().all(|task| task["status"] == "completed"));
 }
@@ -128,12 +117,9 @@ fn wait_fails_on_an_interrupted_task() {
     let sandbox = HomeSandbox::new();
     let mut running = sandbox.start(&["run", "greeter", "slow"]);
     let id = sandbox.wait_for_status("running");
-    running.kill().unwrap();
-    running.wait().unwrap();
+    kill(&mut running);
     let began = Instant::now();
-    let output = sandbox.polity(&["task", "wait", &id]);
-    assert_eq!(output.code, 1, "{output:?}");
-    assert!(output.err.contains(&format!("polity task resume {id}")), "{output:?}");
+    sandbox.polity(&["task", "wait", &id]).fails(1, &format!("polity task resume {id}"));
     assert!(began.elapsed().as_secs() < 30);
     let cancelled = sandbox.polity(&["task", "cancel", &id]);
     assert_eq!(cancelled.out, format!("task {id} is cancelled\n"));
@@ -193,11 +179,10 @@ fn concurrent_cancels_succeed() {
     let sandbox = HomeSandbox::new();
     let mut running = sandbox.start(&["run", "greeter", "slow"]);
     let id = sandbox.wait_for_status("running");
-    running.kill().unwrap();
-    running.wait().unwrap();
+    kill(&mut running);
     let cancels: Vec<_> = (0..6).map(|_| sandbox.start(&["task", "cancel", &id])).collect();
     for cancel in cancels {
-        let output = command_output(&cancel.wait_with_output().unwrap());
+        let output = finish(cancel);
         assert_eq!(
             (output.code, output.out),
             (0, format!("task {id} is cancelled\n")),

@@ -12,7 +12,7 @@ use polity_testkit::model_server::{ModelServer, ModelTurn, RecordedRequest};
 use serde_json::{Value, json};
 
 use self::agent_table::{INPUT_TOKENS, InstalledAs, KEY_VARIABLE, OUTPUT_TOKENS, RealAgent};
-use crate::sandbox::{CommandOutput, HomeSandbox, command_output};
+use crate::sandbox::{CommandOutput, HomeSandbox, command_output, finish};
 
 const KEY: &str = "key-of-the-model-server-0123456789";
 
@@ -150,8 +150,7 @@ fn states(execution: &Value) -> Vec<&str> {
 fn answer_is_the_result(agent: &'static RealAgent) {
     let turn = || ModelTurn::text(ANSWER).usage(INPUT_TOKENS, OUTPUT_TOKENS);
     let Some(setting) = RealAgentFixture::new(agent, move |_| turn()) else { return };
-    let output = setting.run();
-    assert_eq!(output.code, 0, "{output:?}");
+    let output = setting.run().exits(0);
     if agent.is_terse {
         assert_eq!(output.out.trim_end(), ANSWER);
     } else {
@@ -205,8 +204,7 @@ fn rate_limit_is_retried_and_a_long_answer_is_complete(agent: &'static RealAgent
     else {
         return;
     };
-    let output = setting.run();
-    assert_eq!(output.code, 0, "{}", output.err);
+    let output = setting.run().exits(0);
     assert!(long.len() > 2 * 65536);
     let whole =
         if agent.is_terse { output.out.trim_end() == long } else { output.out.contains(&long) };
@@ -255,10 +253,8 @@ fn cancel_leaves_no_process(agent: &'static RealAgent) {
         (asleep == 2).then_some(())
     });
     let task = setting.sandbox.wait_for_status("running");
-    let cancelled = setting.sandbox.polity(&["task", "cancel", &task]);
-    assert_eq!(cancelled.code, 0, "{cancelled:?}");
-    let output = command_output(&running.wait_with_output().unwrap());
-    assert_eq!(output.code, 4, "{output:?}");
+    setting.sandbox.polity(&["task", "cancel", &task]).exits(0);
+    finish(running).exits(4);
     assert_eq!(setting.left(), Vec::<String>::new());
     let execution = setting.execution();
     assert_eq!(states(&execution), ["starting", "running", "cancelled", "cleanup", "idle"]);

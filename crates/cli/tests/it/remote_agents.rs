@@ -8,7 +8,7 @@ use std::process::Child;
 use serde_json::json;
 
 use self::servers::{SdkServer, StubServer, TcpRelay, card};
-use crate::sandbox::{CommandOutput, HomeSandbox, command_output};
+use crate::sandbox::{CommandOutput, HomeSandbox, command_output, finish, kill};
 
 /// A home with one agent, whose card is there.
 fn home(card: &str) -> HomeSandbox {
@@ -103,30 +103,22 @@ fn remote_outcomes_map_to_task_statuses() {
         ("data", "{\"colour\":\"blue\"}\n"),
         ("file", "painted\n[file a.png, image/png: https://h/a.png]\n"),
     ] {
-        let output = run(&sandbox, input);
-        assert_eq!((output.code, output.out.as_str()), (0, expected), "{output:?}");
+        run(&sandbox, input).prints(expected);
     }
     for (input, told) in [
         ("reject", "does not take this work: not my work"),
         ("auth", "the museum wants a ticket; give the agent's file an auth"),
     ] {
-        let output = run(&sandbox, input);
-        assert_eq!(output.code, 1, "{output:?}");
-        assert!(output.err.contains("agent_failed") && output.err.contains(told), "{output:?}");
+        run(&sandbox, input).fails(1, "agent_failed").err_has(told);
     }
-    let output = sandbox.polity(&["-q", "run", "painter", "x", "--param", "size=3"]);
-    assert_eq!(output.code, 0, "{output:?}");
+    sandbox.polity(&["-q", "run", "painter", "x", "--param", "size=3"]).exits(0);
     assert_eq!(server.messages().last().unwrap()["metadata"], json!({"size": 3.0}));
     sandbox.write("polity.yaml", "limits: {output_bytes: 50000}");
-    let output = run(&sandbox, "flood");
-    assert_eq!(output.code, 1, "{output:?}");
-    assert!(output.err.contains("limits.output_bytes allows, which is 50000"), "{output:?}");
+    run(&sandbox, "flood").fails(1, "limits.output_bytes allows, which is 50000");
     // That was ended there, and so was the one that wanted more rights.
     assert_eq!(server.cancelled(), 2);
     sandbox.write("polity.yaml", "limits: {remote_seconds: 1}");
-    let output = run(&sandbox, "wait /nowhere/to/be/found");
-    assert_eq!(output.code, 5, "{output:?}");
-    assert!(output.err.contains("limits.remote_seconds"), "{output:?}");
+    run(&sandbox, "wait /nowhere/to/be/found").fails(5, "limits.remote_seconds");
     assert_eq!(server.cancelled(), 3);
 }
 
@@ -134,11 +126,9 @@ fn remote_outcomes_map_to_task_statuses() {
 fn killed_process_resends_no_message() {
     let (sandbox, server) = python(&["--offer", "HTTP+JSON/1.0"]);
     let (mut running, id) = start_waiting(&sandbox);
-    running.kill().unwrap();
-    running.wait().unwrap();
+    kill(&mut running);
     sandbox.write("go", "");
-    let output = sandbox.polity(&["-q", "task", "resume", &id]);
-    assert_eq!((output.code, output.out.as_str()), (0, "waited\n"), "{output:?}");
+    sandbox.polity(&["-q", "task", "resume", &id]).prints("waited\n");
     assert_eq!(server.messages().len(), 1);
     assert!(steps(&sandbox).contains(&"remote_accepted".to_owned()), "{:?}", steps(&sandbox));
 }
@@ -155,8 +145,7 @@ fn unreachable_server_is_retried() {
     sandbox.write("go", "");
     std::thread::sleep(std::time::Duration::from_millis(300));
     relay.open();
-    let output = command_output(&running.wait_with_output().unwrap());
-    assert_eq!((output.code, output.out.as_str()), (0, "waited\n"), "{output:?}");
+    finish(running).prints("waited\n");
     assert_eq!(server.messages().len(), 1);
 }
 
@@ -168,26 +157,25 @@ fn cancel_reaches_the_server() {
     for server in [javascript, python] {
         point(&sandbox, &server.card(), "");
         let (running, id) = start_waiting(&sandbox);
-        assert_eq!(sandbox.polity(&["task", "cancel", &id]).code, 0);
-        assert_eq!(command_output(&running.wait_with_output().unwrap()).code, 4);
+        sandbox.polity(&["task", "cancel", &id]).exits(0);
+        assert_eq!(finish(running).code, 4);
         assert_eq!(server.cancelled(), 1);
         assert_eq!(steps(&sandbox).last().unwrap(), "remote_cancelled");
         // One that only waits for an answer is ended there, too.
         assert_eq!(run(&sandbox, "ask").code, 3);
-        assert_eq!(sandbox.polity(&["task", "cancel", "last"]).code, 0);
+        sandbox.polity(&["task", "cancel", "last"]).exits(0);
         assert_eq!(steps(&sandbox).last().unwrap(), "remote_cancelled");
         assert_eq!(run(&sandbox, "ask").code, 3);
-        assert_eq!(sandbox.polity(&["review", "reject", "last"]).code, 1);
+        sandbox.polity(&["review", "reject", "last"]).exits(1);
         assert_eq!(steps(&sandbox).last().unwrap(), "remote_cancelled");
         assert_eq!(server.cancelled(), 3);
     }
     // All of it goes into files, and comes back from them.
     let files = sandbox.file("kept");
     let files = files.to_str().unwrap();
-    assert_eq!(sandbox.polity(&["task", "export", "last", "--out", files]).code, 0);
+    sandbox.polity(&["task", "export", "last", "--out", files]).exits(0);
     let other = HomeSandbox::new();
-    let imported = other.polity(&["task", "import", files]);
-    assert_eq!(imported.code, 0, "{imported:?}");
+    other.polity(&["task", "import", files]).exits(0);
     assert_eq!(steps(&other), steps(&sandbox));
 }
 
@@ -195,8 +183,7 @@ fn cancel_reaches_the_server() {
 fn unconfirmed_message_needs_review() {
     let (sandbox, server) = python(&["--offer", "JSONRPC/1.0"]);
     // The server ends while it has the message.
-    let output = run(&sandbox, "die");
-    assert_eq!(output.code, 3, "{output:?}");
+    run(&sandbox, "die").exits(3);
     assert_eq!(server.messages().len(), 1);
     let (reviews, _) = sandbox.json(&["review", "list"]);
     assert_eq!(reviews[0]["about"], "run_doubt", "{reviews}");
@@ -210,19 +197,15 @@ fn unconfirmed_message_needs_review() {
     point(&sandbox, &stub.card(), "");
     let mut running = sandbox.start(&["run", "painter", "a house"]);
     sandbox.wait_until("it was sent", || (stub.posts() == 1).then_some(()));
-    running.kill().unwrap();
-    running.wait().unwrap();
-    let output = sandbox.polity(&["task", "resume", "last"]);
-    assert_eq!(output.code, 3, "{output:?}");
-    assert!(output.err.contains("no one knows whether it was taken"), "{output:?}");
+    kill(&mut running);
+    sandbox.polity(&["task", "resume", "last"]).fails(3, "no one knows whether it was taken");
     assert_eq!(stub.posts(), 1);
     let (execution, _) = sandbox.json(&["execution", "list"]);
     assert_eq!(execution[0]["result"]["status"], "failure", "{execution}");
     // It is sent again because a person says so, and not before.
     let mut again = sandbox.start(&["review", "approve", "last", "--retry"]);
     sandbox.wait_until("it was sent again", || (stub.posts() == 2).then_some(()));
-    again.kill().unwrap();
-    again.wait().unwrap();
+    kill(&mut again);
 }
 
 #[test]
@@ -238,11 +221,8 @@ fn token_is_sent_only_to_the_card_origin() {
     };
     point(&sandbox, &server.card(), auth);
     let refused = paint("wrong", "a house");
-    assert_eq!(refused.code, 1, "{refused:?}");
-    assert!(refused.err.contains("status 401"), "{refused:?}");
-    assert!(refused.err.contains("set PAINTER_TOKEN to a token that it takes"), "{refused:?}");
-    let done = paint(token, "a house");
-    assert_eq!((done.code, done.out.as_str()), (0, "painted a house\n"), "{done:?}");
+    refused.fails(1, "status 401").err_has("set PAINTER_TOKEN to a token that it takes");
+    paint(token, "a house").prints("painted a house\n");
     let kept = fs::read(sandbox.file("data/polity.db")).unwrap();
     assert!(!kept.windows(token.len()).any(|window| window == token.as_bytes()));
     // What the server repeats of it is not told.
@@ -257,9 +237,7 @@ fn token_is_sent_only_to_the_card_origin() {
     let elsewhere = ["--offer", "JSONRPC/1.0", "--address", "http://localhost:9"];
     let elsewhere = SdkServer::python(&sandbox, &elsewhere);
     point(&sandbox, &elsewhere.card(), auth);
-    let refused = paint(token, "a house");
-    assert_eq!(refused.code, 1, "{refused:?}");
-    assert!(refused.err.contains("another origin"), "{refused:?}");
+    paint(token, "a house").fails(1, "another origin");
 }
 
 #[test]
@@ -282,8 +260,7 @@ fn unusable_cards_are_errors_with_hints() {
     for (status, body, told) in cases {
         let stub = StubServer::new(status, body);
         point(&sandbox, &stub.card(), "");
-        let output = run(&sandbox, "a house");
-        assert_eq!(output.code, 1, "{output:?}");
+        let output = run(&sandbox, "a house").exits(1);
         assert!(output.err.contains(told), "{told}: {output:?}");
         assert!(!told.contains("offers") || output.err.contains(spoken), "{output:?}");
     }
@@ -337,8 +314,8 @@ rules:
         all.any(|execution| execution["remote_task"].is_object()).then_some(())
     });
     let top = sandbox.json(&["task", "list"]).0[0]["id"].as_str().unwrap().to_owned();
-    assert_eq!(sandbox.polity(&["task", "cancel", &top]).code, 0);
-    assert_eq!(crate::sandbox::command_output(&running.wait_with_output().unwrap()).code, 4);
+    sandbox.polity(&["task", "cancel", &top]).exits(0);
+    assert_eq!(finish(running).code, 4);
     assert_eq!(server.cancelled(), 1);
 }
 
@@ -351,14 +328,11 @@ fn remote_workflow_node_can_ask_for_review() {
           frame: {type: agent, agent: painter, input: 'frame {{ last }}'}},
           edges: [{from: draw, to: frame}], entry_point: draw}",
     );
-    let output = sandbox.polity(&["-q", "run", "gallery", "a house"]);
-    assert_eq!(output.code, 3, "{output:?}");
+    sandbox.polity(&["-q", "run", "gallery", "a house"]).exits(3);
     let (reviews, _) = sandbox.json(&["review", "list"]);
     assert_eq!(reviews[0]["about"], "remote_question", "{reviews}");
     assert_eq!(reviews[0]["question"], "Which colour?");
-    let output = sandbox.polity(&["-q", "review", "approve", "last"]);
-    assert_eq!(output.code, 2, "{output:?}");
-    assert!(output.err.contains("--message TEXT"), "{output:?}");
+    sandbox.polity(&["-q", "review", "approve", "last"]).fails(2, "--message TEXT");
     let output = sandbox.polity(&["-q", "review", "modify", "last", "--message", "blue"]);
     let expected = "painted frame painted it blue\n";
     assert_eq!((output.code, output.out.as_str()), (0, expected), "{output:?}");
@@ -372,19 +346,14 @@ fn remote_workflow_node_can_ask_for_review() {
 fn remote_calls_are_recorded_and_replayed() {
     let (sandbox, server) = python(&["--offer", "JSONRPC/1.0"]);
     let tape = |way: &'static str| {
-        let waits = sandbox.polity(&["run", "painter", "ask a house", way, "tape.json"]);
-        assert_eq!(waits.code, 3, "{waits:?}");
+        sandbox.polity(&["run", "painter", "ask a house", way, "tape.json"]).exits(3);
         let answer = ["review", "modify", "last", "--message", "blue", way, "tape.json"];
-        let output = sandbox.polity(&answer);
-        assert_eq!((output.code, output.out.as_str()), (0, "painted it blue\n"), "{output:?}");
-        output
+        sandbox.polity(&answer).prints("painted it blue\n")
     };
-    let recorded = tape("--record");
-    assert!(recorded.err.contains("2 remote messages in tape.json"), "{recorded:?}");
+    tape("--record").err_has("2 remote messages in tape.json");
     assert_eq!(server.messages().len(), 2);
     drop(server);
     tape("--replay");
     let differs = sandbox.polity(&["run", "painter", "ask a tree", "--replay", "tape.json"]);
-    assert_eq!(differs.code, 1, "{differs:?}");
-    assert!(differs.err.contains("  - text: ask a house\n  + text: ask a tree"), "{differs:?}");
+    differs.fails(1, "  - text: ask a house\n  + text: ask a tree");
 }

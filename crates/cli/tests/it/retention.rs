@@ -8,8 +8,7 @@ use crate::sandbox::HomeSandbox;
 use crate::sub_agents::{DIGS, ONE, home};
 
 fn run(sandbox: &HomeSandbox, args: &[&str]) -> String {
-    let (task, code) = sandbox.json(&[&["run", "greeter", "Ada"], args].concat());
-    assert_eq!(code, 0, "{task}");
+    let task = sandbox.get(&[&["run", "greeter", "Ada"], args].concat());
     task["id"].as_str().unwrap().to_owned()
 }
 
@@ -29,11 +28,9 @@ fn gc_dry_run_explains_and_gc_removes() {
     let fleeting = run(&sandbox, &["--class", "fleeting"]);
     let critical = run(&sandbox, &["--class", "critical"]);
     let plain = run(&sandbox, &[]);
-    let failed = sandbox.polity(&["run", "greeter", "forbidden"]);
-    assert_eq!(failed.code, 1, "{failed:?}");
+    sandbox.polity(&["run", "greeter", "forbidden"]).exits(1);
 
-    let (dry, code) = sandbox.json(&["gc", "--dry-run"]);
-    assert_eq!(code, 0);
+    let dry = sandbox.get(&["gc", "--dry-run"]);
     assert_eq!(
         (&dry["dry_run"], &dry["removed"], &dry["kept"]),
         (&json!(true), &json!(2), &json!(3))
@@ -70,7 +67,7 @@ fn gc_dry_run_explains_and_gc_removes() {
     assert!(gone.out.ends_with("removed 2 tasks, kept 3 tasks\n"), "{gone:?}");
     assert!(gone.out.contains("1     default: 5"), "{gone:?}");
     assert_eq!(sandbox.tasks().len(), 3);
-    assert_eq!(sandbox.polity(&["task", "show", &own]).code, 1);
+    sandbox.polity(&["task", "show", &own]).exits(1);
     assert_eq!(sandbox.polity(&["cost"]).out, spent);
     let (again, _) = sandbox.json(&["gc"]);
     assert_eq!((&again["removed"], &again["kept"]), (&json!(0), &json!(3)));
@@ -87,7 +84,7 @@ fn gc_keeps_running_tasks() {
     assert_eq!((code, &answer["removed"]), (0, &json!(1)), "{answer}");
     let lives = decision(&answer, &running);
     assert_eq!((&lives["rule"], &lives["due_at"]), (&json!("still running"), &Value::Null));
-    assert_eq!(sandbox.polity(&["task", "cancel", &running]).code, 0);
+    sandbox.polity(&["task", "cancel", &running]).exits(0);
     slow.wait().unwrap();
     assert_eq!(sandbox.json(&["gc"]).0["removed"], 1);
     assert_eq!(sandbox.tasks(), Vec::<Value>::new());
@@ -129,9 +126,7 @@ fn invalid_policy_removes_nothing() {
     run(&sandbox, &["--retention-days", "0"]);
     sandbox.write("config/retention_policy.yaml", "by_status: {complete: 30}\n");
     for args in [["gc"].as_slice(), &["gc", "--dry-run"]] {
-        let output = sandbox.polity(args);
-        assert_eq!(output.code, 2, "{output:?}");
-        assert!(output.err.contains("did you mean \"completed\"?"), "{output:?}");
+        sandbox.polity(args).fails(2, "did you mean \"completed\"?");
     }
     assert_eq!(sandbox.tasks().len(), 1);
 }
@@ -139,8 +134,7 @@ fn invalid_policy_removes_nothing() {
 #[test]
 fn gc_of_an_empty_home_creates_nothing() {
     let sandbox = HomeSandbox::new();
-    let output = sandbox.polity(&["gc"]);
-    assert_eq!((output.code, output.out.as_str()), (0, "removed 0 tasks, kept 0 tasks\n"));
+    sandbox.polity(&["gc"]).prints("removed 0 tasks, kept 0 tasks\n");
     assert!(!sandbox.file("data").exists());
 }
 

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 
 use serde_json::{Value, json};
 
-use crate::sandbox::{CommandOutput, HomeSandbox, command_output};
+use crate::sandbox::{CommandOutput, HomeSandbox, command_output, finish};
 use crate::tools::{calls, home};
 
 /// A command that writes each notification to a file of its task.
@@ -105,8 +105,8 @@ fn command_runs_once_per_review() {
     let env = fs::read_to_string(sandbox.file("env.txt")).unwrap();
     assert!(env.contains("PATH=") && !env.contains("OTHER="), "{env}");
     // What is looked at, or goes on without a question, tells no one again.
-    assert_eq!(sandbox.polity(&["task", "resume", &id]).code, 3);
-    assert_eq!(sandbox.polity(&["review", "approve", &id]).code, 0);
+    sandbox.polity(&["task", "resume", &id]).exits(3);
+    sandbox.polity(&["review", "approve", &id]).exits(0);
     assert_eq!(notifications(&sandbox).len(), 1);
 }
 
@@ -121,11 +121,11 @@ fn resuming_process_notifies_of_the_next_review() {
     ]);
     calls(&sandbox, &both);
     assert_eq!(run(&sandbox).code, 3);
-    assert_eq!(sandbox.polity(&["review", "approve", "last"]).code, 3);
+    sandbox.polity(&["review", "approve", "last"]).exits(3);
     assert_eq!(notifications(&sandbox).len(), 2);
-    assert_eq!(sandbox.polity(&["review", "approve", "last", "--detach"]).code, 0);
+    sandbox.polity(&["review", "approve", "last", "--detach"]).exits(0);
     assert_eq!(notifications(&sandbox).len(), 2);
-    assert_eq!(sandbox.polity(&["task", "resume", "--all"]).code, 3);
+    sandbox.polity(&["task", "resume", "--all"]).exits(3);
     let notifications = notifications(&sandbox);
     assert_eq!(notifications.len(), 3);
     for (line, file) in notifications.iter().zip(["a", "b", "c"]) {
@@ -138,7 +138,7 @@ fn resuming_process_notifies_of_the_next_review() {
 fn detached_task_notifies() {
     let sandbox = asks(&json!({"command": "./tell.sh"}));
     script(&sandbox, "tell.sh", TELLS);
-    assert_eq!(sandbox.polity(&["run", "worker", "go", "--detach"]).code, 0);
+    sandbox.polity(&["run", "worker", "go", "--detach"]).exits(0);
     sandbox
         .wait_until("someone is notified", || (notifications(&sandbox).len() == 1).then_some(()));
 }
@@ -158,7 +158,7 @@ fn sub_agent_review_names_its_own_task() {
         {"when": "(?s)^(.*)$", "role": "tool", "reply": "$1"},
     ]});
     sandbox.write("scripts/boss.yaml", &script.to_string());
-    assert_eq!(sandbox.polity(&["run", "boss", "start"]).code, 3);
+    sandbox.polity(&["run", "boss", "start"]).exits(3);
     let (reviews, _) = sandbox.json(&["review", "list"]);
     let reviews = reviews.as_array().unwrap();
     assert_eq!((reviews.len(), notifications(&sandbox).len()), (2, 2));
@@ -173,8 +173,7 @@ fn sub_agent_review_names_its_own_task() {
 fn webhook_is_retried() {
     let hook = FakeWebhook::answering(&[500, 200]);
     let sandbox = asks(&json!({"webhook": format!("{}/hook", hook.url)}));
-    let output = run(&sandbox);
-    assert_eq!(output.code, 3, "{output:?}");
+    let output = run(&sandbox).exits(3);
     assert!(!output.err.contains("warning"), "{output:?}");
     let (review, _) = sandbox.json(&["review", "show", "last"]);
     let received = hook.received();
@@ -214,15 +213,14 @@ fn failed_notification_is_only_a_warning() {
         {
             assert!(output.err.contains(words), "{notify}: {words} is not in {output:?}");
         }
-        assert_eq!(sandbox.polity(&["review", "approve", "last"]).code, 0);
+        sandbox.polity(&["review", "approve", "last"]).exits(0);
     }
 }
 
 #[test]
 fn json_output_has_the_warning_on_stderr() {
     let sandbox = asks(&json!({"command": "no-such-program"}));
-    let output = sandbox.polity(&["run", "worker", "go", "--json"]);
-    assert_eq!(output.code, 3, "{output:?}");
+    let output = sandbox.polity(&["run", "worker", "go", "--json"]).exits(3);
     let warning: Value = serde_json::from_str(&output.err).unwrap();
     assert_eq!(warning["warning"]["code"], "notify");
     let task: Value = serde_json::from_str(&output.out).unwrap();
@@ -241,9 +239,8 @@ fn ctrl_c_aborts_a_hanging_command() {
     sandbox.wait_for_status("awaiting_human");
     let process = rustix::process::Pid::from_raw(running.id().cast_signed()).unwrap();
     rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
-    let output = command_output(&running.wait_with_output().unwrap());
-    assert_eq!(output.code, 3, "{output:?}");
-    assert!(output.err.contains("stopped before all review notifications"), "{output:?}");
+    let output = finish(running);
+    output.fails(3, "stopped before all review notifications");
     sandbox.wait_until("nothing is left of it", || {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
         stat.map_or(true, |stat| stat.contains(") Z ")).then_some(())

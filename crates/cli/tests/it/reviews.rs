@@ -4,16 +4,14 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::sandbox::HomeSandbox;
+use crate::sandbox::{HomeSandbox, kill};
 use crate::tools::{calls, home};
 
 /// A home in which `count` needs approval, with a task that waits for it.
 pub(crate) fn home_awaiting_review() -> (HomeSandbox, String) {
     let sandbox = home("approval: [kit/count]\n", "{}", &[]);
     calls(&sandbox, &json!([{"tool": "kit/count", "arguments": {"file": "a"}}]));
-    let output = sandbox.polity(&["run", "worker", "go"]);
-    assert_eq!(output.code, 3, "{output:?}");
-    assert!(output.err.contains("polity review show"), "{output:?}");
+    sandbox.polity(&["run", "worker", "go"]).fails(3, "polity review show");
     let task = sandbox.tasks()[0].clone();
     assert_eq!(
         (task["status"].as_str(), &task["interrupted"]),
@@ -40,20 +38,16 @@ fn review_shows_agent_tool_and_arguments() {
         assert!(shown.contains(told), "{told} is not in {shown}");
     }
     assert_eq!(count_lines(&sandbox, "a"), 0);
-    let resumed = sandbox.polity(&["task", "resume", &id]);
-    assert_eq!(resumed.code, 3, "{resumed:?}");
+    sandbox.polity(&["task", "resume", &id]).exits(3);
     assert_eq!(sandbox.polity(&["task", "resume", "--all"]).out, "nothing to resume\n");
 }
 
 #[test]
 fn approved_call_runs_once() {
     let (sandbox, id) = home_awaiting_review();
-    let output = sandbox.polity(&["review", "approve", &id, "--message", "fine"]);
-    assert_eq!((output.code, output.out.as_str()), (0, "it said: counted\n"), "{output:?}");
+    sandbox.polity(&["review", "approve", &id, "--message", "fine"]).prints("it said: counted\n");
     assert_eq!(count_lines(&sandbox, "a"), 1);
-    let again = sandbox.polity(&["review", "reject", &id]);
-    assert_eq!(again.code, 1, "{again:?}");
-    assert!(again.err.contains("has no open review"), "{again:?}");
+    sandbox.polity(&["review", "reject", &id]).fails(1, "has no open review");
     assert_eq!(sandbox.polity(&["review", "list"]).out, "nothing waits for a person\n");
     let (checkpoints, _) = sandbox.json(&["task", "checkpoints", &id]);
     let feedback = &checkpoints[0]["human_feedback"];
@@ -73,25 +67,21 @@ fn checkpoints_show_reviews_and_answers() {
     assert!(answered.lines().nth(1).unwrap().ends_with("approve by ada: fine"), "{answered}");
 
     let (sandbox, id) = home_awaiting_review();
-    assert_eq!(sandbox.polity(&["task", "cancel", &id]).code, 0);
-    let cancelled = sandbox.polity(&["task", "checkpoints", &id]).out;
-    assert!(cancelled.contains("unanswered"), "{cancelled}");
+    sandbox.polity(&["task", "cancel", &id]).exits(0);
+    sandbox.polity(&["task", "checkpoints", &id]).out_has("unanswered");
 }
 
 #[test]
 fn detached_answer_is_recorded_for_later() {
     let (sandbox, id) = home_awaiting_review();
-    let output = sandbox.polity(&["review", "approve", &id, "--detach"]);
-    assert_eq!(output.code, 0, "{output:?}");
+    sandbox.polity(&["review", "approve", &id, "--detach"]).exits(0);
     assert_eq!(count_lines(&sandbox, "a"), 0);
     assert_eq!(sandbox.tasks()[0]["interrupted"], true);
-    let listed = sandbox.polity(&["task", "list"]).out;
-    assert!(listed.contains("running (ready to resume)"), "{listed}");
+    sandbox.polity(&["task", "list"]).out_has("running (ready to resume)");
     let shown = sandbox.polity(&["task", "show", &id]).out;
     let next = format!("no process runs it; resume it with `polity task resume {}`", &id[..8]);
     assert!(shown.contains(&next), "{shown}");
-    let resumed = sandbox.polity(&["task", "resume", &id]);
-    assert_eq!((resumed.code, resumed.out.as_str()), (0, "it said: counted\n"), "{resumed:?}");
+    sandbox.polity(&["task", "resume", &id]).prints("it said: counted\n");
     assert_eq!(count_lines(&sandbox, "a"), 1);
 }
 
@@ -109,11 +99,9 @@ fn rejected_call_is_reported_to_the_model() {
 fn modified_arguments_reach_the_tool() {
     let (sandbox, id) = home_awaiting_review();
     for wrong in ["file", "=x"] {
-        let output = sandbox.polity(&["review", "modify", &id, "--set", wrong]);
-        assert_eq!(output.code, 2, "{output:?}");
+        sandbox.polity(&["review", "modify", &id, "--set", wrong]).exits(2);
     }
-    let output = sandbox.polity(&["review", "modify", &id, "--set", "file=b"]);
-    assert_eq!(output.code, 0, "{output:?}");
+    sandbox.polity(&["review", "modify", &id, "--set", "file=b"]).exits(0);
     assert_eq!((count_lines(&sandbox, "a"), count_lines(&sandbox, "b")), (0, 1));
     let (trace, _) = sandbox.json(&["task", "trace", &id]);
     let steps = trace["steps"].as_array().unwrap().clone();
@@ -126,8 +114,7 @@ fn review_resumes_with_pinned_definitions() {
     let (sandbox, id) = home_awaiting_review();
     fs::remove_file(sandbox.file("agents/worker.yaml")).unwrap();
     fs::remove_file(sandbox.file("scripts/worker.yaml")).unwrap();
-    let output = sandbox.polity(&["review", "approve", &id]);
-    assert_eq!((output.code, output.out.as_str()), (0, "it said: counted\n"), "{output:?}");
+    sandbox.polity(&["review", "approve", &id]).prints("it said: counted\n");
 }
 
 #[test]
@@ -140,7 +127,7 @@ fn waiting_task_can_be_cancelled() {
         "{}",
         output.err
     );
-    assert_eq!(sandbox.polity(&["review", "approve", &id]).code, 1);
+    sandbox.polity(&["review", "approve", &id]).exits(1);
     assert_eq!(count_lines(&sandbox, "a"), 0);
 }
 
@@ -153,10 +140,8 @@ fn home_with_uncertain_call() -> (HomeSandbox, String) {
     sandbox.wait_until("the tool has had its effect", || {
         (count_lines(&sandbox, "a") == 1).then_some(())
     });
-    running.kill().unwrap();
-    running.wait().unwrap();
-    let resumed = sandbox.polity(&["task", "resume", "last"]);
-    assert_eq!(resumed.code, 3, "{resumed:?}");
+    kill(&mut running);
+    sandbox.polity(&["task", "resume", "last"]).exits(3);
     assert_eq!(count_lines(&sandbox, "a"), 1, "it is not made again by itself");
     let id = sandbox.tasks()[0]["id"].as_str().unwrap().to_owned();
     (sandbox, id)
@@ -169,9 +154,7 @@ fn uncertain_call_can_be_skipped() {
     for told in ["kit/count_slowly", "it is unknown whether", "--retry", "--skip-with", "reject"] {
         assert!(shown.contains(told), "{told} is not in {shown}");
     }
-    let vague = sandbox.polity(&["review", "approve", &id]);
-    assert_eq!(vague.code, 2, "{vague:?}");
-    assert!(vague.err.contains("--retry") && vague.err.contains("--skip-with"), "{vague:?}");
+    sandbox.polity(&["review", "approve", &id]).fails(2, "--retry").err_has("--skip-with");
     let output = sandbox.polity(&["review", "approve", &id, "--skip-with", "counted by hand"]);
     assert_eq!((output.code, output.out.as_str()), (0, "it said: counted by hand\n"), "{output:?}");
     assert_eq!(count_lines(&sandbox, "a"), 1);
@@ -180,11 +163,10 @@ fn uncertain_call_can_be_skipped() {
 #[test]
 fn uncertain_call_can_be_retried() {
     let (sandbox, id) = home_with_uncertain_call();
-    let output = sandbox.polity(&["review", "approve", &id, "--retry", "--detach"]);
-    assert_eq!(output.code, 0, "{output:?}");
+    sandbox.polity(&["review", "approve", &id, "--retry", "--detach"]).exits(0);
     let mut running = sandbox.start(&["task", "resume", &id]);
     sandbox.wait_until("it is made again", || (count_lines(&sandbox, "a") == 2).then_some(()));
-    assert_eq!(sandbox.polity(&["task", "cancel", &id]).code, 0);
+    sandbox.polity(&["task", "cancel", &id]).exits(0);
     assert_eq!(running.wait().unwrap().code(), Some(4));
 }
 
@@ -192,11 +174,7 @@ fn uncertain_call_can_be_retried() {
 fn rejected_uncertain_call_fails_the_task() {
     let (sandbox, id) = home_with_uncertain_call();
     let output = sandbox.polity(&["review", "reject", &id, "--message", "I will look first"]);
-    assert_eq!(output.code, 1, "{output:?}");
-    assert!(
-        output.err.contains("rejected") && output.err.contains("I will look first"),
-        "{output:?}"
-    );
+    output.fails(1, "rejected").err_has("I will look first");
     let (task, _) = sandbox.json(&["task", "show", &id]);
     assert_eq!((&task["status"], &task["error_code"]), (&json!("failed"), &json!("rejected")));
 }
@@ -257,7 +235,7 @@ fn answer_applies_only_to_its_checkpoint() {
     let sandbox = home("approval: [kit/count]\n", "{}", &[]);
     let call = |file: &str| json!({"tool": "kit/count", "arguments": {"file": file}});
     calls(&sandbox, &json!([call("a"), call("b")]));
-    assert_eq!(sandbox.polity(&["run", "worker", "go"]).code, 3);
+    sandbox.polity(&["run", "worker", "go"]).exits(3);
     let seen = || {
         let (review, _) = sandbox.json(&["review", "show", "last"]);
         review["checkpoint_id"].as_str().unwrap().to_owned()
@@ -265,14 +243,10 @@ fn answer_applies_only_to_its_checkpoint() {
     let approve = |checkpoint: &str| {
         sandbox.polity(&["review", "approve", "last", "--checkpoint", checkpoint])
     };
-    let unknown = approve("00000000-0000-4000-8000-000000000000");
-    assert_eq!(unknown.code, 1, "{unknown:?}");
-    assert!(unknown.err.contains("has no checkpoint 00000000"), "{unknown:?}");
+    approve("00000000-0000-4000-8000-000000000000").fails(1, "has no checkpoint 00000000");
     let first = seen();
     assert_eq!(approve(&first).code, 3);
-    let answered = approve(&first);
-    assert_eq!(answered.code, 1, "{answered:?}");
-    assert!(answered.err.contains("asks something else"), "{answered:?}");
+    approve(&first).fails(1, "asks something else");
     assert_eq!(count_lines(&sandbox, "b"), 0);
     assert_eq!(approve(&seen()).code, 0);
     assert_eq!((count_lines(&sandbox, "a"), count_lines(&sandbox, "b")), (1, 1));

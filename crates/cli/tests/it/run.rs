@@ -1,34 +1,28 @@
 //! `polity run` and `polity init`: what a newcomer does first, and what goes wrong for them.
 
-use crate::sandbox::{HomeSandbox, command_output};
+use crate::sandbox::{HomeSandbox, command_output, finish};
 
 #[test]
 fn new_home_runs_the_greeter() {
     let sandbox = HomeSandbox::empty();
-    let made = sandbox.polity(&["init", "hello"]);
-    assert_eq!(made.code, 0, "{made:?}");
+    sandbox.polity(&["init", "hello"]).exits(0);
     let home = sandbox.file("hello");
     let greeted = sandbox.polity(&["--home", home.to_str().unwrap(), "run", "greeter", "Ada"]);
     assert_eq!((greeted.code, greeted.out.as_str()), (0, "Hello, Ada.\n"), "{greeted:?}");
     for step in ["created", "started", "model call", "completed"] {
         assert!(greeted.err.contains(step), "{greeted:?}");
     }
-    let checked = sandbox.polity(&["--home", home.to_str().unwrap(), "check"]);
-    assert_eq!(checked.code, 0, "{checked:?}");
+    sandbox.polity(&["--home", home.to_str().unwrap(), "check"]).exits(0);
 }
 
 #[test]
 fn init_overwrites_no_file() {
     let sandbox = HomeSandbox::new();
-    let refused = sandbox.polity(&["init", "."]);
-    assert_eq!(refused.code, 1);
-    assert!(refused.err.contains("is already a home"), "{refused:?}");
+    sandbox.polity(&["init", "."]).fails(1, "is already a home");
 
     let sandbox = HomeSandbox::empty();
     sandbox.write("agents/greeter.yaml", "mine");
-    let refused = sandbox.polity(&["init"]);
-    assert_eq!(refused.code, 1);
-    assert!(refused.err.contains("agents/greeter.yaml already exists"), "{refused:?}");
+    sandbox.polity(&["init"]).fails(1, "agents/greeter.yaml already exists");
     assert!(!sandbox.file("polity.yaml").exists());
     assert_eq!(std::fs::read_to_string(sandbox.file("agents/greeter.yaml")).unwrap(), "mine");
 }
@@ -49,20 +43,9 @@ fn home_is_found_in_parent_folders() {
 #[test]
 fn run_json_is_one_task_document() {
     let sandbox = HomeSandbox::new();
-    let (task, code) = sandbox.json(&[
-        "run",
-        "greeter",
-        "Ada",
-        "--param",
-        "topic=rain",
-        "--param",
-        "depth=3",
-        "--class",
-        "debug",
-        "--retention-days",
-        "2",
-    ]);
-    assert_eq!(code, 0);
+    let parameters = ["--param", "topic=rain", "--param", "depth=3"];
+    let more = ["--class", "debug", "--retention-days", "2"];
+    let task = sandbox.get(&[&["run", "greeter", "Ada"], &parameters[..], &more].concat());
     assert_eq!(task["description"], "Ada");
     assert_eq!(task["status"], "completed");
     assert_eq!(task["assigned_agent"], "greeter");
@@ -87,8 +70,7 @@ fn input_is_read_from_stdin() {
     let output = sandbox.polity_with_input(&["run", "greeter", "-"], b"Bo\n");
     assert_eq!(output.out, "Hello, Bo.\n");
     let output = sandbox.polity_with_input(&["run", "greeter", "-"], b"\xff\xfe");
-    assert_eq!(output.code, 2);
-    assert!(output.err.contains("stdin is not UTF-8 text"), "{output:?}");
+    output.fails(2, "stdin is not UTF-8 text");
 }
 
 #[test]
@@ -105,8 +87,7 @@ fn quiet_and_verbose_control_the_output() {
 #[test]
 fn retries_are_shown() {
     let sandbox = HomeSandbox::new();
-    let output = sandbox.polity(&["run", "greeter", "overload"]);
-    assert_eq!((output.code, output.out.as_str()), (0, "Hello, overload.\n"), "{output:?}");
+    let output = sandbox.polity(&["run", "greeter", "overload"]).prints("Hello, overload.\n");
     assert_eq!(output.err.matches("retry").count(), 2, "{output:?}");
 }
 
@@ -156,14 +137,12 @@ fn usage_errors_have_hints() {
         (vec!["fly"], "usage", "unrecognized subcommand 'fly'"),
         (vec!["schema", "agnet"], "usage", "invalid value 'agnet'"),
     ] {
-        let output = sandbox.polity(&[args.as_slice(), &["--json"]].concat());
-        assert_eq!((output.code, output.out.as_str()), (2, ""), "{output:?}");
+        let output = sandbox.polity(&[args.as_slice(), &["--json"]].concat()).exits(2);
         let error = output.error();
-        assert_eq!(error["code"], code, "{error}");
-        assert!(error["message"].as_str().unwrap().contains(message), "{error}");
+        assert_eq!((output.out.as_str(), error.code.as_str()), ("", code), "{output:?}");
+        assert!(error.message.contains(message), "{error:?}");
     }
-    let output = sandbox.polity(&["run", "greter", "x"]);
-    assert!(output.err.contains("hint: did you mean \"greeter\"?"), "{output:?}");
+    sandbox.polity(&["run", "greter", "x"]).err_has("hint: did you mean \"greeter\"?");
     assert_eq!(sandbox.tasks().len(), 0);
 }
 
@@ -198,9 +177,7 @@ fn unsupported_definitions_are_errors() {
         ("cloud", "the provider openai"),
         ("boss", "FAR_TOKEN is not set"),
     ] {
-        let output = sandbox.polity(&["run", agent, "x"]);
-        assert_eq!(output.code, 2, "{output:?}");
-        assert!(output.err.contains(told), "{output:?}");
+        sandbox.polity(&["run", agent, "x"]).fails(2, told);
     }
     assert_eq!(sandbox.tasks().len(), 0);
 }
@@ -209,17 +186,14 @@ fn unsupported_definitions_are_errors() {
 fn input_limit_is_named() {
     let sandbox = HomeSandbox::new();
     let largest = vec![b'a'; 10 * 1024 * 1024];
-    let output = sandbox.polity_with_input(&["run", "greeter", "-", "--json"], &largest);
-    assert_eq!(output.code, 0, "{}", &output.err);
+    sandbox.polity_with_input(&["run", "greeter", "-", "--json"], &largest).exits(0);
     let too_large = vec![b'a'; 10 * 1024 * 1024 + 1];
     let output = sandbox.polity_with_input(&["run", "greeter", "-"], &too_large);
-    assert_eq!(output.code, 6, "{}", &output.err);
-    assert!(output.err.contains("limits.input_bytes allows 10485760"), "{}", output.err);
+    output.fails(6, "limits.input_bytes allows 10485760");
     assert_eq!(sandbox.tasks().len(), 1);
 
     sandbox.write("polity.yaml", "limits: {input_bytes: 3}");
-    let output = sandbox.polity(&["run", "greeter", "four"]);
-    assert_eq!(output.code, 6, "{output:?}");
+    sandbox.polity(&["run", "greeter", "four"]).exits(6);
 }
 
 #[test]
@@ -243,8 +217,7 @@ fn closed_output_does_not_stop_the_task() {
         [vec!["task", "list"], vec!["agent", "list"], vec!["check"], vec!["task", "show", "last"]]
     {
         let output = command_output(&sandbox.command(&args).stdout(full()).output().unwrap());
-        assert_eq!(output.code, 1, "{output:?}");
-        assert!(output.err.contains("cannot write to stdout"), "{output:?}");
+        output.fails(1, "cannot write to stdout");
     }
 }
 
@@ -255,8 +228,7 @@ fn control_characters_are_stripped_only_on_terminals() {
     let output = sandbox.polity(&["run", "greeter", "Ada"]);
     assert_eq!(output.out, "\u{1b}[31mred\r\n");
     assert!(!output.err.contains("\u{1b}[31mred"), "{output:?}");
-    let shown = sandbox.polity(&["task", "show", "last"]).out;
-    assert!(shown.contains("�[31mred�"), "{shown}");
+    sandbox.polity(&["task", "show", "last"]).out_has("�[31mred�");
 }
 
 #[test]
@@ -266,9 +238,8 @@ fn sigterm_leaves_the_task_interrupted() {
     let id = sandbox.wait_for_status("running");
     let sent = std::process::Command::new("kill").arg(running.id().to_string()).status();
     assert!(sent.unwrap().success());
-    let output = command_output(&running.wait_with_output().unwrap());
-    assert_eq!(output.code, 1, "{output:?}");
-    assert!(output.err.contains(&format!("polity task resume {id}")), "{output:?}");
+    let output = finish(running);
+    output.fails(1, &format!("polity task resume {id}"));
     assert_eq!(sandbox.tasks()[0]["interrupted"], true);
 }
 
@@ -276,8 +247,7 @@ fn sigterm_leaves_the_task_interrupted() {
 fn demo_runs_in_an_empty_folder() {
     let sandbox = HomeSandbox::empty();
     let home = sandbox.file("demo");
-    let output = sandbox.polity(&["demo", "--home", home.to_str().unwrap()]);
-    assert_eq!(output.code, 0, "{output:?}");
+    let output = sandbox.polity(&["demo", "--home", home.to_str().unwrap()]).exits(0);
     for told in [
         "It will be sunny in Oslo",
         "retry",
@@ -298,12 +268,9 @@ fn demo_runs_in_an_empty_folder() {
 fn every_command_has_help_and_completions() {
     let sandbox = HomeSandbox::empty();
     for shell in ["bash", "zsh", "fish"] {
-        let output = sandbox.polity(&["completions", shell]);
-        assert_eq!(output.code, 0);
+        let output = sandbox.polity(&["completions", shell]).exits(0);
         assert!(output.out.contains("polity") && output.out.contains("resume"), "{shell}");
     }
-    let help = sandbox.polity(&["--help"]);
-    assert_eq!(help.code, 0);
-    assert!(help.out.contains("Exit codes: 0 done"), "{help:?}");
+    sandbox.polity(&["--help"]).exits(0).out_has("Exit codes: 0 done");
     assert_eq!(sandbox.polity(&["--version"]).out, "polity 0.1.0\n");
 }

@@ -42,18 +42,42 @@ pub(crate) struct HomeSandbox {
 /// The output of a command.
 #[derive(Debug)]
 pub(crate) struct CommandOutput {
+    /// The arguments, for messages of failed checks.
+    #[expect(dead_code, reason = "failed checks print it")]
+    args: Vec<String>,
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
+/// The error that `--json` prints.
+#[derive(Debug)]
+pub(crate) struct CommandError {
+    pub(crate) code: String,
+    pub(crate) message: String,
+    pub(crate) hint: String,
+}
+
 impl HomeSandbox {
     /// A home with one agent, whose script covers what the tests need.
     pub(crate) fn new() -> Self {
-        let sandbox = Self::empty();
-        sandbox.write("polity.yaml", "");
+        let sandbox = Self::bare();
         sandbox.write("agents/greeter.yaml", AGENT);
         sandbox.write("scripts/greeter.yaml", SCRIPT);
+        sandbox
+    }
+
+    /// A home with the example of a simulation.
+    pub(crate) fn society() -> Self {
+        let sandbox = Self::empty();
+        sandbox.polity(&["init", ".", "--example", "society"]).exits(0);
+        sandbox
+    }
+
+    /// A home with nothing but its settings.
+    pub(crate) fn bare() -> Self {
+        let sandbox = Self::empty();
+        sandbox.write("polity.yaml", "");
         sandbox
     }
 
@@ -87,7 +111,8 @@ impl HomeSandbox {
 
     /// Runs the program to its end.
     pub(crate) fn polity(&self, args: &[&str]) -> CommandOutput {
-        command_output(&self.command(args).output().unwrap())
+        let output = command_output(&self.command(args).output().unwrap());
+        CommandOutput { args: args.iter().map(ToString::to_string).collect(), ..output }
     }
 
     /// Runs the program with something on stdin.
@@ -97,7 +122,7 @@ impl HomeSandbox {
         // A program that has read enough closes its end.
         let _ = stdin.write_all(input);
         drop(stdin);
-        command_output(&child.wait_with_output().unwrap())
+        finish(child)
     }
 
     /// Starts the program and leaves it running.
@@ -111,6 +136,20 @@ impl HomeSandbox {
         let value =
             serde_json::from_str(&output.out).unwrap_or_else(|error| panic!("{error}: {output:?}"));
         (value, output.code)
+    }
+
+    /// Runs the program with `--json`, expects success and returns the document.
+    #[track_caller]
+    pub(crate) fn get(&self, args: &[&str]) -> Value {
+        let (value, code) = self.json(args);
+        assert_eq!(code, 0, "{args:?}: {value:#}");
+        value
+    }
+
+    /// Runs the program with `--json`, checks its exit code and returns the error.
+    #[track_caller]
+    pub(crate) fn error(&self, exit: i32, args: &[&str]) -> CommandError {
+        self.polity(&[args, &["--json"]].concat()).exits(exit).error()
     }
 
     /// The home's tasks and their parts, newest first.
@@ -140,8 +179,20 @@ impl HomeSandbox {
     }
 }
 
+/// Waits for the end of a started program.
+pub(crate) fn finish(child: Child) -> CommandOutput {
+    command_output(&child.wait_with_output().unwrap())
+}
+
+/// Kills a started program.
+pub(crate) fn kill(child: &mut Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
 pub(crate) fn command_output(output: &Output) -> CommandOutput {
     CommandOutput {
+        args: Vec::new(),
         code: output.status.code().unwrap_or(-1),
         out: String::from_utf8(output.stdout.clone()).unwrap(),
         err: String::from_utf8(output.stderr.clone()).unwrap(),
@@ -150,9 +201,44 @@ pub(crate) fn command_output(output: &Output) -> CommandOutput {
 
 impl CommandOutput {
     /// The error that `--json` prints.
-    pub(crate) fn error(&self) -> Value {
-        let value: Value =
-            serde_json::from_str(&self.err).unwrap_or_else(|error| panic!("{error}: {self:?}"));
-        value["error"].clone()
+    pub(crate) fn error(&self) -> CommandError {
+        let read = serde_json::from_str(&self.err);
+        let value: Value = read.unwrap_or_else(|error| panic!("{error}: {self:?}"));
+        let text = |field: &str| value["error"][field].as_str().unwrap_or_default().to_owned();
+        CommandError { code: text("code"), message: text("message"), hint: text("hint") }
+    }
+
+    /// Checks the exit code.
+    #[track_caller]
+    pub(crate) fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "{self:?}");
+        self
+    }
+
+    /// Checks that the program succeeded and that this is all it printed.
+    #[track_caller]
+    pub(crate) fn prints(self, out: &str) -> Self {
+        assert_eq!((self.code, self.out.as_str()), (0, out), "{self:?}");
+        self
+    }
+
+    /// Checks the exit code and that stderr contains a text.
+    #[track_caller]
+    pub(crate) fn fails(self, code: i32, part: &str) -> Self {
+        self.exits(code).err_has(part)
+    }
+
+    /// Checks that stderr contains a text.
+    #[track_caller]
+    pub(crate) fn err_has(self, part: &str) -> Self {
+        assert!(self.err.contains(part), "{part:?} is not in stderr: {self:?}");
+        self
+    }
+
+    /// Checks that stdout contains a text.
+    #[track_caller]
+    pub(crate) fn out_has(self, part: &str) -> Self {
+        assert!(self.out.contains(part), "{part:?} is not in stdout: {self:?}");
+        self
     }
 }

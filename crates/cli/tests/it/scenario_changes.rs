@@ -4,32 +4,12 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::sandbox::{CommandOutput, HomeSandbox};
-
-fn society() -> HomeSandbox {
-    let sandbox = HomeSandbox::empty();
-    assert_eq!(sandbox.polity(&["init", ".", "--example", "society"]).code, 0);
-    sandbox
-}
-
-fn sim(sandbox: &HomeSandbox, args: &[&str]) -> Value {
-    let (answer, code) = sandbox.json(&[&["sim"], args].concat());
-    assert_eq!(code, 0, "{answer}");
-    answer
-}
-
-/// The code, message and hint of an error.
-fn command_error(sandbox: &HomeSandbox, args: &[&str]) -> (i32, String, String) {
-    let output: CommandOutput = sandbox.polity(&[&["sim"], args, &["--json"]].concat());
-    let error = output.error();
-    let text = |key: &str| error[key].as_str().unwrap_or_default().to_owned();
-    (output.code, text("message"), text("hint"))
-}
+use crate::sandbox::{HomeSandbox, command_output};
 
 #[test]
 fn fork_rejects_changes_of_its_past() {
-    let sandbox = society();
-    let straight = sim(&sandbox, &["run", "society"]);
+    let sandbox = HomeSandbox::society();
+    let straight = sandbox.get(&["sim", "run", "society"]);
     let added = |turn: u64| {
         let entry = json!([{
             "turn": turn, "operation": "add_agent", "target_agent_name": "bob", "initial_state": {}
@@ -37,50 +17,41 @@ fn fork_rejects_changes_of_its_past() {
         format!("lifecycle={entry}")
     };
     for turn in [2, 10] {
-        let (code, message, _) =
-            command_error(&sandbox, &["fork", "last", "--at", "10", "--set", &added(turn)]);
-        assert_eq!(code, 2, "{message}");
+        let error = sandbox.error(2, &["sim", "fork", "last", "--at", "10", "--set", &added(turn)]);
         let told =
             format!("lifecycle[0].turn: turn {turn} has already run: this begins after turn 10");
-        assert!(message.ends_with(&told), "{message}");
+        assert!(error.message.ends_with(&told), "{error:?}");
     }
-    let (code, message, _) = command_error(
-        &sandbox,
-        &["fork", "last", "--at", "10", "--set", "lifecycle.0.target_agent_name=bob"],
-    );
-    assert!(
-        code == 2 && message.ends_with("turn 3 has already run: this begins after turn 10"),
-        "{message}"
-    );
-    let fork = sim(&sandbox, &["fork", "last", "--at", "10", "--set", &added(11)]);
+    let other = "lifecycle.0.target_agent_name=bob";
+    let error = sandbox.error(2, &["sim", "fork", "last", "--at", "10", "--set", other]);
+    let told = "turn 3 has already run: this begins after turn 10";
+    assert!(error.message.ends_with(told), "{error:?}");
+    let fork = sandbox.get(&["sim", "fork", "last", "--at", "10", "--set", &added(11)]);
     assert_eq!((&fork["agents"], &fork["warnings"]), (&json!(26), &json!([])));
     // What was there before is no one's change.
     let (id, end) = (straight["run_id"].as_str().unwrap(), "lifecycle.2.turn=15");
-    let fork = sim(&sandbox, &["fork", id, "--at", "7", "--set", end]);
+    let fork = sandbox.get(&["sim", "fork", id, "--at", "7", "--set", end]);
     assert_eq!(fork["agents"], straight["agents"]);
 }
 
 #[test]
 fn shorter_run_drops_later_requests_unless_set() {
-    let sandbox = society();
-    sim(&sandbox, &["run", "society", "--turns", "2", "--set", "lifecycle.0.turn=1"]);
-    let args = ["run", "society", "--turns", "2", "--set", "lifecycle.0.turn=3"];
-    let (code, message, _) = command_error(&sandbox, &args);
-    assert!(code == 2 && message.contains("turn 3 does not exist"), "{message}");
+    let sandbox = HomeSandbox::society();
+    sandbox.get(&["sim", "run", "society", "--turns", "2", "--set", "lifecycle.0.turn=1"]);
+    let error = |set: &str| {
+        sandbox.error(2, &["sim", "run", "society", "--turns", "2", "--set", set]).message
+    };
+    let message = error("lifecycle.0.turn=3");
+    assert!(message.contains("turn 3 does not exist"), "{message}");
     assert!(!message.contains("turn 5"), "{message}");
-    let other = "lifecycle.2.target_agent_name=reader_5";
-    let (code, message, _) =
-        command_error(&sandbox, &["run", "society", "--turns", "2", "--set", other]);
-    assert!(
-        code == 2 && message.ends_with("turn 8 does not exist: there are 2 turns"),
-        "{message}"
-    );
+    let message = error("lifecycle.2.target_agent_name=reader_5");
+    assert!(message.ends_with("turn 8 does not exist: there are 2 turns"), "{message}");
 }
 
 #[test]
 fn hints_name_valid_options() {
-    let sandbox = society();
-    let run = sim(&sandbox, &["run", "society", "--turns", "4"]);
+    let sandbox = HomeSandbox::society();
+    let run = sandbox.get(&["sim", "run", "society", "--turns", "4"]);
     let id = run["run_id"].as_str().unwrap();
     for (args, expected, hint) in [
         (vec!["run", "society", "--set", "max_agents=100000001"], 6, "use fewer agents"),
@@ -94,74 +65,68 @@ fn hints_name_valid_options() {
             "there are feed_ready, sees_post, ignores, decides, compose_done, action_done",
         ),
     ] {
-        let (code, message, told) = command_error(&sandbox, &args);
-        assert!(code == expected && told.contains(hint), "{message}\n{told}");
+        let error = sandbox.error(expected, &[&["sim"], &args[..]].concat());
+        assert!(error.hint.contains(hint), "{error:?}");
     }
-    let (_, message, _) =
-        command_error(&sandbox, &["run", "society", "--set", "ticks_per_turn=100000000000"]);
+    let set = "ticks_per_turn=100000000000";
+    let message = sandbox.error(2, &["sim", "run", "society", "--set", set]).message;
     assert!(message.contains("ticks_per_turn must be at most 100000"), "{message}");
 
     let folder = sandbox.file("data/simulations").join(id);
     fs::write(folder.join("chart.json"), "{}").unwrap();
-    let (code, _, hint) = command_error(&sandbox, &["resume", id]);
-    assert!(code == 2 && hint.contains("the run keeps its own chart.json"), "{hint}");
+    let hint = sandbox.error(2, &["sim", "resume", id]).hint;
+    assert!(hint.contains("the run keeps its own chart.json"), "{hint}");
     let folder = folder.to_str().unwrap();
-    let (code, message, hint) = command_error(&sandbox, &["run", "society", "--out", folder]);
-    assert!(code == 1 && message.ends_with("already exists"), "{message}");
-    assert!(hint.contains("--out"), "{hint}");
+    let error = sandbox.error(1, &["sim", "run", "society", "--out", folder]);
+    assert!(error.message.ends_with("already exists") && error.hint.contains("--out"), "{error:?}");
     fs::write(sandbox.file("data/simulations").join(id).join("run.json"), "{").unwrap();
-    let (code, _, hint) = command_error(&sandbox, &["resume", folder]);
-    assert!(code == 1 && hint.contains("start a new run"), "{hint}");
-    let (code, message, _) = command_error(&sandbox, &["run", "society", "--turns", "-3"]);
-    assert!(code == 2 && message.contains("invalid value '-3' for '--turns"), "{message}");
+    let hint = sandbox.error(1, &["sim", "resume", folder]).hint;
+    assert!(hint.contains("start a new run"), "{hint}");
+    let message = sandbox.error(2, &["sim", "run", "society", "--turns", "-3"]).message;
+    assert!(message.contains("invalid value '-3' for '--turns"), "{message}");
 }
 
 #[test]
 fn errors_name_the_option_at_fault() {
-    let sandbox = society();
-    let run = sim(&sandbox, &["run", "society", "--turns", "4"]);
+    let sandbox = HomeSandbox::society();
+    let run = sandbox.get(&["sim", "run", "society", "--turns", "4"]);
     let id = run["run_id"].as_str().unwrap();
-    let (code, message, _) =
-        command_error(&sandbox, &["fork", id, "--at", "2", "--set", "world.behaviours={}"]);
-    assert!(code == 2 && message.contains("with --set world.behaviours={}: "), "{message}");
-    let fork = sim(&sandbox, &["fork", id, "--at", "2"]);
+    let set = "world.behaviours={}";
+    let message = sandbox.error(2, &["sim", "fork", id, "--at", "2", "--set", set]).message;
+    assert!(message.contains("with --set world.behaviours={}: "), "{message}");
+    let fork = sandbox.get(&["sim", "fork", id, "--at", "2"]);
     assert_eq!(fork["turns"], 4, "as many as the other run");
     let population = "population=[{\"name\": \"ada\", \"fields\": {\"nope\": 1}}]";
     let lifecycle = "lifecycle=[{\"turn\": 1, \"operation\": \"pause_agent\", \
                      \"target_agent_name\": \"ada\", \"initiating_agent\": \"ada\"}]";
-    let args = ["run", "society", "--set", population, "--set", lifecycle];
-    let (code, message, _) = command_error(&sandbox, &args);
-    assert!(code == 2 && message.contains("nope"), "{message}");
-    assert!(!message.contains("never an agent"), "{message}");
+    let args = ["sim", "run", "society", "--set", population, "--set", lifecycle];
+    let message = sandbox.error(2, &args).message;
+    assert!(message.contains("nope") && !message.contains("never an agent"), "{message}");
 }
 
 #[test]
 fn fork_outside_a_home_creates_none() {
-    let sandbox = society();
-    let run = sim(&sandbox, &["run", "society", "--turns", "4"]);
+    let sandbox = HomeSandbox::society();
+    let run = sandbox.get(&["sim", "run", "society", "--turns", "4"]);
     let folder = sandbox.file("data/simulations").join(run["run_id"].as_str().unwrap());
     let (elsewhere, home) = (HomeSandbox::empty(), HomeSandbox::empty());
     let polity = |args: &[&str]| {
         let mut command = elsewhere.command(&[&["sim"], args].concat());
-        crate::sandbox::command_output(&command.env("HOME", home.path()).output().unwrap())
+        command_output(&command.env("HOME", home.path()).output().unwrap())
     };
     let folder = folder.to_str().unwrap();
-    let forked = polity(&["fork", folder, "--at", "2"]);
-    assert_eq!(forked.code, 1, "{forked:?}");
-    assert!(forked.err.contains("there is no home folder"), "{forked:?}");
+    polity(&["fork", folder, "--at", "2"]).fails(1, "there is no home folder");
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
     let out = elsewhere.file("fork");
-    let forked = polity(&["fork", folder, "--at", "2", "--out", out.to_str().unwrap()]);
-    assert_eq!(forked.code, 0, "{forked:?}");
+    polity(&["fork", folder, "--at", "2", "--out", out.to_str().unwrap()]).exits(0);
 
     fs::create_dir_all(elsewhere.file("no/run")).unwrap();
-    let status = polity(&["status", "no/run"]);
-    assert!(status.err.contains("no/run is not the folder of a run"), "{status:?}");
+    polity(&["status", "no/run"]).err_has("no/run is not the folder of a run");
 }
 
 #[test]
 fn verbose_shows_lifecycle_requests() {
-    let sandbox = society();
+    let sandbox = HomeSandbox::society();
     let told = sandbox.polity(&["sim", "run", "society", "-v"]).err;
     for line in [
         "turn 3: add_agent \"ada_1\" (\"ada\" is taken), by the scenario\n",
@@ -176,9 +141,9 @@ fn verbose_shows_lifecycle_requests() {
 
 #[test]
 fn agents_flag_scales_groups() {
-    let sandbox = society();
-    let args = ["run", "society", "--agents", "1001", "--set", "max_agents=1100"];
-    let run = sim(&sandbox, &args);
+    let sandbox = HomeSandbox::society();
+    let run =
+        sandbox.get(&["sim", "run", "society", "--agents", "1001", "--set", "max_agents=1100"]);
     assert_eq!((&run["agents"], &run["warnings"]), (&json!(1001), &json!([])));
     for (agent, is_there) in [("ada", true), ("reader_750", true), ("author_251", false)] {
         let shown = sandbox.polity(&["sim", "export", "last", "--agent", agent]);
@@ -188,37 +153,43 @@ fn agents_flag_scales_groups() {
 
 #[test]
 fn set_changes_groups_and_world_values() {
-    let sandbox = society();
-    let args = ["run", "society", "--turns", "0", "--set", "population.ada.state=resting"];
-    let begun = sim(&sandbox, &[&args[..], &["--set", "world.values.replies=5"]].concat());
+    let sandbox = HomeSandbox::society();
+    let args = ["sim", "run", "society", "--turns", "0", "--set", "population.ada.state=resting"];
+    let begun = sandbox.get(&[&args[..], &["--set", "world.values.replies=5"]].concat());
     assert_eq!(begun["states"]["resting"], 1);
     assert_eq!(begun["world"]["replies"], 5);
-    sim(&sandbox, &["run", "society", "--turns", "6"]);
-    let fork = ["fork", "last", "--at", "6", "--set", "world.values.replies=1000"];
-    let forked = sim(&sandbox, &fork);
+    sandbox.get(&["sim", "run", "society", "--turns", "6"]);
+    let fork = ["sim", "fork", "last", "--at", "6", "--set", "world.values.replies=1000"];
+    let forked = sandbox.get(&fork);
     assert_eq!(forked["world"]["replies"], 1000);
     // What it once was it may be again.
-    let back = ["fork", "last", "--at", "6", "--turns", "8"];
-    let again = sim(&sandbox, &[&back[..], &["--set", "world.values.replies=1000"]].concat());
-    let other =
-        sim(&sandbox, &["fork", forked["run_id"].as_str().unwrap(), "--at", "6", "--turns", "8"]);
+    let back = ["sim", "fork", "last", "--at", "6", "--turns", "8"];
+    let again = sandbox.get(&[&back[..], &["--set", "world.values.replies=1000"]].concat());
+    let other = sandbox.get(&[
+        "sim",
+        "fork",
+        forked["run_id"].as_str().unwrap(),
+        "--at",
+        "6",
+        "--turns",
+        "8",
+    ]);
     assert_eq!(again["world"], other["world"]);
     assert!(again["world"]["replies"].as_f64() > Some(1000.0), "{again}");
-    let (code, message, hint) =
-        command_error(&sandbox, &["run", "society", "--set", "world.values.replys=1"]);
-    assert!(code == 2 && message.contains("no value of the world \"replys\""), "{message}");
-    assert_eq!(hint, "did you mean \"replies\"?");
+    let error = sandbox.error(2, &["sim", "run", "society", "--set", "world.values.replys=1"]);
+    assert!(error.message.contains("no value of the world \"replys\""), "{error:?}");
+    assert_eq!(error.hint, "did you mean \"replies\"?");
 }
 
 #[test]
 fn groups_of_one_are_not_scaled() {
-    let sandbox = society();
+    let sandbox = HomeSandbox::society();
     let population = |groups: &str| {
         let text = format!("name: small\nchart: social\nturns: 1\npopulation: [{groups}]\n");
         fs::write(sandbox.file("scenarios/small.yaml"), text).unwrap();
     };
     let agents = |count: &str| {
-        let run = sim(&sandbox, &["run", "small", "--agents", count]);
+        let run = sandbox.get(&["sim", "run", "small", "--agents", count]);
         let path = sandbox.file("data/simulations").join(run["run_id"].as_str().unwrap());
         let text = fs::read_to_string(path.join("checkpoints/turn_000001.json")).unwrap();
         let checkpoint: Value = serde_json::from_str(&text).unwrap();
@@ -228,16 +199,15 @@ fn groups_of_one_are_not_scaled() {
     assert_eq!(agents("4"), "ada bob c_1 c_2");
     assert_eq!(agents("2"), "ada bob");
     assert_eq!(agents("0"), "");
-    let refused = sandbox.polity(&["sim", "run", "small", "--agents", "1", "--json"]);
     let message = "--agents 1: 2 agents of the scenario are groups of one, which are not scaled";
-    assert_eq!((refused.code, &refused.error()["message"]), (2, &json!(message)));
+    assert_eq!(sandbox.error(2, &["sim", "run", "small", "--agents", "1"]).message, message);
     population("{name: ada}, {name: bob}");
     assert_eq!(agents("3"), "ada_1 ada_2 bob");
 }
 
 #[test]
 fn empty_out_folder_is_accepted() {
-    let sandbox = society();
+    let sandbox = HomeSandbox::society();
     let out = sandbox.file("out");
     let run = || sandbox.polity(&["sim", "run", "society", "--out", out.to_str().unwrap()]);
     // What a process leaves that is killed while it makes the folder.

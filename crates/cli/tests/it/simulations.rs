@@ -6,23 +6,10 @@ use std::process::Child;
 
 use serde_json::{Value, json};
 
-use crate::sandbox::{CommandOutput, HomeSandbox, command_output};
+use crate::sandbox::{CommandOutput, HomeSandbox, finish, kill};
 
 /// Turns that no test waits for.
 const FOREVER: &str = "10000000";
-
-fn society() -> HomeSandbox {
-    let sandbox = HomeSandbox::empty();
-    let made = sandbox.polity(&["init", ".", "--example", "society"]);
-    assert_eq!(made.code, 0, "{made:?}");
-    sandbox
-}
-
-fn run_json(sandbox: &HomeSandbox, args: &[&str]) -> Value {
-    let (answer, code) = sandbox.json(args);
-    assert_eq!(code, 0, "{answer}");
-    answer
-}
 
 /// A run that continues until it is stopped, with its id.
 fn start_run(sandbox: &HomeSandbox) -> (Child, String) {
@@ -39,7 +26,7 @@ fn start_run(sandbox: &HomeSandbox) -> (Child, String) {
 
 fn interrupt(child: Child) -> CommandOutput {
     press_ctrl_c(&child);
-    command_output(&child.wait_with_output().unwrap())
+    finish(child)
 }
 
 fn press_ctrl_c(child: &Child) {
@@ -49,8 +36,8 @@ fn press_ctrl_c(child: &Child) {
 
 #[test]
 fn run_json_has_the_summary() {
-    let sandbox = society();
-    let answer = run_json(&sandbox, &["sim", "run", "society"]);
+    let sandbox = HomeSandbox::society();
+    let answer = sandbox.get(&["sim", "run", "society"]);
     let keys: Vec<&String> = answer.as_object().unwrap().keys().collect();
     let expected = [
         "agents", "digest", "paused", "run_id", "scenario", "seed", "states", "turns", "visits",
@@ -71,20 +58,19 @@ fn run_json_has_the_summary() {
         answer["world"]["replies"].as_f64(),
         Some(f64::from(u32::try_from(entered("engaging_reply")).unwrap()))
     );
-    let standing = run_json(&sandbox, &["sim", "status", "last"]);
+    let standing = sandbox.get(&["sim", "status", "last"]);
     assert_eq!(standing["summary"], answer);
-    let shown = sandbox.polity(&["sim", "status", "last"]).out;
-    assert!(shown.contains("STATE             AGENTS  VISITS"), "{shown}");
+    sandbox.polity(&["sim", "status", "last"]).out_has("STATE             AGENTS  VISITS");
     let digest = answer["digest"].as_str().unwrap();
     assert!(digest.len() == 64 && digest.bytes().all(|b| b.is_ascii_hexdigit()), "{digest}");
 }
 
 #[test]
 fn result_depends_on_seed_not_on_threads() {
-    let sandbox = society();
+    let sandbox = HomeSandbox::society();
     let digest = |args: &[&str]| {
         let args = [&["sim", "run", "society"], args].concat();
-        run_json(&sandbox, &args)["digest"].as_str().unwrap().to_owned()
+        sandbox.get(&args)["digest"].as_str().unwrap().to_owned()
     };
     let one = digest(&["--threads", "1"]);
     assert_eq!(digest(&["--threads", "4"]), one);
@@ -92,16 +78,16 @@ fn result_depends_on_seed_not_on_threads() {
     assert_eq!(digest(&["--set", "seed=7"]), one);
     assert_ne!(digest(&["--seed", "8"]), one);
     for threads in ["0", "9999"] {
-        assert_eq!(sandbox.polity(&["sim", "run", "society", "--threads", threads]).code, 2);
+        sandbox.polity(&["sim", "run", "society", "--threads", threads]).exits(2);
     }
 }
 
 #[test]
 fn large_population_is_identical_with_one_and_four_threads() {
-    let sandbox = society();
+    let sandbox = HomeSandbox::society();
     let run = |threads: &str| {
         let size = ["--agents", "20000", "--set", "max_agents=30000", "--turns", "9"];
-        run_json(&sandbox, &[&["sim", "run", "society", "--threads", threads], &size[..]].concat())
+        sandbox.get(&[&["sim", "run", "society", "--threads", threads], &size[..]].concat())
     };
     let (mut one, mut four) = (run("1"), run("4"));
     for summary in [&mut one, &mut four] {
@@ -114,28 +100,27 @@ fn large_population_is_identical_with_one_and_four_threads() {
 
 #[test]
 fn run_outside_the_home_is_named_by_its_folder() {
-    let sandbox = society();
+    let sandbox = HomeSandbox::society();
     let out = sandbox.file("elsewhere/run");
     let out = out.to_str().unwrap();
-    let ran = sandbox.polity(&["sim", "run", "society", "--out", out]);
-    assert!(ran.out.contains(&format!("run: {out}\n")), "{ran:?}");
-    let digest = &run_json(&sandbox, &["sim", "status", out])["summary"]["digest"];
-    assert_eq!(&run_json(&sandbox, &["sim", "resume", out, "--from", "6"])["digest"], digest);
-    assert_eq!(&run_json(&sandbox, &["sim", "fork", out, "--at", "6"])["digest"], digest);
-    assert_eq!(run_json(&sandbox, &["sim", "export", out, "--agent", "ada"])["agent_id"], "ada");
+    sandbox.polity(&["sim", "run", "society", "--out", out]).out_has(&format!("run: {out}\n"));
+    let digest = &sandbox.get(&["sim", "status", out])["summary"]["digest"];
+    assert_eq!(&sandbox.get(&["sim", "resume", out, "--from", "6"])["digest"], digest);
+    assert_eq!(&sandbox.get(&["sim", "fork", out, "--at", "6"])["digest"], digest);
+    assert_eq!(sandbox.get(&["sim", "export", out, "--agent", "ada"])["agent_id"], "ada");
     for (args, hint) in [
         (vec!["lifecycle", out, "remove", "ada"], format!("`polity sim fork {out} --at TURN`")),
         (vec!["fork", out, "--at", "99"], format!("`polity sim status {out}`")),
         (vec!["export", out, "--agent", "ada", "--at", "99"], format!("`polity sim status {out}`")),
     ] {
-        let refused = sandbox.polity(&[&["sim"], &args[..], &["--json"]].concat());
-        assert!(refused.error()["hint"].as_str().unwrap().contains(&hint), "{refused:?}");
+        let output = sandbox.polity(&[&["sim"], &args[..], &["--json"]].concat());
+        assert!(output.error().hint.contains(&hint), "{output:?}");
     }
 }
 
 #[test]
 fn option_errors_name_the_option() {
-    let sandbox = society();
+    let sandbox = HomeSandbox::society();
     for (args, code, told) in [
         (
             vec!["--set", "seed=3", "--set", "world.rates.decides.rate=2"],
@@ -159,14 +144,12 @@ fn option_errors_name_the_option() {
         (vec!["--set", "max_agents=1000000000000"], 6, "max_agents must be at most"),
         (vec!["--set", "max_agents=3"], 6, "has 25 agents, and max_agents is 3"),
     ] {
-        let refused =
-            sandbox.polity(&[&["sim", "run", "society"], &args[..], &["--json"]].concat());
-        assert_eq!(refused.code, code, "{refused:?}");
-        assert!(refused.error()["message"].as_str().unwrap().contains(told), "{refused:?}");
+        let error = sandbox.error(code, &[&["sim", "run", "society"], &args[..]].concat());
+        assert!(error.message.contains(told), "{error:?}");
     }
-    run_json(&sandbox, &["sim", "run", "society", "--turns", "1"]);
+    sandbox.get(&["sim", "run", "society", "--turns", "1"]);
     let longer = ["sim", "resume", "last", "--turns", "1000000000000", "--json"];
-    assert_eq!(sandbox.polity(&longer).code, 6);
+    sandbox.polity(&longer).exits(6);
 
     // In a file, a limit that is exceeded is a definition that is not valid.
     let path = sandbox.file("scenarios/society.yaml");
@@ -177,26 +160,26 @@ fn option_errors_name_the_option() {
     let fields: Vec<&Value> =
         answer["errors"].as_array().unwrap().iter().map(|error| &error["field"]).collect();
     assert_eq!(fields, ["max_agents", "oracle"], "{answer:#}");
-    assert_eq!(sandbox.polity(&["sim", "run", "society"]).code, 2);
+    sandbox.polity(&["sim", "run", "society"]).exits(2);
 }
 
 #[test]
 fn resume_from_any_turn_gives_the_same_result() {
-    let sandbox = society();
-    let straight = run_json(&sandbox, &["sim", "run", "society"]);
+    let sandbox = HomeSandbox::society();
+    let straight = sandbox.get(&["sim", "run", "society"]);
     for turn in ["0", "4", "8", "19", "20"] {
-        let resumed = run_json(&sandbox, &["sim", "resume", "last", "--from", turn]);
+        let resumed = sandbox.get(&["sim", "resume", "last", "--from", turn]);
         assert_eq!(resumed, straight, "from turn {turn}");
     }
-    let longer = run_json(&sandbox, &["sim", "resume", "last", "--turns", "23"]);
-    let same = run_json(&sandbox, &["sim", "run", "society", "--turns", "23"]);
+    let longer = sandbox.get(&["sim", "resume", "last", "--turns", "23"]);
+    let same = sandbox.get(&["sim", "run", "society", "--turns", "23"]);
     assert_eq!(longer["turns"], 23);
     assert_eq!(longer["digest"], same["digest"]);
 }
 
 #[test]
 fn second_ctrl_c_quits_within_a_long_turn() {
-    let sandbox = society();
+    let sandbox = HomeSandbox::society();
     let long = ["--set", "ticks_per_turn=100000", "--set", "max_agents=30000", "--agents", "25000"];
     let mut child = sandbox.start(&[&["sim", "run", "society"], &long[..]].concat());
     sandbox.wait_until("the run has begun", || {
@@ -214,30 +197,28 @@ fn second_ctrl_c_quits_within_a_long_turn() {
 
 #[test]
 fn killed_run_resumes_to_the_same_result() {
-    let sandbox = society();
+    let sandbox = HomeSandbox::society();
     let (mut child, id) = start_run(&sandbox);
-    let turn = || run_json(&sandbox, &["sim", "status", &id])["turn"].as_u64().unwrap();
+    let turn = || sandbox.get(&["sim", "status", &id])["turn"].as_u64().unwrap();
     for _ in 0..3 {
-        child.kill().unwrap();
-        child.wait().unwrap();
+        kill(&mut child);
         let before = turn();
         child = sandbox.start(&["sim", "resume", &id]);
         sandbox.wait_until("it goes on", || (turn() >= before + 10).then_some(()));
     }
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let standing = run_json(&sandbox, &["sim", "status", &id]);
+    kill(&mut child);
+    let standing = sandbox.get(&["sim", "status", &id]);
     assert_eq!((&standing["status"], &standing["interrupted"]), (&json!("running"), &json!(true)));
     let turns = (standing["turn"].as_u64().unwrap() + 7).to_string();
-    let resumed = run_json(&sandbox, &["sim", "resume", &id[..8], "--turns", &turns]);
-    let straight = run_json(&sandbox, &["sim", "run", "society", "--turns", &turns]);
+    let resumed = sandbox.get(&["sim", "resume", &id[..8], "--turns", &turns]);
+    let straight = sandbox.get(&["sim", "run", "society", "--turns", &turns]);
     assert_eq!(resumed["digest"], straight["digest"]);
-    assert_eq!(run_json(&sandbox, &["sim", "status", &id])["status"], "ended");
+    assert_eq!(sandbox.get(&["sim", "status", &id])["status"], "ended");
 }
 
 #[test]
 fn lifecycle_changes_a_running_population() {
-    let sandbox = society();
+    let sandbox = HomeSandbox::society();
     let (child, id) = start_run(&sandbox);
     let ask = |args: &[&str]| sandbox.json(&[&["sim", "lifecycle", &id], args].concat());
     let (added, code) = ask(&["add", "ada", "--initial-state", r#"{"engagement_threshold": 0.1}"#]);
@@ -265,11 +246,9 @@ fn lifecycle_changes_a_running_population() {
         assert_eq!(refused["reason"], reason);
         assert_eq!(refused["name"], Value::Null);
     }
-    let other = sandbox.polity(&["sim", "resume", &id, "--json"]);
-    assert_eq!((other.code, &other.error()["code"]), (1, &json!("conflict")));
+    assert_eq!(sandbox.error(1, &["sim", "resume", &id]).code, "conflict");
 
-    let stopped = interrupt(child);
-    assert_eq!(stopped.code, 4, "{stopped:?}");
+    let stopped = interrupt(child).exits(4);
     let summary: Value = serde_json::from_str(&stopped.out).unwrap();
     assert_eq!(summary["paused"], json!(["reader_2"]));
     assert_eq!(summary["agents"], 25);
@@ -278,26 +257,24 @@ fn lifecycle_changes_a_running_population() {
     let (later, code) = ask(&["resume", "reader_2"]);
     assert_eq!((&later["valid"], code), (&json!(true), 0));
     let turns = (summary["turns"].as_u64().unwrap() + 2).to_string();
-    let ended = run_json(&sandbox, &["sim", "resume", &id, "--turns", &turns]);
+    let ended = sandbox.get(&["sim", "resume", &id, "--turns", &turns]);
     assert_eq!(ended["paused"], json!([]));
-    let again = run_json(&sandbox, &["sim", "resume", &id, "--from", "0"]);
+    let again = sandbox.get(&["sim", "resume", &id, "--from", "0"]);
     assert_eq!(again, ended);
 
-    let late = sandbox.polity(&["sim", "lifecycle", &id, "remove", "ada", "--json"]);
-    assert_eq!((late.code, &late.error()["code"]), (1, &json!("conflict")));
-    assert!(late.error()["message"].as_str().unwrap().contains("has ended"), "{late:?}");
+    let late = sandbox.error(1, &["sim", "lifecycle", &id, "remove", "ada"]);
+    assert!(late.code == "conflict" && late.message.contains("has ended"), "{late:?}");
 }
 
 #[test]
 fn interrupted_run_shows_how_to_resume() {
-    let sandbox = society();
+    let sandbox = HomeSandbox::society();
     let child = sandbox.start(&["sim", "run", "society", "--turns", FOREVER]);
     sandbox.wait_until("a run has made a turn", || {
         let runs = sandbox.json(&["sim", "status"]).0;
         (runs.as_array()?.first()?["turn"].as_u64()? >= 1).then_some(())
     });
-    let stopped = interrupt(child);
-    assert_eq!(stopped.code, 4);
+    let stopped = interrupt(child).exits(4);
     let id = sandbox.json(&["sim", "status", "last"]).0["run_id"].as_str().unwrap().to_owned();
     let hint = format!("continue with `polity sim resume {id}`");
     assert!(stopped.err.contains(&hint), "{stopped:?}");
@@ -306,18 +283,18 @@ fn interrupted_run_shows_how_to_resume() {
 
 #[test]
 fn fork_shares_the_past_only() {
-    let sandbox = society();
-    let straight = run_json(&sandbox, &["sim", "run", "society"]);
+    let sandbox = HomeSandbox::society();
+    let straight = sandbox.get(&["sim", "run", "society"]);
     let id = straight["run_id"].as_str().unwrap();
-    let same = run_json(&sandbox, &["sim", "fork", id, "--at", "10"]);
+    let same = sandbox.get(&["sim", "fork", id, "--at", "10"]);
     assert_eq!(same["digest"], straight["digest"]);
     assert_ne!(same["run_id"], straight["run_id"]);
     let sets = ["--set", "world.rates.decides.rate=1", "--set", "turns=15"];
-    let other = run_json(&sandbox, &[&["sim", "fork", id, "--at", "10"], &sets[..]].concat());
+    let other = sandbox.get(&[&["sim", "fork", id, "--at", "10"], &sets[..]].concat());
     assert_ne!(other["digest"], straight["digest"]);
     assert_eq!((&other["turns"], &same["turns"]), (&json!(15), &json!(20)));
-    let short = run_json(&sandbox, &["sim", "fork", id, "--at", "10", "--turns", "12"]);
-    let standing = run_json(&sandbox, &["sim", "status", short["run_id"].as_str().unwrap()]);
+    let short = sandbox.get(&["sim", "fork", id, "--at", "10", "--turns", "12"]);
+    let standing = sandbox.get(&["sim", "status", short["run_id"].as_str().unwrap()]);
     assert_eq!(standing["forked_from"], json!({"run_id": id, "turn": 10}));
     assert_eq!(standing["checkpoints"], json!([10, 11, 12]));
 
@@ -329,17 +306,16 @@ fn fork_shares_the_past_only() {
         (vec!["--at", "3", "--set", "world.rates.9.rate=1"], 2, "there is no item 9"),
         (vec!["--at", "3", "--set", "world.rates.0.rate=2"], 2, "is not valid"),
     ] {
-        let refused = sandbox.polity(&[&["sim", "fork", id], &args[..], &["--json"]].concat());
-        assert_eq!(refused.code, code, "{refused:?}");
-        assert!(refused.error()["message"].as_str().unwrap().contains(message), "{refused:?}");
+        let error = sandbox.error(code, &[&["sim", "fork", id], &args[..]].concat());
+        assert!(error.message.contains(message), "{error:?}");
     }
 }
 
 #[test]
 fn export_shows_the_transitions_of_an_agent() {
-    let sandbox = society();
-    run_json(&sandbox, &["sim", "run", "society"]);
-    let agent = run_json(&sandbox, &["sim", "export", "last", "--agent", "author_2"]);
+    let sandbox = HomeSandbox::society();
+    sandbox.get(&["sim", "run", "society"]);
+    let agent = sandbox.get(&["sim", "export", "last", "--agent", "author_2"]);
     let keys: Vec<&String> = agent.as_object().unwrap().keys().collect();
     assert_eq!(keys, ["agent_id", "current_state", "state_history", "ticks_in_state"]);
     assert_eq!(agent["agent_id"], "author_2");
@@ -350,35 +326,33 @@ fn export_shows_the_transitions_of_an_agent() {
         assert!(past["timestamp"].as_str().unwrap().starts_with("2026-01-01T00:"));
         assert_eq!(past["context"], Value::Null);
     }
-    let missing = sandbox.polity(&["sim", "export", "last", "--agent", "reader_3", "--json"]);
-    assert_eq!((missing.code, &missing.error()["code"]), (1, &json!("not_found")));
+    let missing = sandbox.error(1, &["sim", "export", "last", "--agent", "reader_3"]);
     let message = "there is no agent \"reader_3\" at the end of turn 20: it was removed in turn 8";
-    assert_eq!(missing.error()["message"], message);
-    let hint = missing.error()["hint"].as_str().unwrap().to_owned();
-    assert!(hint.ends_with("--agent reader_3 --at 7`"), "{hint}");
-    let never = sandbox.polity(&["sim", "export", "last", "--agent", "nobody", "--json"]);
-    assert_eq!(never.error()["hint"], "name a turn in which it existed with --at");
+    assert_eq!((&*missing.code, &*missing.message), ("not_found", message));
+    assert!(missing.hint.ends_with("--agent reader_3 --at 7`"), "{missing:?}");
+    let never = sandbox.error(1, &["sim", "export", "last", "--agent", "nobody"]);
+    assert_eq!(never.hint, "name a turn in which it existed with --at");
     let earlier = ["sim", "export", "last", "--agent", "reader_3", "--at", "7"];
-    assert_eq!(run_json(&sandbox, &earlier)["agent_id"], "reader_3");
+    assert_eq!(sandbox.get(&earlier)["agent_id"], "reader_3");
 }
 
 #[test]
 fn limits_are_named_and_an_empty_population_runs() {
-    let sandbox = society();
-    let many = sandbox.polity(&["sim", "run", "society", "--agents", "31", "--json"]);
-    assert_eq!((many.code, &many.error()["code"]), (6, &json!("limit_max_agents")));
-    assert!(many.error()["message"].as_str().unwrap().contains("max_agents is 30"), "{many:?}");
+    let sandbox = HomeSandbox::society();
+    let many = sandbox.error(6, &["sim", "run", "society", "--agents", "31"]);
+    assert_eq!(many.code, "limit_max_agents");
+    assert!(many.message.contains("max_agents is 30"), "{many:?}");
     let raised =
         ["sim", "run", "society", "--agents", "50", "--set", "max_agents=60", "--turns", "2"];
-    assert_eq!(run_json(&sandbox, &raised)["agents"], 50);
+    assert_eq!(sandbox.get(&raised)["agents"], 50);
     let none = ["sim", "run", "society", "--agents", "0", "--set", "lifecycle=[]"];
-    let none = run_json(&sandbox, &none);
+    let none = sandbox.get(&none);
     assert_eq!((&none["agents"], &none["turns"]), (&json!(0), &json!(20)));
 }
 
 #[test]
 fn lifecycle_problems_have_line_and_column() {
-    let sandbox = society();
+    let sandbox = HomeSandbox::society();
     let path = sandbox.file("scenarios/society.yaml");
     let text = fs::read_to_string(&path).unwrap();
     let (good, _) = text.split_once("lifecycle:").unwrap();
@@ -423,17 +397,17 @@ fn lifecycle_problems_have_line_and_column() {
     assert_eq!((code, &answer["errors"][0]["field"]), (2, &json!("lifecycle[0].turn")));
     // A run that is made shorter leaves out what would come later.
     fs::write(&path, text).unwrap();
-    run_json(&sandbox, &["sim", "run", "society", "--turns", "4"]);
+    sandbox.get(&["sim", "run", "society", "--turns", "4"]);
 }
 
 #[test]
 fn strict_run_drops_all_requests_of_a_turn_with_an_invalid_one() {
-    let sandbox = society();
+    let sandbox = HomeSandbox::society();
     let lifecycle = r#"lifecycle=[
         {"turn": 2, "operation": "remove_agent", "target_agent_name": "ada"},
         {"turn": 2, "operation": "remove_agent", "target_agent_name": "nobody"}]"#;
     let args = ["sim", "run", "society", "--turns", "3", "--set", lifecycle];
-    let lenient = run_json(&sandbox, &args);
+    let lenient = sandbox.get(&args);
     assert_eq!(lenient["agents"], 24);
     let warning = json!([{
         "turn": 2,
@@ -442,17 +416,17 @@ fn strict_run_drops_all_requests_of_a_turn_with_an_invalid_one() {
         "reason": "there is no agent \"nobody\"",
     }]);
     assert_eq!(lenient["warnings"], warning);
-    let strict = run_json(&sandbox, &[&args[..], &["--strict"]].concat());
+    let strict = sandbox.get(&[&args[..], &["--strict"]].concat());
     assert_eq!(strict["agents"], 25);
     assert_eq!(strict["warnings"].as_array().unwrap().len(), 2);
 }
 
 #[test]
 fn damaged_checkpoint_is_rejected_and_an_earlier_one_works() {
-    let sandbox = society();
+    let sandbox = HomeSandbox::society();
     let out = sandbox.file("run");
     let out = out.to_str().unwrap();
-    let straight = run_json(&sandbox, &["sim", "run", "society", "--out", out]);
+    let straight = sandbox.get(&["sim", "run", "society", "--out", out]);
     let path = sandbox.file("run/checkpoints/turn_000020.json");
     let text = fs::read_to_string(&path).unwrap();
     let (before, after) = text.split_once("\"replies\":").unwrap();
@@ -472,22 +446,19 @@ fn damaged_checkpoint_is_rejected_and_an_earlier_one_works() {
         (format!("{before}\"replies\":\"many\"{after}"), "world.replies is a number in the chart"),
     ] {
         fs::write(&path, changed).unwrap();
-        let refused = sandbox.polity(&["sim", "resume", out, "--turns", "21", "--json"]);
-        assert_eq!((refused.code, &refused.error()["code"]), (1, &json!("damaged")));
-        assert!(refused.error()["message"].as_str().unwrap().contains(reason), "{refused:?}");
+        let error = sandbox.error(1, &["sim", "resume", out, "--turns", "21"]);
+        assert!(error.code == "damaged" && error.message.contains(reason), "{error:?}");
     }
-    let resumed = run_json(&sandbox, &["sim", "resume", out, "--from", "19"]);
+    let resumed = sandbox.get(&["sim", "resume", out, "--from", "19"]);
     assert_eq!(resumed["digest"], straight["digest"]);
     for taken in [out, sandbox.path().to_str().unwrap()] {
-        let twice = sandbox.polity(&["sim", "run", "society", "--out", taken]);
-        assert_eq!(twice.code, 1, "{twice:?}");
+        sandbox.polity(&["sim", "run", "society", "--out", taken]).exits(1);
     }
 }
 
 #[test]
 fn failing_guard_is_false_with_a_warning() {
-    let sandbox = HomeSandbox::empty();
-    sandbox.write("polity.yaml", "");
+    let sandbox = HomeSandbox::bare();
     let chart = "
 name: ratio
 states: [low, high]
@@ -502,7 +473,7 @@ transitions:
         world: {rates: [{trigger: look, rate: 1}]}}";
     sandbox.write("scenarios/ratios.yaml", scenario);
     // A state that nothing leads back from is fine, one that nothing leads to is not.
-    let answer = run_json(&sandbox, &["sim", "run", "ratios"]);
+    let answer = sandbox.get(&["sim", "run", "ratios"]);
     assert_eq!(answer["states"], json!({"low": 1, "high": 1}));
     let warnings = answer["warnings"].as_array().unwrap();
     assert!(!warnings.is_empty());
@@ -515,56 +486,49 @@ transitions:
 
 #[test]
 fn status_lists_runs_and_rejects_unknown_ids() {
-    let sandbox = society();
+    let sandbox = HomeSandbox::society();
     assert_eq!(sandbox.json(&["sim", "status"]).0, json!([]));
-    let none = sandbox.polity(&["sim", "resume", "last"]);
-    assert_eq!(none.code, 1);
-    run_json(&sandbox, &["sim", "run", "society", "--turns", "1"]);
-    let second = run_json(&sandbox, &["sim", "run", "society", "--turns", "2"]);
-    let runs = run_json(&sandbox, &["sim", "status"]);
+    sandbox.polity(&["sim", "resume", "last"]).exits(1);
+    sandbox.get(&["sim", "run", "society", "--turns", "1"]);
+    let second = sandbox.get(&["sim", "run", "society", "--turns", "2"]);
+    let runs = sandbox.get(&["sim", "status"]);
     assert_eq!(runs.as_array().unwrap().len(), 2);
     assert_eq!(runs[0]["run_id"], second["run_id"]);
     let spoilt = sandbox.file("data/simulations/spoilt/run.json");
     fs::create_dir_all(spoilt.parent().unwrap()).unwrap();
     fs::write(spoilt, "{").unwrap();
-    assert_eq!(run_json(&sandbox, &["sim", "status"]), runs, "one that is spoilt hides no other");
-    let fewer = sandbox.polity(&["sim", "resume", "last", "--turns", "1", "--json"]);
-    assert_eq!((fewer.code, &fewer.error()["code"]), (2, &json!("usage")));
-    let unknown = sandbox.polity(&["sim", "status", "zzzz", "--json"]);
-    assert_eq!((unknown.code, &unknown.error()["code"]), (1, &json!("not_found")));
-    let misspelt = sandbox.polity(&["sim", "run", "sosiety", "--json"]);
-    assert_eq!(misspelt.code, 2);
-    assert_eq!(misspelt.error()["hint"], "did you mean \"society\"?");
+    assert_eq!(sandbox.get(&["sim", "status"]), runs, "one that is spoilt hides no other");
+    assert_eq!(sandbox.error(2, &["sim", "resume", "last", "--turns", "1"]).code, "usage");
+    assert_eq!(sandbox.error(1, &["sim", "status", "zzzz"]).code, "not_found");
+    let misspelt = sandbox.error(2, &["sim", "run", "sosiety"]);
+    assert_eq!(misspelt.hint, "did you mean \"society\"?");
 }
 
 #[test]
 fn fork_keeps_the_behaviours() {
-    let sandbox = society();
-    run_json(&sandbox, &["sim", "run", "society", "--turns", "3"]);
+    let sandbox = HomeSandbox::society();
+    sandbox.get(&["sim", "run", "society", "--turns", "3"]);
     let more = "world.behaviours.slow=[]";
-    let output = sandbox.polity(&["sim", "fork", "last", "--at", "2", "--set", more, "--json"]);
-    let message = output.error()["message"].to_string();
-    assert_eq!(output.code, 2, "{output:?}");
-    assert!(message.contains("the names that they had: quick, and not: quick, slow"), "{message}");
+    let error = sandbox.error(2, &["sim", "fork", "last", "--at", "2", "--set", more]);
+    let names = "the names that they had: quick, and not: quick, slow";
+    assert!(error.message.contains(names), "{error:?}");
 }
 
 #[test]
 fn damaged_request_file_changes_nothing() {
-    let sandbox = society();
-    let run = run_json(&sandbox, &["sim", "run", "society"]);
-    let folder =
-        run_json(&sandbox, &["sim", "status", "last"])["folder"].as_str().unwrap().to_owned();
+    let sandbox = HomeSandbox::society();
+    let run = sandbox.get(&["sim", "run", "society"]);
+    let folder = sandbox.get(&["sim", "status", "last"])["folder"].as_str().unwrap().to_owned();
     let requests = std::path::Path::new(&folder).join("requests.jsonl");
     fs::write(&requests, "\n{\"request\": {\"req\n").unwrap();
-    let before = run_json(&sandbox, &["sim", "status"]);
+    let before = sandbox.get(&["sim", "status"]);
     for command in [["fork", "--at"], ["resume", "--from"]] {
-        let output = sandbox.polity(&["sim", command[0], "last", command[1], "5", "--json"]);
-        assert_eq!(output.code, 1, "{output:?}");
-        let message = output.error()["message"].to_string();
-        assert!(message.contains("line 2 is neither a request nor an answer"), "{message}");
-        assert_eq!(run_json(&sandbox, &["sim", "status"]), before);
+        let error = sandbox.error(1, &["sim", command[0], "last", command[1], "5"]);
+        let reason = "line 2 is neither a request nor an answer";
+        assert!(error.message.contains(reason), "{error:?}");
+        assert_eq!(sandbox.get(&["sim", "status"]), before);
     }
     fs::write(&requests, "\n").unwrap();
-    let again = run_json(&sandbox, &["sim", "resume", "last", "--from", "5"]);
+    let again = sandbox.get(&["sim", "resume", "last", "--from", "5"]);
     assert_eq!(again["digest"], run["digest"]);
 }

@@ -18,8 +18,7 @@ default: {reply: "[]"}
 "#;
 
 fn home() -> HomeSandbox {
-    let sandbox = HomeSandbox::empty();
-    sandbox.write("polity.yaml", "");
+    let sandbox = HomeSandbox::bare();
     sandbox.write("scripts/clerk.yaml", SCRIPT);
     sandbox.write(
         "agents/clerk.yaml",
@@ -48,8 +47,7 @@ fn result_is_exactly_the_json_text() {
         let (shown, _) = sandbox.json(&["task", "show", "last"]);
         assert_eq!(shown["result"], result, "{shown}");
     }
-    let output = sandbox.polity(&["run", "clerk", "fenced", "-q"]);
-    assert_eq!((output.code, output.out.as_str()), (0, "{\"age\": 36}\n"), "{output:?}");
+    sandbox.polity(&["run", "clerk", "fenced", "-q"]).prints("{\"age\": 36}\n");
 }
 
 #[test]
@@ -87,8 +85,7 @@ fn invalid_schema_is_rejected_before_the_run() {
           llm_config: {provider: scripted, script: clerk}}",
     );
     for args in [["check"].as_slice(), &["run", "clerk", "at once"]] {
-        let output = sandbox.polity(args);
-        assert_eq!(output.code, 2, "{output:?}");
+        let output = sandbox.polity(args).exits(2);
         let told = format!("{}{}", output.out, output.err);
         for problem in [
             "agents/clerk.yaml:2:33: output_schema.type: unknown value \"objekt\", did you mean \

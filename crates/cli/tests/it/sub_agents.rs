@@ -5,12 +5,11 @@ use std::time::Duration;
 use polity_testkit::model_server::{ModelCall, ModelServer, ModelTurn};
 use serde_json::{Value, json};
 
-use crate::sandbox::HomeSandbox;
+use crate::sandbox::{HomeSandbox, kill};
 
 /// A home with a boss over a worker, whose scripts are given.
 pub(crate) fn home(boss_fields: &str, boss_script: &str, worker_script: &str) -> HomeSandbox {
-    let sandbox = HomeSandbox::empty();
-    sandbox.write("polity.yaml", "");
+    let sandbox = HomeSandbox::bare();
     agent(&sandbox, "boss", &format!("sub_agents: [worker]\n{boss_fields}"));
     agent(&sandbox, "worker", "");
     sandbox.write("scripts/boss.yaml", boss_script);
@@ -74,14 +73,12 @@ fn session_is_shown_as_session_and_as_task() {
     // The newest task that someone asked for is still the last one.
     assert_eq!(sandbox.json(&["task", "show", "last"]).0["id"], task["id"]);
     assert_eq!(sandbox.json(&["task", "show", id]).0["parent_task_id"], task["id"]);
-    let text = sandbox.polity(&["task", "trace", "last"]).out;
-    assert!(text.contains(&format!("\n   {id} worker completed")), "{text}");
+    sandbox.polity(&["task", "trace", "last"]).out_has(&format!("\n   {id} worker completed"));
     for (args, told) in [
         (["session", "show", "ffffffff"], "there is no session ffffffff"),
         (["session", "show", task["id"].as_str().unwrap()], "there is no session"),
     ] {
-        let refused = sandbox.polity(&args);
-        assert!(refused.code == 1 && refused.err.contains(told), "{refused:?}");
+        sandbox.polity(&args).fails(1, told);
     }
 }
 
@@ -95,8 +92,7 @@ fn requests_contain_nothing_of_other_conversations() {
         ModelTurn::text("CANARY-SUMMARY"),
         ModelTurn::text("all done"),
     ]);
-    let sandbox = HomeSandbox::empty();
-    sandbox.write("polity.yaml", "");
+    let sandbox = HomeSandbox::bare();
     for (name, fields) in [("boss", "sub_agents: [worker]"), ("worker", "")] {
         let text = format!(
             "name: {name}\nkind: llm\nrole: {name}\nsystem_prompt: PROMPT-OF-{name}\n{fields}\n\
@@ -106,8 +102,7 @@ fn requests_contain_nothing_of_other_conversations() {
         sandbox.write(&format!("agents/{name}.yaml"), &text);
     }
     let args = ["run", "boss", "CANARY-INPUT", "--param", "k=CANARY-PARAM"];
-    let output = sandbox.polity(&args);
-    assert_eq!((output.code, output.out.as_str()), (0, "all done\n"), "{output:?}");
+    sandbox.polity(&args).prints("all done\n");
     let bodies: Vec<String> =
         server.requests().iter().map(|request| request.body.to_string()).collect();
     assert_eq!(bodies.len(), 3);
@@ -126,8 +121,7 @@ fn cancel_of_a_parent_cancels_its_sub_agents() {
     let mut run = sandbox.start(&["run", "boss", "go"]);
     let running = || sandbox.tasks().iter().filter(|task| task["status"] == "running").count();
     sandbox.wait_until("both are at work", || (running() == 2).then_some(()));
-    let output = sandbox.polity(&["task", "cancel", "last"]);
-    assert_eq!(output.code, 0, "{output:?}");
+    sandbox.polity(&["task", "cancel", "last"]).exits(0);
     assert_eq!(run.wait().unwrap().code(), Some(4));
     for task in sandbox.tasks() {
         assert_eq!(task["status"], "cancelled", "{task}");
@@ -140,10 +134,8 @@ fn killed_parent_resumes_with_its_sub_agent() {
     for delay in [20, 60, 120, 200, 320] {
         let mut run = sandbox.start(&["run", "boss", "go"]);
         std::thread::sleep(Duration::from_millis(delay));
-        run.kill().unwrap();
-        run.wait().unwrap();
-        let resumed = sandbox.polity(&["task", "resume", "--all"]);
-        assert_eq!(resumed.code, 0, "{resumed:?}");
+        kill(&mut run);
+        sandbox.polity(&["task", "resume", "--all"]).exits(0);
     }
     let tasks = sandbox.tasks();
     assert!(!tasks.is_empty(), "every process was killed before it created a task");
@@ -167,8 +159,7 @@ fn sub_agent_review_is_answered_by_either_id() {
             "scripts/top.yaml",
             &ONE.replace("agent/worker", "agent/boss").replace("dig", "go"),
         );
-        let output = sandbox.polity(&["run", "top", "go"]);
-        assert_eq!(output.code, 3, "{output:?}");
+        sandbox.polity(&["run", "top", "go"]).exits(3);
         let tasks = sandbox.tasks();
         assert!(tasks.iter().all(|task| task["status"] == "awaiting_human"), "{tasks:?}");
         assert_eq!(sandbox.polity(&["task", "resume", "--all"]).out, "nothing to resume\n");
@@ -178,8 +169,7 @@ fn sub_agent_review_is_answered_by_either_id() {
         assert_eq!(reviews[0]["question"], question);
         let child = reviews[0]["task_id"].as_str().unwrap().to_owned();
         let id = if by_parent { "last" } else { &child };
-        let shown = sandbox.polity(&["review", "show", id]);
-        assert!(shown.out.contains("agent/worker"), "{shown:?}");
+        sandbox.polity(&["review", "show", id]).out_has("agent/worker");
         let output = sandbox.polity(&["review", "approve", id]);
         let expected = (0, "it said: it said: dug\n");
         assert_eq!((output.code, output.out.as_str()), expected, "{output:?}");
@@ -209,9 +199,8 @@ fn ambiguous_review_lists_every_question() {
          - {when: '(.*)', role: tool, reply: $1}\n",
     );
     sandbox.write("scripts/digger.yaml", DIGS);
-    assert_eq!(sandbox.polity(&["run", "boss", "go"]).code, 3);
-    let shown = sandbox.polity(&["review", "show", "last"]);
-    assert_eq!(shown.code, 2, "{shown:?}");
+    sandbox.polity(&["run", "boss", "go"]).exits(3);
+    let shown = sandbox.polity(&["review", "show", "last"]).exits(2);
     for question in ["{\"task_description\":\"dig\"}", "{\"task_description\":\"dig deeper\"}"] {
         assert!(shown.err.contains(question), "{shown:?}");
     }
@@ -228,8 +217,7 @@ fn ambiguous_review_lists_every_question() {
 fn endless_sub_agent_is_stopped_at_its_limit() {
     let again = "default: {reply: again, tool_calls: [{tool: agent/nobody, arguments: {}}]}";
     let sandbox = home("", ONE, again);
-    let output = sandbox.polity(&["run", "boss", "go"]);
-    assert_eq!(output.code, 0, "{output:?}");
+    let output = sandbox.polity(&["run", "boss", "go"]).exits(0);
     assert!(output.out.starts_with("it said: error: worker failed (limit_"), "{output:?}");
     assert!(output.out.ends_with("; its last words: again\n"), "{output:?}");
 }
@@ -277,11 +265,9 @@ fn dollar_budget_needs_a_price() {
           llm_config: {provider: openai_compatible, model: m, endpoint: 'http://127.0.0.1:1/v1'}}",
     );
     let refused = sandbox.polity(&["run", "boss", "go", "--max-cost-usd", "0.018"]);
-    assert_eq!(refused.code, 2, "{refused:?}");
-    assert!(refused.err.contains("the model of agent \"worker\" costs"), "{refused:?}");
+    refused.fails(2, "the model of agent \"worker\" costs");
     for wrong in [["--max-tokens", "0"], ["--max-cost-usd", "0"], ["--max-cost-usd", "nan"]] {
-        let refused = sandbox.polity(&[&["run", "boss", "go"][..], &wrong].concat());
-        assert_eq!(refused.code, 2, "{refused:?}");
+        sandbox.polity(&[&["run", "boss", "go"][..], &wrong].concat()).exits(2);
     }
 }
 
@@ -292,8 +278,7 @@ fn invalid_sub_agents_are_rejected_with_hints() {
         let (report, code) = sandbox.json(&["check"]);
         assert_eq!(code, 2, "{report}");
         assert!(report.to_string().contains(expected), "{report}");
-        let run = sandbox.polity(&["run", "boss", "go"]);
-        assert_eq!(run.code, 2, "{run:?}");
+        sandbox.polity(&["run", "boss", "go"]).exits(2);
     };
     agent(&sandbox, "worker", "sub_agents: [boss]");
     check("agents delegate in a cycle: boss -> worker -> boss");
@@ -314,9 +299,7 @@ fn invalid_sub_agents_are_rejected_with_hints() {
     sandbox.write("scripts/digger.yaml", DIGS);
     sandbox.write("polity.yaml", "limits: {sub_agent_depth: 1}");
     let deep = sandbox.polity(&["run", "boss", "go"]);
-    assert_eq!(deep.code, 6, "{deep:?}");
-    assert!(deep.err.contains("over 2 steps (boss -> worker -> digger)"), "{deep:?}");
-    assert!(deep.err.contains("limits.sub_agent_depth"), "{deep:?}");
+    deep.fails(6, "over 2 steps (boss -> worker -> digger)").err_has("limits.sub_agent_depth");
 }
 
 #[test]
@@ -329,20 +312,17 @@ fn excess_sub_agent_calls_are_reported_to_the_model() {
     let sandbox = home("", &boss, DIGS);
     sandbox.write("polity.yaml", "limits: {sub_agent_fan_out: 2}");
     let output = sandbox.polity(&["run", "boss", "go"]);
-    assert_eq!(output.code, 0, "{output:?}");
-    assert!(output.out.contains("at most 2 sub-agents are called at once"), "{output:?}");
+    output.exits(0).out_has("at most 2 sub-agents are called at once");
     assert_eq!(sandbox.json(&["session", "list"]).0.as_array().unwrap().len(), 2);
 }
 
 #[test]
 fn init_supervisor_example_works() {
     let sandbox = HomeSandbox::empty();
-    let made = sandbox.polity(&["init", "reports", "--example", "supervisor"]);
-    assert_eq!(made.code, 0, "{made:?}");
+    sandbox.polity(&["init", "reports", "--example", "supervisor"]).exits(0);
     let home = sandbox.file("reports");
     let home = home.to_str().unwrap();
     let output =
         sandbox.polity(&["--home", home, "run", "supervisor", "A report on rain and snow"]);
-    assert_eq!(output.code, 0, "{output:?}");
-    assert!(output.out.contains("snow is water."), "{output:?}");
+    output.exits(0).out_has("snow is water.");
 }

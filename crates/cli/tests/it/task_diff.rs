@@ -9,14 +9,12 @@ use crate::sandbox::HomeSandbox;
 fn identical_runs_have_no_differences() {
     let sandbox = sandbox();
     let (a, b) = (run(&sandbox, "rain"), run(&sandbox, "rain"));
-    let (diff, code) = sandbox.json(&["task", "diff", &a, &b]);
-    assert_eq!(code, 0);
+    let diff = sandbox.get(&["task", "diff", &a, &b]);
     assert_eq!((&diff["same"], &diff["common_steps"]), (&json!(true), &json!(3)));
     assert_eq!((&diff["first_difference"], &diff["differences"]), (&json!(null), &json!([])));
     assert_eq!((&diff["a"]["task_id"], &diff["b"]["task_id"]), (&json!(a), &json!(b)));
     assert_eq!(diff["shared"], json!(null));
-    let output = sandbox.polity(&["task", "diff", &a, &b]);
-    assert!(output.out.contains("the runs are the same: 3 definitions"), "{output:?}");
+    sandbox.polity(&["task", "diff", &a, &b]).out_has("the runs are the same: 3 definitions");
 }
 
 #[test]
@@ -83,8 +81,7 @@ fn diff_shows_definitions_inputs_and_results() {
     assert_eq!(diff["first_difference"]["step"], 1);
     assert_eq!(diff["first_difference"]["b"]["failure"]["code"], "model_rejected");
     let output = sandbox.polity(&["task", "diff", &a, b]);
-    assert!(output.out.contains("the script echo differs:"), "{output:?}");
-    assert!(output.out.contains("(nothing)"), "{output:?}");
+    output.out_has("the script echo differs:").out_has("(nothing)");
 }
 
 #[test]
@@ -94,14 +91,11 @@ fn diff_compares_messages_of_agents() {
         let (task, _) = sandbox.json(&["run", "greeter", name]);
         task["id"].as_str().unwrap().to_owned()
     });
-    let (diff, code) = sandbox.json(&["task", "diff", &a, &b]);
-    assert_eq!(code, 0);
+    let diff = sandbox.get(&["task", "diff", &a, &b]);
     assert_eq!(diff["first_difference"]["step"], 1);
     assert_eq!(diff["first_difference"]["a"]["role"], "assistant");
     assert_eq!(diff["first_difference"]["b"]["content"], "Hello, Grace.");
-    let output = sandbox.polity(&["task", "diff", &a, "0000"]);
-    assert_eq!(output.code, 1, "{output:?}");
-    assert!(output.err.contains("there is no task 0000"), "{output:?}");
+    sandbox.polity(&["task", "diff", &a, "0000"]).fails(1, "there is no task 0000");
 }
 
 #[test]

@@ -34,11 +34,9 @@ fn task_is_found_by_id_prefix() {
         let (task, code) = sandbox.json(&["task", "show", part]);
         assert_eq!((code, task["result"].as_str()), (0, Some("Hello, Ada.")));
     }
-    assert_eq!(sandbox.polity(&["task", "show", ""]).code, 2);
+    sandbox.polity(&["task", "show", ""]).exits(2);
     for unknown in ["ffffffff-0000-4000-8000-000000000000", "zzz"] {
-        let output = sandbox.polity(&["task", "show", unknown, "--json"]);
-        assert_eq!(output.code, 1, "{output:?}");
-        assert_eq!(output.error()["code"], "not_found");
+        assert_eq!(sandbox.error(1, &["task", "show", unknown]).code, "not_found");
     }
 }
 
@@ -75,9 +73,8 @@ fn trace_has_every_step_and_field() {
     }
     assert_eq!(steps[2]["status"], "error");
     assert_eq!(steps[3]["status"], "warning");
-    let tree = sandbox.polity(&["task", "trace", &id]).out;
-    assert!(tree.contains("├─ ✗ model call"), "{tree}");
-    assert!(tree.contains("3 model calls, 12+4 tokens"), "{tree}");
+    let output = sandbox.polity(&["task", "trace", &id]);
+    output.out_has("├─ ✗ model call").out_has("3 model calls, 12+4 tokens");
 }
 
 #[test]
@@ -132,9 +129,7 @@ fn watch_and_wait_follow_another_process() {
     let sandbox = HomeSandbox::new();
     let mut running = sandbox.start(&["run", "greeter", "think"]);
     let id = sandbox.wait_for_status("running");
-    let watched = sandbox.polity(&["task", "watch", &id]);
-    assert_eq!((watched.code, watched.out.as_str()), (0, "thought\n"), "{watched:?}");
-    assert!(watched.err.contains("model call"), "{watched:?}");
+    sandbox.polity(&["task", "watch", &id]).prints("thought\n").err_has("model call");
     let (waited, code) = sandbox.json(&["task", "wait", &id]);
     assert_eq!((code, waited["status"].as_str()), (0, Some("completed")));
     assert_eq!(running.wait().unwrap().code(), Some(0));
@@ -145,12 +140,10 @@ fn watch_and_wait_follow_another_process() {
 #[test]
 fn detached_task_runs_in_the_background() {
     let sandbox = HomeSandbox::new();
-    let output = sandbox.polity(&["run", "greeter", "think", "--detach"]);
-    assert_eq!(output.code, 0, "{output:?}");
+    let output = sandbox.polity(&["run", "greeter", "think", "--detach"]).exits(0);
     let id = output.out.trim();
     assert_eq!(id.len(), 36, "{output:?}");
-    let waited = sandbox.polity(&["task", "wait", "last"]);
-    assert_eq!((waited.code, waited.out.as_str()), (0, "thought\n"), "{waited:?}");
+    sandbox.polity(&["task", "wait", "last"]).prints("thought\n");
 }
 
 #[test]
@@ -176,8 +169,7 @@ fn detached_task_keeps_its_input() {
         vec!["run", "greeter", "--detach", "--", "--detach"],
         vec!["run", "--detach", "greeter", "--", "-5 degrees"],
     ] {
-        let output = sandbox.polity(&[&["--json"], args.as_slice()].concat());
-        assert_eq!(output.code, 0, "{output:?}");
+        let output = sandbox.polity(&[&["--json"], args.as_slice()].concat()).exits(0);
         let task: serde_json::Value = serde_json::from_str(&output.out).unwrap();
         assert_eq!(task["description"], *args.last().unwrap());
         let waited = sandbox.polity(&["task", "wait", task["id"].as_str().unwrap()]);
@@ -188,11 +180,8 @@ fn detached_task_keeps_its_input() {
 #[test]
 fn detach_reports_errors_like_a_run() {
     let sandbox = HomeSandbox::new();
-    let output = sandbox.polity(&["run", "nobody", "x", "--detach", "--json"]);
-    assert_eq!((output.code, output.error()["code"].as_str()), (2, Some("unknown_agent")));
-    let output = sandbox.polity(&["run", "greeter", " ", "--detach"]);
-    assert_eq!(output.code, 2, "{output:?}");
-    assert!(output.err.contains("the input is empty"), "{output:?}");
+    assert_eq!(sandbox.error(2, &["run", "nobody", "x", "--detach"]).code, "unknown_agent");
+    sandbox.polity(&["run", "greeter", " ", "--detach"]).fails(2, "the input is empty");
 }
 
 #[test]
@@ -201,11 +190,10 @@ fn finished_task_rejects_cancel_and_resume() {
     sandbox.polity(&["run", "greeter", "Ada"]);
     let id = sandbox.tasks()[0]["id"].as_str().unwrap().to_owned();
     for command in ["cancel", "resume"] {
-        let output = sandbox.polity(&["task", command, &id, "--json"]);
-        assert_eq!(output.code, 1, "{output:?}");
-        assert_eq!(output.error()["code"], "conflict");
-        assert!(output.error()["message"].as_str().unwrap().ends_with("is already completed"));
+        let error = sandbox.error(1, &["task", command, &id]);
+        assert_eq!(error.code, "conflict");
+        assert!(error.message.ends_with("is already completed"), "{error:?}");
     }
     assert_eq!(sandbox.polity(&["task", "resume", "--all"]).out, "nothing to resume\n");
-    assert_eq!(sandbox.polity(&["task", "resume"]).code, 2);
+    sandbox.polity(&["task", "resume"]).exits(2);
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use polity_testkit::peers::collector;
 use serde_json::json;
 
-use crate::sandbox::{CommandOutput, HomeSandbox, command_output};
+use crate::sandbox::{CommandOutput, HomeSandbox, command_output, kill};
 use crate::tools::{calls, home};
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
@@ -149,8 +149,7 @@ fn run_exports_model_and_tool_spans() {
     let mut run = sandbox.command(&["run", "worker", "go"]);
     run.env(ENDPOINT, collector.url());
     run.env("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test");
-    let output = command_output(&run.output().unwrap());
-    assert_eq!(output.code, 0, "{output:?}");
+    let output = command_output(&run.output().unwrap()).exits(0);
     assert!(!output.err.contains("telemetry"), "{output:?}");
     let spans = collector.spans(&sandbox, 5);
     let mut sorted = names(&spans);
@@ -200,8 +199,7 @@ fn run_exports_model_and_tool_spans() {
 fn failed_run_exports_error_spans() {
     let sandbox = HomeSandbox::new();
     let collector = OtlpCollector::start(&sandbox);
-    let output = collector.polity(&sandbox, &["run", "greeter", "forbidden"]);
-    assert_eq!(output.code, 1, "{output:?}");
+    collector.polity(&sandbox, &["run", "greeter", "forbidden"]).exits(1);
     let spans = collector.spans(&sandbox, 2);
     assert_eq!(names(&spans), ["chat greeter", "invoke_agent greeter"]);
     assert_eq!((spans[0].status(), spans[1].status()), ("ERROR", "ERROR"));
@@ -217,8 +215,8 @@ fn reviewed_task_stays_one_trace() {
     let sandbox = home("approval: [kit/echo]\n", "{}", &[]);
     calls(&sandbox, &json!([{"tool": "kit/echo", "arguments": {"text": "x"}}]));
     let collector = OtlpCollector::start(&sandbox);
-    assert_eq!(collector.polity(&sandbox, &["run", "worker", "go"]).code, 3);
-    assert_eq!(collector.polity(&sandbox, &["review", "approve", "last"]).code, 0);
+    collector.polity(&sandbox, &["run", "worker", "go"]).exits(3);
+    collector.polity(&sandbox, &["review", "approve", "last"]).exits(0);
     let spans = collector.spans(&sandbox, 5);
     let (agent, chat) = ("invoke_agent worker", "chat worker");
     assert_eq!(names(&spans), [chat, agent, "execute_tool kit/echo", chat, agent]);
@@ -240,10 +238,8 @@ fn resumed_task_is_one_span() {
     let mut child = run.env(ENDPOINT, collector.url()).spawn().unwrap();
     sandbox.wait_for_status("running");
     std::thread::sleep(Duration::from_millis(200));
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let resumed = collector.polity(&sandbox, &["task", "resume", "last"]);
-    assert_eq!(resumed.code, 0, "{resumed:?}");
+    kill(&mut child);
+    collector.polity(&sandbox, &["task", "resume", "last"]).exits(0);
     let spans = collector.spans(&sandbox, 3);
     assert_eq!(names(&spans), ["chat greeter", "chat greeter", "invoke_agent greeter"]);
     spans[0].has_attributes(&[("error.type", "Str(interrupted)")]);
@@ -281,8 +277,7 @@ fn invalid_endpoint_is_reported_at_start() {
         ),
     ] {
         let mut run = sandbox.command(&["run", "greeter", "Ada"]);
-        let output = command_output(&run.envs(variables).output().unwrap());
-        assert_eq!((output.code, output.out.as_str()), (0, "Hello, Ada.\n"), "{output:?}");
+        let output = command_output(&run.envs(variables).output().unwrap()).prints("Hello, Ada.\n");
         assert!(output.err.starts_with("warning: telemetry: no spans are sent"), "{output:?}");
         assert!(output.err.contains(warning), "{output:?}");
     }
@@ -303,8 +298,7 @@ fn hanging_receiver_does_not_delay_the_exit() {
     let mut run = sandbox.command(&["run", "greeter", "Ada"]);
     run.env(ENDPOINT, &url).env("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20token");
     let output = command_output(&run.output().unwrap());
-    assert_eq!((output.code, output.out.as_str()), (0, "Hello, Ada.\n"), "{output:?}");
-    assert!(output.err.contains("did not take the last spans within 2 seconds"), "{output:?}");
+    output.prints("Hello, Ada.\n").err_has("did not take the last spans within 2 seconds");
     let (head, _stream) = receiver.join().unwrap();
     assert_eq!(head[0], "POST /otlp/v1/traces HTTP/1.1");
     for header in ["authorization: Bearer token", "content-type: application/x-protobuf"] {

@@ -13,8 +13,7 @@ use crate::sandbox::{CommandOutput, HomeSandbox, command_output};
 /// The scripted model makes the calls that the task's input lists as JSON: `[["kit/echo", {...}]]`
 /// would be one call. A second line of calls follows on the first one's answers.
 pub(crate) fn home(agent: &str, tools: &str, args: &[&str]) -> HomeSandbox {
-    let sandbox = HomeSandbox::empty();
-    sandbox.write("polity.yaml", "");
+    let sandbox = HomeSandbox::bare();
     let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
     let args = [vec![fixture().to_str().unwrap().to_owned()], args].concat();
     sandbox.write(
@@ -97,8 +96,7 @@ fn agent_uses_a_third_party_server() {
             {"when": "(?s)(.+)", "role": "tool", "reply": "I saw: $1"}]})
         .to_string(),
     );
-    let output = sandbox.polity(&["run", "greeter", "go"]);
-    assert_eq!((output.code, output.out.as_str()), (0, "I saw: [FILE] hello.txt\n"), "{output:?}");
+    sandbox.polity(&["run", "greeter", "go"]).prints("I saw: [FILE] hello.txt\n");
     let (trace, _) = sandbox.json(&["task", "trace", "last"]);
     let steps = trace["steps"].as_array().unwrap().clone();
     let mut results = steps.iter().map(|step| &step["tool_calls"][0]["result"]["content"]);
@@ -204,9 +202,7 @@ fn misbehaving_servers_are_reported() {
     let sandbox = home("", "{}", &[]);
     sandbox.write("config/mcp_servers.yaml", "servers: []");
     calls(&sandbox, &json!([{"tool": "kit/echo"}]));
-    let output = sandbox.polity(&["run", "worker", "go"]);
-    assert_eq!(output.code, 2, "{output:?}");
-    assert!(output.err.contains("agents/worker.yaml") && output.err.contains("kit"), "{output:?}");
+    sandbox.polity(&["run", "worker", "go"]).fails(2, "agents/worker.yaml").err_has("kit");
 }
 
 #[test]
@@ -242,7 +238,7 @@ fn cost_is_summed_by_agent_and_day() {
         &agent.replace("script: greeter}", &format!("script: greeter, {price}}}")),
     );
     for name in ["Ada", "Bob"] {
-        assert_eq!(sandbox.polity(&["run", "greeter", name]).code, 0);
+        sandbox.polity(&["run", "greeter", name]).exits(0);
     }
     let (rows, code) = sandbox.json(&["cost"]);
     assert_eq!((code, rows.as_array().unwrap().len()), (0, 1), "{rows}");
@@ -253,8 +249,7 @@ fn cost_is_summed_by_agent_and_day() {
     assert!(by_day[0]["agent"].is_null() && by_day[0]["day"].is_string(), "{by_day}");
     let table = sandbox.polity(&["cost", "--by", "agent"]).out;
     assert!(table.starts_with("AGENT    CALLS") && table.contains("$0.0280"), "{table}");
-    let wrong = command_output(&sandbox.command(&["cost", "--by", "month"]).output().unwrap());
-    assert_eq!(wrong.code, 2);
+    command_output(&sandbox.command(&["cost", "--by", "month"]).output().unwrap()).exits(2);
 }
 
 #[test]
@@ -280,8 +275,7 @@ fn dead_server_does_not_affect_others() {
         {"when": "(.+)", "role": "tool", "reply": "it said: $1"},
     ]});
     sandbox.write("scripts/worker.yaml", &script.to_string());
-    let output = sandbox.polity(&["run", "worker", "go"]);
-    assert_eq!((output.code, output.out.as_str()), (0, "it said: still here\n"), "{output:?}");
+    sandbox.polity(&["run", "worker", "go"]).prints("it said: still here\n");
 }
 
 #[test]
@@ -317,8 +311,7 @@ fn timed_out_call_names_the_limit() {
         let entry = &expected[5..];
         sandbox
             .write("workflows/flow.yaml", &format!("name: flow\nentry_point: {entry}\n{nodes}\n"));
-        let output = sandbox.polity(&["run", "flow", "go"]);
-        assert_eq!(output.code, 5, "{output:?}");
+        let output = sandbox.polity(&["run", "flow", "go"]).exits(5);
         let why = format!("no answer within 1 seconds, the timeout_seconds of {expected}");
         assert!(output.err.contains(&why), "{output:?}");
     }
@@ -347,12 +340,8 @@ edges:
   - {from: first, to: other, condition: \"last != 'second'\"}
 ",
     );
-    let output = sandbox.polity(&["run", "flow", "go", "--record", "tape.yaml"]);
-    assert_eq!((output.code, output.out.as_str()), (0, "not go\n"), "{output:?}");
-    let again = sandbox.polity(&["run", "flow", "go", "--replay", "tape.yaml"]);
-    assert_eq!((again.code, again.out.as_str()), (0, "not go\n"), "{again:?}");
+    sandbox.polity(&["run", "flow", "go", "--record", "tape.yaml"]).prints("not go\n");
+    sandbox.polity(&["run", "flow", "go", "--replay", "tape.yaml"]).prints("not go\n");
     let output = sandbox.polity(&["run", "flow", "second"]);
-    assert_eq!(output.code, 1, "{output:?}");
-    assert!(output.err.contains("tools_unavailable: second: "), "{output:?}");
-    assert!(output.err.contains("no-such-program"), "{output:?}");
+    output.fails(1, "tools_unavailable: second: ").err_has("no-such-program");
 }

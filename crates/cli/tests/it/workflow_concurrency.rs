@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::sandbox::{CommandOutput, HomeSandbox, command_output};
+use crate::sandbox::{CommandOutput, HomeSandbox, finish};
 
 /// A home whose workflow writes, asks, and writes again.
 fn home() -> HomeSandbox {
@@ -27,8 +27,7 @@ edges: [{from: draft, to: ask}, {from: ask, to: end}]
 /// A task of it that waits.
 fn home_awaiting_review() -> (HomeSandbox, String) {
     let sandbox = home();
-    let run = sandbox.polity(&["run", "asks", "Ada"]);
-    assert_eq!(run.code, 3, "{run:?}");
+    sandbox.polity(&["run", "asks", "Ada"]).exits(3);
     let waiting = sandbox.json(&["review", "list"]).0;
     assert_eq!((waiting.as_array().unwrap().len(), &waiting[0]["position"]), (1, &json!("ask")));
     let id = waiting[0]["task_id"].as_str().unwrap().to_owned();
@@ -38,7 +37,7 @@ fn home_awaiting_review() -> (HomeSandbox, String) {
 /// Runs two commands in the same moment.
 fn run_concurrently(sandbox: &HomeSandbox, one: &[&str], other: &[&str]) -> [CommandOutput; 2] {
     let (one, other) = (sandbox.start(one), sandbox.start(other));
-    [one, other].map(|child| command_output(&child.wait_with_output().unwrap()))
+    [one, other].map(|child| finish(child))
 }
 
 #[test]
@@ -64,7 +63,7 @@ fn only_one_of_two_concurrent_answers_counts() {
 #[test]
 fn only_one_of_two_processes_resumes_a_task() {
     let (sandbox, id) = home_awaiting_review();
-    assert_eq!(sandbox.polity(&["review", "approve", &id, "--detach"]).code, 0);
+    sandbox.polity(&["review", "approve", &id, "--detach"]).exits(0);
     let resume = ["task", "resume", id.as_str()];
     let told = run_concurrently(&sandbox, &resume, &resume);
     let codes = told.each_ref().map(|output| output.code);
@@ -81,6 +80,5 @@ fn waiting_task_resumes_with_pinned_definitions() {
     for file in ["agents/greeter.yaml", "scripts/greeter.yaml", "workflows/asks.yaml"] {
         fs::remove_file(sandbox.file(file)).unwrap();
     }
-    let output = sandbox.polity(&["review", "approve", &id]);
-    assert_eq!((output.code, output.out.as_str()), (0, "thought\n"), "{output:?}");
+    sandbox.polity(&["review", "approve", &id]).prints("thought\n");
 }

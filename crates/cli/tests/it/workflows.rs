@@ -35,8 +35,7 @@ fn workflow_list_works() {
     assert_eq!(lines[0], ["NAME", "NODES", "ENTRY", "USES"]);
     assert_eq!(lines[1], ["polite", "8", "generate", "greeter"]);
     assert_eq!(lines[2], ["welcome", "3", "greet", "greeter,", "polite"]);
-    let (workflows, code) = sandbox.json(&["workflow", "list"]);
-    assert_eq!(code, 0);
+    let workflows = sandbox.get(&["workflow", "list"]);
     assert_eq!(workflows[0]["patterns"][0], "reflection");
     assert_eq!(workflows[1]["nodes"], 3);
     assert_eq!(workflows[1]["entry_point"], "greet");
@@ -73,8 +72,7 @@ fn workflow_graph_supports_every_format() {
     let (json, _) = sandbox.json(&["workflow", "graph", "welcome", "--format", "dot"]);
     assert_eq!(json["graph"], draw("dot"));
     assert_eq!(json["format"], "dot");
-    let output = sandbox.polity(&["workflow", "graph", "polite"]);
-    assert!(output.out.contains("n_critique_1") && output.out.contains("n_refine_3"), "{output:?}");
+    sandbox.polity(&["workflow", "graph", "polite"]).out_has("n_critique_1").out_has("n_refine_3");
 }
 
 #[test]

@@ -4,11 +4,12 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use polity_model::event::Event;
 use rusqlite::{Connection, OpenFlags};
 
 use super::connection::{check_header, explain, io_error, log_of};
 use super::file_lock;
-use super::rows::decode_event;
+use super::rows::decode_json;
 use crate::StoreError;
 
 /// Writes a consistent copy. It gets its name only when it is complete and durable.
@@ -118,7 +119,7 @@ fn check_content(path: &Path) -> Result<(), StoreError> {
     let mut events = connection.prepare("SELECT body FROM events").map_err(explain)?;
     let mut rows = events.query([]).map_err(explain)?;
     while let Some(row) = rows.next().map_err(explain)? {
-        decode_event(row, 0).map_err(explain)?;
+        decode_json::<Event>(row, 0).map_err(explain)?;
     }
     Ok(())
 }

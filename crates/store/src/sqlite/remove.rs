@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use polity_model::ids::{ExecutionId, TaskId};
 use rusqlite::{Connection, params};
 
+use super::rows::{execute, list};
 use super::tables;
 use crate::TaskFilter;
 use crate::projection::TaskRow;
@@ -45,37 +46,23 @@ fn task_ids(connection: &Connection, filter: &TaskFilter) -> rusqlite::Result<Ve
 }
 
 fn execution_ids(connection: &Connection, row: &TaskRow) -> rusqlite::Result<Vec<ExecutionId>> {
-    connection
-        .prepare_cached("SELECT execution_id FROM executions WHERE task = ?1")?
-        .query_map([row.created_position.0], |row| Ok(ExecutionId::from_bytes(row.get(0)?)))?
-        .collect()
+    let sql = "SELECT execution_id FROM executions WHERE task = ?1";
+    list(connection, sql, [row.created_position.0], |row| row.get(0).map(ExecutionId::from_bytes))
 }
 
 fn delete(connection: &Connection, row: &TaskRow) -> rusqlite::Result<()> {
     let created = row.created_position.0;
-    let pinned: Vec<[u8; 32]> = connection
-        .prepare_cached(
-            "SELECT DISTINCT unhex(pin.value ->> '$.digest') \
-             FROM events, json_each(events.body, '$.pins') AS pin WHERE events.position = ?1",
-        )?
-        .query_map([created], |row| row.get(0))?
-        .collect::<rusqlite::Result<_>>()?;
-    for digest in pinned {
-        connection
-            .prepare_cached("DELETE FROM pins WHERE digest = ?1 AND created_position = ?2")?
-            .execute(params![digest, created])?;
-        connection
-            .prepare_cached(
-                "DELETE FROM definitions WHERE digest = ?1 \
-                 AND NOT EXISTS (SELECT 1 FROM pins WHERE pins.digest = ?1)",
-            )?
-            .execute([digest])?;
+    let sql = "SELECT DISTINCT unhex(pin.value ->> '$.digest') \
+               FROM events, json_each(events.body, '$.pins') AS pin WHERE events.position = ?1";
+    for digest in list(connection, sql, [created], |row| row.get::<_, [u8; 32]>(0))? {
+        let sql = "DELETE FROM pins WHERE digest = ?1 AND created_position = ?2";
+        execute(connection, sql, params![digest, created])?;
+        let sql = "DELETE FROM definitions WHERE digest = ?1 \
+                   AND NOT EXISTS (SELECT 1 FROM pins WHERE pins.digest = ?1)";
+        execute(connection, sql, [digest])?;
     }
-    connection
-        .prepare_cached(
-            "UPDATE removed SET position = max(position, (SELECT max(position) FROM events))",
-        )?
-        .execute([])?;
+    let sql = "UPDATE removed SET position = max(position, (SELECT max(position) FROM events))";
+    execute(connection, sql, [])?;
     for (table, column) in [
         ("messages", "task"),
         ("checkpoints", "task"),
@@ -85,9 +72,7 @@ fn delete(connection: &Connection, row: &TaskRow) -> rusqlite::Result<()> {
         ("events", "stream"),
         ("streams", "stream"),
     ] {
-        connection
-            .prepare_cached(&format!("DELETE FROM {table} WHERE {column} = ?1"))?
-            .execute([created])?;
+        execute(connection, &format!("DELETE FROM {table} WHERE {column} = ?1"), [created])?;
     }
     Ok(())
 }

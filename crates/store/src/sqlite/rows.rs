@@ -1,12 +1,12 @@
 //! Conversions between values and columns.
 
 use jiff::Timestamp;
-use polity_model::event::{Event, StreamId};
+use polity_model::event::StreamId;
 use polity_model::ids::{SessionId, TaskId};
 use polity_model::machine::Machine;
 use polity_model::name::Name;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, Type, ValueRef};
-use rusqlite::{Row, ToSql};
+use rusqlite::{Connection, OptionalExtension, Params, Row, ToSql};
 use serde_json::from_str;
 
 /// A stream as one value: a byte for its kind, then the id's bytes or the name.
@@ -47,9 +47,7 @@ impl StreamKey {
             _ => Err(unreadable()),
         }
     }
-}
 
-impl StreamKey {
     /// The range of the keys of all agents: from the first, up to but without the second.
     pub(super) fn of_agents() -> (Self, Self) {
         (Self(vec![AGENT]), Self(vec![AGENT + 1]))
@@ -82,6 +80,35 @@ pub(super) fn id_range(prefix: &str) -> Option<([u8; 16], [u8; 16])> {
     Some((low, high))
 }
 
+/// Runs a cached statement that returns no rows.
+pub(super) fn execute(
+    connection: &Connection,
+    sql: &str,
+    values: impl Params,
+) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute(values).map(drop)
+}
+
+/// Decodes the only row of a cached query, if there is one.
+pub(super) fn find<T>(
+    connection: &Connection,
+    sql: &str,
+    values: impl Params,
+    decode: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Option<T>> {
+    connection.prepare_cached(sql)?.query_row(values, decode).optional()
+}
+
+/// Decodes all rows of a cached query.
+pub(super) fn list<T>(
+    connection: &Connection,
+    sql: &str,
+    values: impl Params,
+    decode: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Vec<T>> {
+    connection.prepare_cached(sql)?.query_map(values, decode)?.collect()
+}
+
 pub(super) fn unreadable(column: usize, kind: Type, detail: String) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, kind, detail.into())
 }
@@ -96,14 +123,7 @@ pub(super) fn timestamp(row: &Row<'_>, column: usize) -> rusqlite::Result<Timest
 }
 
 pub(super) fn timestamp_maybe(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
-    match row.get::<_, Option<i64>>(column)? {
-        None => Ok(None),
-        Some(_) => timestamp(row, column).map(Some),
-    }
-}
-
-pub(super) fn decode_event(row: &Row<'_>, column: usize) -> rusqlite::Result<Event> {
-    decode_json(row, column)
+    row.get::<_, Option<i64>>(column)?.map(|_| timestamp(row, column)).transpose()
 }
 
 pub(super) fn decode_json<T: serde::de::DeserializeOwned>(

@@ -11,10 +11,11 @@ use polity_model::machine::Machine;
 use polity_model::name::Name;
 use polity_model::usage::{Cost, Usage};
 use rusqlite::types::{Type, Value};
-use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
+use rusqlite::{Connection, Row, params, params_from_iter};
 
 use super::rows::{
-    StreamKey, decode_json, decode_state, micros, timestamp, timestamp_maybe, unreadable,
+    StreamKey, decode_json, decode_state, execute, find, list, micros, timestamp, timestamp_maybe,
+    unreadable,
 };
 use crate::commit::PinnedDefinition;
 use crate::projection::{
@@ -38,10 +39,8 @@ macro_rules! task_columns {
 }
 
 pub(super) fn task_row(connection: &Connection, id: TaskId) -> rusqlite::Result<Option<TaskRow>> {
-    connection
-        .prepare_cached(concat!("SELECT ", task_columns!(), " FROM tasks WHERE task_id = ?1"))?
-        .query_row([id.as_bytes()], decode_task)
-        .optional()
+    let sql = concat!("SELECT ", task_columns!(), " FROM tasks WHERE task_id = ?1");
+    find(connection, sql, [id.as_bytes()], decode_task)
 }
 
 pub(super) fn task_rows(
@@ -49,7 +48,6 @@ pub(super) fn task_rows(
     filter: &TaskFilter,
 ) -> rusqlite::Result<Vec<TaskRow>> {
     let mut sql = concat!("SELECT ", task_columns!(), " FROM tasks WHERE true").to_owned();
-    let mut values = Vec::new();
     if !filter.statuses.is_empty() {
         // Labels are constants, so the statement can contain them.
         let labels: Vec<_> =
@@ -61,58 +59,60 @@ pub(super) fn task_rows(
             sql.push_str(" AND status IN ('pending', 'running', 'awaiting_human')");
         }
     }
-    if let Some(agent) = &filter.assigned_agent {
-        sql.push_str(" AND assigned_agent = ?");
-        values.push(Value::from(agent.clone()));
-    }
-    if let Some(parent) = &filter.parent {
-        sql.push_str(" AND parent_task_id = ?");
-        values.push(Value::from(parent.as_bytes().to_vec()));
-    }
-    if let Some(origin) = &filter.forked_from {
-        sql.push_str(" AND forked_from = ?");
-        values.push(Value::from(origin.as_bytes().to_vec()));
-    }
-    if let Some(request) = &filter.dedup_key {
-        sql.push_str(" AND request = ?");
-        values.push(Value::from(request.as_bytes().to_vec()));
-    }
-    if let Some(since) = filter.created_since {
-        sql.push_str(" AND created_at >= ?");
-        values.push(Value::from(micros(since)));
-    }
-    if let Some(now) = filter.overdue_at {
-        sql.push_str(" AND review_deadline <= ?");
-        values.push(Value::from(micros(now)));
-    }
     if filter.roots_only {
         sql.push_str(" AND parent_task_id IS NULL");
     }
     if filter.sub_tasks_only {
         sql.push_str(" AND parent_task_id IS NOT NULL");
     }
-    sql.push_str(" ORDER BY created_position DESC");
-    if let Some(limit) = filter.limit {
-        sql.push_str(" LIMIT ?");
-        values.push(Value::from(i64::from(limit)));
+    let id = |id: TaskId| Value::from(id.as_bytes().to_vec());
+    let values = push_conditions(
+        &mut sql,
+        [
+            (" AND assigned_agent = ?", filter.assigned_agent.clone().map(Value::from)),
+            (" AND parent_task_id = ?", filter.parent.map(id)),
+            (" AND forked_from = ?", filter.forked_from.map(id)),
+            (" AND request = ?", filter.dedup_key.map(|key| key.as_bytes().to_vec().into())),
+            (" AND created_at >= ?", filter.created_since.map(|since| micros(since).into())),
+            (" AND review_deadline <= ?", filter.overdue_at.map(|now| micros(now).into())),
+        ],
+        (" ORDER BY created_position DESC", filter.limit),
+    );
+    list(connection, &sql, params_from_iter(values), decode_task)
+}
+
+/// Appends the conditions that have a value, the order and the limit. Returns the values.
+fn push_conditions<const N: usize>(
+    sql: &mut String,
+    conditions: [(&str, Option<Value>); N],
+    (order, limit): (&str, Option<u32>),
+) -> Vec<Value> {
+    let mut values = Vec::new();
+    for (condition, value) in conditions {
+        if let Some(value) = value {
+            sql.push_str(condition);
+            values.push(value);
+        }
     }
-    connection.prepare_cached(&sql)?.query_map(params_from_iter(values), decode_task)?.collect()
+    sql.push_str(order);
+    if let Some(limit) = limit {
+        sql.push_str(" LIMIT ?");
+        values.push(i64::from(limit).into());
+    }
+    values
 }
 
 /// The totals of a task and its sub-tasks.
 pub(super) fn task_tree(connection: &Connection, task: TaskId) -> rusqlite::Result<TaskTree> {
-    let mut sum = TaskTree::default();
-    let mut statement = connection.prepare_cached(
-        "WITH RECURSIVE tree (task_id) AS ( \
+    let sql = "WITH RECURSIVE tree (task_id) AS ( \
            SELECT ?1 UNION \
            SELECT tasks.task_id FROM tasks JOIN tree ON tasks.parent_task_id = tree.task_id) \
          SELECT input_tokens, output_tokens, cost_pico_usd \
-         FROM tree JOIN tasks ON tasks.task_id = tree.task_id",
-    )?;
-    let mut rows = statement.query([task.as_bytes()])?;
-    while let Some(row) = rows.next()? {
+         FROM tree JOIN tasks ON tasks.task_id = tree.task_id";
+    let mut sum = TaskTree::default();
+    for usage in list(connection, sql, [task.as_bytes()], |row| usage(row, 0))? {
         sum.task_count += 1;
-        sum.usage += usage(row, 0)?;
+        sum.usage += usage;
     }
     Ok(sum)
 }
@@ -126,22 +126,25 @@ fn usage(row: &Row<'_>, column: usize) -> rusqlite::Result<Usage> {
     })
 }
 
+fn name(row: &Row<'_>, column: usize) -> rusqlite::Result<Name> {
+    let name: Result<Name, _> = row.get::<_, String>(column)?.parse();
+    name.map_err(|error| unreadable(column, Type::Text, error.to_string()))
+}
+
 fn decode_task(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
     let position = |column: usize| -> rusqlite::Result<Option<JournalPosition>> {
         Ok(row.get::<_, Option<u64>>(column)?.map(JournalPosition))
     };
-    let owner = row.get::<_, Option<[u8; 16]>>(4)?.map(InstanceId::from_bytes);
-    let name: String = row.get(3)?;
-    let error_code: Option<String> = row.get(9)?;
-    let text = |column: usize, error: &dyn std::error::Error| {
-        unreadable(column, Type::Text, error.to_string())
+    let task = |column: usize| -> rusqlite::Result<Option<TaskId>> {
+        Ok(row.get::<_, Option<[u8; 16]>>(column)?.map(TaskId::from_bytes))
     };
+    let error_code: Option<String> = row.get(9)?;
     Ok(TaskRow {
         created_position: JournalPosition(row.get(0)?),
         id: TaskId::from_bytes(row.get(1)?),
         status: decode_state(row, 2)?,
-        assigned_agent: name.parse().map_err(|error| text(3, &error))?,
-        owner,
+        assigned_agent: name(row, 3)?,
+        owner: row.get::<_, Option<[u8; 16]>>(4)?.map(InstanceId::from_bytes),
         epoch: OwnerEpoch(row.get(5)?),
         created_at: timestamp(row, 6)?,
         started_at: timestamp_maybe(row, 7)?,
@@ -149,20 +152,20 @@ fn decode_task(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
         error_code: error_code
             .map(|code| serde_json::from_value(code.into()))
             .transpose()
-            .map_err(|error| text(9, &error))?,
+            .map_err(|error: serde_json::Error| unreadable(9, Type::Text, error.to_string()))?,
         class: row.get(10)?,
         retention_days: row.get(11)?,
-        parent_task_id: row.get::<_, Option<[u8; 16]>>(12)?.map(TaskId::from_bytes),
+        parent_task_id: task(12)?,
         usage: usage(row, 13)?,
         message_count: row.get(16)?,
         checkpoint_count: row.get(17)?,
         answer_position: position(18)?,
         result_position: position(19)?,
         failure_position: position(20)?,
-        forked_from: row.get::<_, Option<[u8; 16]>>(21)?.map(TaskId::from_bytes),
+        forked_from: task(21)?,
         review_deadline: timestamp_maybe(row, 22)?,
         dedup_key: row.get::<_, Option<[u8; 32]>>(23)?.map(Digest::from_bytes),
-        shared_with: row.get::<_, Option<[u8; 16]>>(24)?.map(TaskId::from_bytes),
+        shared_with: task(24)?,
     })
 }
 
@@ -171,14 +174,12 @@ pub(super) fn stream(
     connection: &Connection,
     key: &StreamKey,
 ) -> rusqlite::Result<Option<(JournalPosition, StreamSequence)>> {
-    connection
-        .prepare_cached(
-            "SELECT stream, (SELECT max(sequence) FROM events \
-                             WHERE events.stream = streams.stream) \
-             FROM streams WHERE key = ?1",
-        )?
-        .query_row([key], |row| Ok((JournalPosition(row.get(0)?), StreamSequence(row.get(1)?))))
-        .optional()
+    let sql = "SELECT stream, (SELECT max(sequence) FROM events \
+                               WHERE events.stream = streams.stream) \
+               FROM streams WHERE key = ?1";
+    find(connection, sql, [key], |row| {
+        Ok((JournalPosition(row.get(0)?), StreamSequence(row.get(1)?)))
+    })
 }
 
 /// The newest position ever assigned.
@@ -196,20 +197,16 @@ pub(super) fn headers_after(
     after: JournalPosition,
     limit: u32,
 ) -> rusqlite::Result<Vec<EventHeader>> {
-    connection
-        .prepare_cached(
-            "SELECT position, key, sequence FROM events \
-             JOIN streams ON streams.stream = events.stream \
-             WHERE position > ?1 ORDER BY position LIMIT ?2",
-        )?
-        .query_map(params![after.0, limit], |row| {
-            Ok(EventHeader {
-                position: JournalPosition(row.get(0)?),
-                stream: row.get::<_, StreamKey>(1)?.stream()?,
-                sequence: StreamSequence(row.get(2)?),
-            })
-        })?
-        .collect()
+    let sql = "SELECT position, key, sequence FROM events \
+               JOIN streams ON streams.stream = events.stream \
+               WHERE position > ?1 ORDER BY position LIMIT ?2";
+    list(connection, sql, params![after.0, limit], |row| {
+        Ok(EventHeader {
+            position: JournalPosition(row.get(0)?),
+            stream: row.get::<_, StreamKey>(1)?.stream()?,
+            sequence: StreamSequence(row.get(2)?),
+        })
+    })
 }
 
 /// Inserts a stream with its first position.
@@ -218,10 +215,7 @@ pub(super) fn insert_stream(
     begins: JournalPosition,
     key: &StreamKey,
 ) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached("INSERT INTO streams VALUES (?1, ?2)")?
-        .execute(params![begins.0, key])?;
-    Ok(())
+    execute(connection, "INSERT INTO streams VALUES (?1, ?2)", params![begins.0, key])
 }
 
 /// The position of the next event. Positions are never reused, even if the newest events are
@@ -235,12 +229,9 @@ pub(super) fn insert_event(
     connection: &Connection,
     values: &[&dyn rusqlite::ToSql],
 ) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached(
-            "INSERT INTO events (position, stream, sequence, at, body) VALUES (?1, ?2, ?3, ?4, ?5)",
-        )?
-        .execute(values)?;
-    Ok(())
+    let sql =
+        "INSERT INTO events (position, stream, sequence, at, body) VALUES (?1, ?2, ?3, ?4, ?5)";
+    execute(connection, sql, values)
 }
 
 /// Inserts a definition unless it exists.
@@ -248,45 +239,37 @@ pub(super) fn insert_definition(
     connection: &Connection,
     definition: &PinnedDefinition,
 ) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached("INSERT OR IGNORE INTO definitions VALUES (?1, ?2)")?
-        .execute(params![definition.digest.as_bytes(), &*definition.json])?;
-    Ok(())
+    let sql = "INSERT OR IGNORE INTO definitions VALUES (?1, ?2)";
+    execute(connection, sql, params![definition.digest.as_bytes(), &*definition.json])
 }
 
 pub(super) fn execution(
     connection: &Connection,
     id: ExecutionId,
 ) -> rusqlite::Result<Option<AgentExecution>> {
-    connection
-        .prepare_cached("SELECT body FROM executions WHERE execution_id = ?1")?
-        .query_row([id.as_bytes()], |row| decode_json(row, 0))
-        .optional()
+    let sql = "SELECT body FROM executions WHERE execution_id = ?1";
+    find(connection, sql, [id.as_bytes()], |row| decode_json(row, 0))
 }
 
 pub(super) fn checkpoints(
     connection: &Connection,
     task: TaskId,
 ) -> rusqlite::Result<Vec<CheckpointRow>> {
-    connection
-        .prepare_cached(
-            "SELECT sequence, checkpoint_id, position, node, message_count, awaiting_human, \
-             created_at FROM checkpoints \
-             WHERE task = (SELECT created_position FROM tasks WHERE task_id = ?1) \
-             ORDER BY sequence",
-        )?
-        .query_map([task.as_bytes()], |row| {
-            Ok(CheckpointRow {
-                sequence: row.get(0)?,
-                checkpoint_id: CheckpointId::from_bytes(row.get(1)?),
-                position: JournalPosition(row.get(2)?),
-                node: row.get(3)?,
-                message_count: row.get(4)?,
-                awaiting_human: row.get(5)?,
-                created_at: timestamp(row, 6)?,
-            })
-        })?
-        .collect()
+    let sql = "SELECT sequence, checkpoint_id, position, node, message_count, awaiting_human, \
+               created_at FROM checkpoints \
+               WHERE task = (SELECT created_position FROM tasks WHERE task_id = ?1) \
+               ORDER BY sequence";
+    list(connection, sql, [task.as_bytes()], |row| {
+        Ok(CheckpointRow {
+            sequence: row.get(0)?,
+            checkpoint_id: CheckpointId::from_bytes(row.get(1)?),
+            position: JournalPosition(row.get(2)?),
+            node: row.get(3)?,
+            message_count: row.get(4)?,
+            awaiting_human: row.get(5)?,
+            created_at: timestamp(row, 6)?,
+        })
+    })
 }
 
 /// Writes the changes of a commit. `before` is the task's previous row.
@@ -305,73 +288,62 @@ pub(super) fn write_changes(
     }
     let task = row.created_position.0;
     for message in &changes.messages {
-        connection
-            .prepare_cached("INSERT INTO messages VALUES (?1, ?2, ?3, ?4)")?
-            .execute(params![task, message.ordinal, message.position.0, message.role.label()])?;
+        let values = params![task, message.ordinal, message.position.0, message.role.label()];
+        execute(connection, "INSERT INTO messages VALUES (?1, ?2, ?3, ?4)", values)?;
     }
     for checkpoint in &changes.checkpoints {
-        connection
-            .prepare_cached("INSERT INTO checkpoints VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
-            .execute(params![
-                task,
-                checkpoint.sequence,
-                checkpoint.checkpoint_id.as_bytes(),
-                checkpoint.position.0,
-                checkpoint.node,
-                checkpoint.message_count,
-                checkpoint.awaiting_human,
-                micros(checkpoint.created_at),
-            ])?;
+        let values = params![
+            task,
+            checkpoint.sequence,
+            checkpoint.checkpoint_id.as_bytes(),
+            checkpoint.position.0,
+            checkpoint.node,
+            checkpoint.message_count,
+            checkpoint.awaiting_human,
+            micros(checkpoint.created_at),
+        ];
+        let sql = "INSERT INTO checkpoints VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+        execute(connection, sql, values)?;
     }
     for digest in &changes.pinned {
         // Two names may have identical definitions.
-        connection
-            .prepare_cached("INSERT OR IGNORE INTO pins VALUES (?1, ?2)")?
-            .execute(params![digest.as_bytes(), row.created_position.0])?;
+        let sql = "INSERT OR IGNORE INTO pins VALUES (?1, ?2)";
+        execute(connection, sql, params![digest.as_bytes(), task])?;
     }
     for usage in &changes.spent {
-        connection
-            .prepare_cached(
-                "INSERT INTO spending VALUES (?1, ?2, 1, ?3, ?4, ?5) \
-                 ON CONFLICT DO UPDATE SET calls = calls + 1, \
-                 input_tokens = min(input_tokens + excluded.input_tokens, ?6), \
-                 output_tokens = min(output_tokens + excluded.output_tokens, ?6), \
-                 cost_pico_usd = min(cost_pico_usd + excluded.cost_pico_usd, ?6)",
-            )?
-            .execute(params![
-                micros(at).div_euclid(MICROSECONDS_PER_DAY),
-                row.assigned_agent.as_str(),
-                usage.input_tokens,
-                usage.output_tokens,
-                usage.cost.pico_usd(),
-                SUM_MAX,
-            ])?;
+        let sql = "INSERT INTO spending VALUES (?1, ?2, 1, ?3, ?4, ?5) \
+                   ON CONFLICT DO UPDATE SET calls = calls + 1, \
+                   input_tokens = min(input_tokens + excluded.input_tokens, ?6), \
+                   output_tokens = min(output_tokens + excluded.output_tokens, ?6), \
+                   cost_pico_usd = min(cost_pico_usd + excluded.cost_pico_usd, ?6)";
+        let day = micros(at).div_euclid(MICROSECONDS_PER_DAY);
+        let agent = row.assigned_agent.as_str();
+        let Usage { input_tokens, output_tokens, cost } = usage;
+        let values = params![day, agent, input_tokens, output_tokens, cost.pico_usd(), SUM_MAX];
+        execute(connection, sql, values)?;
     }
     for (index, execution) in changes.executions.iter().enumerate() {
-        connection
-            .prepare_cached(
-                "INSERT INTO executions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) \
-                 ON CONFLICT (execution_id) DO UPDATE \
-                 SET state = excluded.state, is_open = excluded.is_open, body = excluded.body",
-            )?
-            .execute(params![
-                // Executions that start in one commit keep their order.
-                first_position.plus(index).0,
-                execution.id.as_bytes(),
-                task,
-                execution.agent.as_str(),
-                execution.state.label(),
-                execution.pool,
-                !execution.is_over(),
-                encode(execution)?,
-            ])?;
+        let sql = "INSERT INTO executions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) \
+                   ON CONFLICT (execution_id) DO UPDATE \
+                   SET state = excluded.state, is_open = excluded.is_open, body = excluded.body";
+        let values = params![
+            // Executions that start in one commit keep their order.
+            first_position.plus(index).0,
+            execution.id.as_bytes(),
+            task,
+            execution.agent.as_str(),
+            execution.state.label(),
+            execution.pool,
+            !execution.is_over(),
+            encode(execution)?,
+        ];
+        execute(connection, sql, values)?;
     }
     if row.status.is_final() && before.is_none_or(|before| !before.status.is_final()) {
         // A queued execution has not started, so no event of its own ends it.
-        connection
-            .prepare_cached("UPDATE executions SET is_open = 0 WHERE task = ?1 AND is_open = 1")?
-            .execute([task])?;
-        connection.prepare_cached("DELETE FROM private WHERE task = ?1")?.execute([task])?;
+        let sql = "UPDATE executions SET is_open = 0 WHERE task = ?1 AND is_open = 1";
+        execute(connection, sql, [task])?;
+        execute(connection, "DELETE FROM private WHERE task = ?1", [task])?;
     }
     Ok(())
 }
@@ -382,10 +354,7 @@ pub(super) fn write_sealed_input(
     task: JournalPosition,
     text: &str,
 ) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached("INSERT OR REPLACE INTO private VALUES (?1, ?2)")?
-        .execute(params![task.0, text])?;
-    Ok(())
+    execute(connection, "INSERT OR REPLACE INTO private VALUES (?1, ?2)", params![task.0, text])
 }
 
 /// The unmasked input of a task.
@@ -393,13 +362,9 @@ pub(super) fn sealed_input(
     connection: &Connection,
     task: TaskId,
 ) -> rusqlite::Result<Option<String>> {
-    connection
-        .prepare_cached(
-            "SELECT text FROM private \
-             WHERE task = (SELECT created_position FROM tasks WHERE task_id = ?1)",
-        )?
-        .query_row([task.as_bytes()], |row| row.get(0))
-        .optional()
+    let sql = "SELECT text FROM private \
+               WHERE task = (SELECT created_position FROM tasks WHERE task_id = ?1)";
+    find(connection, sql, [task.as_bytes()], |row| row.get(0))
 }
 
 /// Executions, newest first.
@@ -411,159 +376,124 @@ pub(super) fn execution_rows(
                    FROM executions JOIN tasks ON tasks.created_position = executions.task \
                    WHERE true"
         .to_owned();
-    let mut values = Vec::new();
     if filter.open_only {
         sql.push_str(" AND executions.is_open = 1");
     }
-    if let Some(pool) = &filter.pool {
-        sql.push_str(" AND executions.pool = ?");
-        values.push(Value::from(pool.clone()));
-    }
-    if let Some(agent) = &filter.agent {
-        sql.push_str(" AND executions.agent = ?");
-        values.push(Value::from(agent.clone()));
-    }
-    sql.push_str(" ORDER BY executions.started_position DESC");
-    if let Some(limit) = filter.limit {
-        sql.push_str(" LIMIT ?");
-        values.push(Value::from(i64::from(limit)));
-    }
-    connection
-        .prepare_cached(&sql)?
-        .query_map(params_from_iter(values), |row| {
-            Ok(ExecutionRow {
-                owner: row.get::<_, Option<[u8; 16]>>(0)?.map(InstanceId::from_bytes),
-                execution: decode_json(row, 1)?,
-            })
-        })?
-        .collect()
+    let values = push_conditions(
+        &mut sql,
+        [
+            (" AND executions.pool = ?", filter.pool.clone().map(Value::from)),
+            (" AND executions.agent = ?", filter.agent.clone().map(Value::from)),
+        ],
+        (" ORDER BY executions.started_position DESC", filter.limit),
+    );
+    list(connection, &sql, params_from_iter(values), |row| {
+        let owner = row.get::<_, Option<[u8; 16]>>(0)?.map(InstanceId::from_bytes);
+        Ok(ExecutionRow { owner, execution: decode_json(row, 1)? })
+    })
 }
 
 /// The agents that have a stream.
 pub(super) fn toggled_agents(connection: &Connection) -> rusqlite::Result<Vec<Name>> {
     let (first, end) = StreamKey::of_agents();
-    let mut agents = Vec::new();
-    let mut statement = connection
-        .prepare_cached("SELECT key FROM streams WHERE key >= ?1 AND key < ?2 ORDER BY key")?;
-    let mut rows = statement.query(params![first, end])?;
-    while let Some(row) = rows.next()? {
-        match row.get::<_, StreamKey>(0)?.stream()? {
-            StreamId::Agent(name) => agents.push(name),
-            StreamId::Task(_) | StreamId::Session(_) | StreamId::Schedule(_) => {}
-        }
-    }
-    Ok(agents)
+    let sql = "SELECT key FROM streams WHERE key >= ?1 AND key < ?2 ORDER BY key";
+    let streams =
+        list(connection, sql, params![first, end], |row| row.get::<_, StreamKey>(0)?.stream())?;
+    let agent = |stream| match stream {
+        StreamId::Agent(name) => Some(name),
+        StreamId::Task(_) | StreamId::Session(_) | StreamId::Schedule(_) => None,
+    };
+    Ok(streams.into_iter().filter_map(agent).collect())
 }
 
 /// The usage of model calls by day and agent.
 pub(super) fn spending(connection: &Connection) -> rusqlite::Result<Vec<SpendingRow>> {
-    connection
-        .prepare_cached(
-            "SELECT day * 86400000000, agent, calls, input_tokens, output_tokens, cost_pico_usd \
-             FROM spending ORDER BY day, agent",
-        )?
-        .query_map([], |row| {
-            let agent: String = row.get(1)?;
-            Ok(SpendingRow {
-                day: day_of(timestamp(row, 0)?),
-                agent: agent.parse().map_err(|error: polity_model::name::InvalidName| {
-                    unreadable(1, Type::Text, error.to_string())
-                })?,
-                calls: row.get(2)?,
-                usage: usage(row, 3)?,
-            })
-        })?
-        .collect()
+    let sql = "SELECT day * 86400000000, agent, calls, input_tokens, output_tokens, cost_pico_usd \
+               FROM spending ORDER BY day, agent";
+    list(connection, sql, [], |row| {
+        Ok(SpendingRow {
+            day: day_of(timestamp(row, 0)?),
+            agent: name(row, 1)?,
+            calls: row.get(2)?,
+            usage: usage(row, 3)?,
+        })
+    })
 }
 
 fn insert_task(connection: &Connection, row: &TaskRow) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached(concat!(
-            "INSERT INTO tasks (",
-            task_columns!(),
-            ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, \
-             ?20, ?21, ?22, ?23, ?24, ?25)"
-        ))?
-        .execute(params![
-            row.created_position.0,
-            row.id.as_bytes(),
-            row.status.label(),
-            row.assigned_agent.as_str(),
-            row.owner.as_ref().map(InstanceId::as_bytes),
-            row.epoch.0,
-            micros(row.created_at),
-            row.started_at.map(micros),
-            row.completed_at.map(micros),
-            row.error_code.map(polity_model::failure::ErrorCode::label),
-            row.class,
-            row.retention_days,
-            row.parent_task_id.as_ref().map(TaskId::as_bytes),
-            row.usage.input_tokens,
-            row.usage.output_tokens,
-            row.usage.cost.pico_usd(),
-            row.message_count,
-            row.checkpoint_count,
-            row.answer_position.map(|position| position.0),
-            row.result_position.map(|position| position.0),
-            row.failure_position.map(|position| position.0),
-            row.forked_from.as_ref().map(TaskId::as_bytes),
-            row.review_deadline.map(micros),
-            row.dedup_key.as_ref().map(Digest::as_bytes),
-            row.shared_with.as_ref().map(TaskId::as_bytes),
-        ])?;
-    Ok(())
+    let sql = concat!(
+        "INSERT INTO tasks (",
+        task_columns!(),
+        ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, \
+         ?20, ?21, ?22, ?23, ?24, ?25)"
+    );
+    let values = params![
+        row.created_position.0,
+        row.id.as_bytes(),
+        row.status.label(),
+        row.assigned_agent.as_str(),
+        row.owner.as_ref().map(InstanceId::as_bytes),
+        row.epoch.0,
+        micros(row.created_at),
+        row.started_at.map(micros),
+        row.completed_at.map(micros),
+        row.error_code.map(polity_model::failure::ErrorCode::label),
+        row.class,
+        row.retention_days,
+        row.parent_task_id.as_ref().map(TaskId::as_bytes),
+        row.usage.input_tokens,
+        row.usage.output_tokens,
+        row.usage.cost.pico_usd(),
+        row.message_count,
+        row.checkpoint_count,
+        row.answer_position.map(|position| position.0),
+        row.result_position.map(|position| position.0),
+        row.failure_position.map(|position| position.0),
+        row.forked_from.as_ref().map(TaskId::as_bytes),
+        row.review_deadline.map(micros),
+        row.dedup_key.as_ref().map(Digest::as_bytes),
+        row.shared_with.as_ref().map(TaskId::as_bytes),
+    ];
+    execute(connection, sql, values)
 }
 
 /// Updates indexed columns only if they changed: SQLite rewrites the index of every column that an
 /// UPDATE names.
 fn update_task(connection: &Connection, before: &TaskRow, row: &TaskRow) -> rusqlite::Result<()> {
+    let task = row.created_position.0;
     if (before.status, before.owner, before.epoch) != (row.status, row.owner, row.epoch) {
-        connection
-            .prepare_cached(
-                "UPDATE tasks SET status = ?2, owner = ?3, epoch = ?4 WHERE created_position = ?1",
-            )?
-            .execute(params![
-                row.created_position.0,
-                row.status.label(),
-                row.owner.as_ref().map(InstanceId::as_bytes),
-                row.epoch.0,
-            ])?;
+        let sql =
+            "UPDATE tasks SET status = ?2, owner = ?3, epoch = ?4 WHERE created_position = ?1";
+        let owner = row.owner.as_ref().map(InstanceId::as_bytes);
+        execute(connection, sql, params![task, row.status.label(), owner, row.epoch.0])?;
     }
     if before.review_deadline != row.review_deadline {
-        connection
-            .prepare_cached("UPDATE tasks SET review_deadline = ?2 WHERE created_position = ?1")?
-            .execute(params![row.created_position.0, row.review_deadline.map(micros)])?;
+        let sql = "UPDATE tasks SET review_deadline = ?2 WHERE created_position = ?1";
+        execute(connection, sql, params![task, row.review_deadline.map(micros)])?;
     }
     if before.shared_with != row.shared_with {
-        connection
-            .prepare_cached("UPDATE tasks SET shared_with = ?2 WHERE created_position = ?1")?
-            .execute(params![
-                row.created_position.0,
-                row.shared_with.as_ref().map(TaskId::as_bytes)
-            ])?;
+        let sql = "UPDATE tasks SET shared_with = ?2 WHERE created_position = ?1";
+        execute(connection, sql, params![task, row.shared_with.as_ref().map(TaskId::as_bytes)])?;
     }
-    connection
-        .prepare_cached(
-            "UPDATE tasks SET started_at = ?2, completed_at = ?3, error_code = ?4, \
-             input_tokens = ?5, output_tokens = ?6, cost_pico_usd = ?7, message_count = ?8, \
-             checkpoint_count = ?9, answer_position = ?10, result_position = ?11, \
-             failure_position = ?12 WHERE created_position = ?1",
-        )?
-        .execute(params![
-            row.created_position.0,
-            row.started_at.map(micros),
-            row.completed_at.map(micros),
-            row.error_code.map(polity_model::failure::ErrorCode::label),
-            row.usage.input_tokens,
-            row.usage.output_tokens,
-            row.usage.cost.pico_usd(),
-            row.message_count,
-            row.checkpoint_count,
-            row.answer_position.map(|position| position.0),
-            row.result_position.map(|position| position.0),
-            row.failure_position.map(|position| position.0),
-        ])?;
-    Ok(())
+    let sql = "UPDATE tasks SET started_at = ?2, completed_at = ?3, error_code = ?4, \
+               input_tokens = ?5, output_tokens = ?6, cost_pico_usd = ?7, message_count = ?8, \
+               checkpoint_count = ?9, answer_position = ?10, result_position = ?11, \
+               failure_position = ?12 WHERE created_position = ?1";
+    let values = params![
+        task,
+        row.started_at.map(micros),
+        row.completed_at.map(micros),
+        row.error_code.map(polity_model::failure::ErrorCode::label),
+        row.usage.input_tokens,
+        row.usage.output_tokens,
+        row.usage.cost.pico_usd(),
+        row.message_count,
+        row.checkpoint_count,
+        row.answer_position.map(|position| position.0),
+        row.result_position.map(|position| position.0),
+        row.failure_position.map(|position| position.0),
+    ];
+    execute(connection, sql, values)
 }
 
 fn encode(value: &impl serde::Serialize) -> rusqlite::Result<String> {

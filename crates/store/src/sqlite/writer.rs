@@ -12,8 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use jiff::Timestamp;
-use polity_model::event::{Event, JournalPosition, OwnerEpoch, StreamId, StreamSequence};
+use polity_model::event::{Event, JournalPosition};
 use rusqlite::{Connection, TransactionBehavior, params};
 use tokio::sync::oneshot;
 
@@ -21,9 +20,7 @@ use super::connection::{BUSY_SECONDS_MAX, explain, is_busy};
 use super::rows::{StreamKey, micros};
 use super::tables;
 use super::writer_cache::{StreamHead, WriterCache};
-use crate::commit::{
-    BlockingPermit, Commit, CommitError, CommitReceipt, CommitTicket, PinnedDefinition,
-};
+use crate::commit::{BlockingPermit, Commit, CommitError, CommitReceipt, CommitTicket};
 use crate::projection::{IllegalEvent, ProjectionChanges, TaskRow};
 use crate::{StoreError, StoreFuture};
 
@@ -36,46 +33,23 @@ type CommitAnswer = Result<CommitReceipt, CommitError>;
 /// time.
 struct EncodedCommit {
     key: StreamKey,
-    stream: StreamId,
-    expected_sequence: StreamSequence,
-    owner_epoch: Option<OwnerEpoch>,
-    at: Timestamp,
-    events: Vec<(Event, String)>,
-    definitions: Vec<PinnedDefinition>,
-    sealed_input: Option<String>,
+    commit: Commit,
+    /// The JSON of each event.
+    bodies: Vec<String>,
 }
 
 impl EncodedCommit {
     fn new(commit: Commit) -> Result<Self, CommitError> {
-        let Commit {
-            stream,
-            expected_sequence,
-            owner_epoch,
-            at,
-            events,
-            definitions,
-            sealed_input,
-        } = commit;
-        if events.is_empty() {
+        if commit.events.is_empty() {
             return Err(CommitError::Illegal { reason: "a commit needs an event".into() });
         }
-        let encoded = |event: Event| match serde_json::to_string(&event) {
-            Ok(text) => Ok((event, text)),
-            Err(error) => {
-                let reason = format!("{} cannot be written: {error}", event.label());
-                Err(CommitError::Illegal { reason })
-            }
+        let body = |event: &Event| {
+            serde_json::to_string(event).map_err(|error| CommitError::Illegal {
+                reason: format!("{} cannot be written: {error}", event.label()),
+            })
         };
-        Ok(Self {
-            key: StreamKey::of(&stream),
-            stream,
-            expected_sequence,
-            owner_epoch,
-            at,
-            events: events.into_iter().map(encoded).collect::<Result<_, _>>()?,
-            definitions,
-            sealed_input,
-        })
+        let bodies = commit.events.iter().map(body).collect::<Result<_, _>>()?;
+        Ok(Self { key: StreamKey::of(&commit.stream), commit, bodies })
     }
 }
 
@@ -317,7 +291,7 @@ fn append_all(
     for request in batch {
         match append(connection, cache, request, next) {
             Ok(committed) => {
-                next = committed.first_position.plus(request.events.len());
+                next = committed.first_position.plus(request.bodies.len());
                 answers.push(Ok(committed));
             }
             Err(AppendError::Refused(error)) => answers.push(Err(error)),
@@ -351,27 +325,26 @@ impl From<IllegalEvent> for AppendError {
 fn append(
     connection: &Connection,
     cache: &mut WriterCache,
-    request: &EncodedCommit,
+    EncodedCommit { key, commit, bodies }: &EncodedCommit,
     first_position: JournalPosition,
 ) -> Result<CommitReceipt, AppendError> {
-    let head = cache.take_head(connection, &request.stream, &request.key)?;
-    let (expected, actual) = (request.expected_sequence, head.sequence);
+    let head = cache.take_head(connection, &commit.stream, key)?;
+    let (expected, actual) = (commit.expected_sequence, head.sequence);
     if actual != expected {
-        cache.put_head(&request.stream, head);
+        cache.put_head(&commit.stream, head);
         return Err(AppendError::Refused(CommitError::Conflict { expected, actual }));
     }
     let mut changes = ProjectionChanges::new(head.row.clone());
-    for (index, (event, _)) in request.events.iter().enumerate() {
+    for (index, event) in commit.events.iter().enumerate() {
         let position = first_position.plus(index);
         // An unreadable row is a failure of the database, not of the commit.
         let mut failed = None;
-        let applied = changes.apply(&request.stream, position, request.at, event, |id| match &head
-            .execution
-        {
+        let load = |id| match &head.execution {
             Some(execution) if execution.id == id => Ok(Some(execution.clone())),
             Some(_) | None => tables::execution(connection, id)
                 .map_err(|error| IllegalEvent(failed.insert(error).to_string())),
-        });
+        };
+        let applied = changes.apply(&commit.stream, position, commit.at, event, load);
         match (applied, failed) {
             (_, Some(error)) => return Err(AppendError::Failed(error)),
             (applied, None) => applied?,
@@ -382,41 +355,37 @@ fn append(
     {
         return Err(TaskRow::orphaned(origin).into());
     }
-    if let (Some(expected), Some(row)) = (request.owner_epoch, &changes.row) {
+    if let (Some(expected), Some(row)) = (commit.owner_epoch, &changes.row) {
         let actual = row.epoch;
         if actual != expected {
             return Err(AppendError::Refused(CommitError::Fenced { expected, actual }));
         }
     }
-    let last_sequence = expected.plus(request.events.len());
+    let last_sequence = expected.plus(bodies.len());
     let stream_start = head.first_position.unwrap_or(first_position);
     if head.first_position.is_none() {
-        tables::insert_stream(connection, stream_start, &request.key)?;
+        tables::insert_stream(connection, stream_start, key)?;
     }
-    for (index, (_, text)) in request.events.iter().enumerate() {
+    let at = micros(commit.at);
+    for (index, body) in bodies.iter().enumerate() {
         let (position, sequence) = (first_position.plus(index).0, expected.plus(index + 1).0);
-        let at = micros(request.at);
-        tables::insert_event(connection, params![position, stream_start.0, sequence, at, text])?;
+        tables::insert_event(connection, params![position, stream_start.0, sequence, at, body])?;
     }
-    tables::write_changes(connection, head.row.as_ref(), &changes, first_position, request.at)?;
-    for definition in &request.definitions {
+    tables::write_changes(connection, head.row.as_ref(), &changes, first_position, commit.at)?;
+    for definition in &commit.definitions {
         if cache.insert_definition(&definition.digest) {
             tables::insert_definition(connection, definition)?;
         }
     }
-    if let Some(text) = &request.sealed_input {
+    if let Some(text) = &commit.sealed_input {
         tables::write_sealed_input(connection, stream_start, text)?;
     }
     let execution = changes.executions.pop().or(head.execution);
     // An ended task gets no more commits.
     if !changes.row.as_ref().is_some_and(|row| row.status.is_final()) {
-        let head = StreamHead {
-            first_position: Some(stream_start),
-            sequence: last_sequence,
-            row: changes.row,
-            execution,
-        };
-        cache.put_head(&request.stream, head);
+        let (first_position, row) = (Some(stream_start), changes.row);
+        let head = StreamHead { first_position, sequence: last_sequence, row, execution };
+        cache.put_head(&commit.stream, head);
     }
     Ok(CommitReceipt { first_position, last_sequence })
 }

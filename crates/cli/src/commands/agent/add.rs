@@ -12,8 +12,6 @@ use crate::app::AppContext;
 use crate::args::{AgentAddArgs, KindArg};
 use crate::commands::set_option::change;
 use crate::error::{CliError, CliResult};
-use crate::exit::ExitStatus;
-use crate::view::{print_json, say};
 
 /// The fields of a definition, in file order.
 #[derive(Default)]
@@ -132,12 +130,9 @@ pub(super) fn add(app: &AppContext, args: &AgentAddArgs) -> CliResult {
             .hint("nothing was written; `polity schema agent` lists all fields"));
     }
     write(app, &name, &path, &text)?;
-    if app.json() {
-        print_json(&json!({"name": name, "file": path}))?;
-    } else {
-        say!("wrote {path}; run it with `polity run {name} INPUT`")?;
-    }
-    Ok(ExitStatus::Done)
+    app.print(&json!({"name": name, "file": path}), || {
+        format!("wrote {path}; run it with `polity run {name} INPUT`")
+    })
 }
 
 /// Writes the file, unless there is one.

@@ -1,12 +1,12 @@
 //! `polity agent status`: running and queued executions, and free slots.
 
 use polity_host::find_agent;
+use serde_json::json;
 
 use crate::app::AppContext;
 use crate::args::AgentStatusArgs;
 use crate::error::CliResult;
-use crate::exit::ExitStatus;
-use crate::view::{print_json, say, table};
+use crate::view::table;
 
 pub(super) async fn status(app: &AppContext, args: &AgentStatusArgs) -> CliResult {
     let home = app.valid_definitions()?;
@@ -20,13 +20,10 @@ pub(super) async fn status(app: &AppContext, args: &AgentStatusArgs) -> CliResul
     for agent in &agents {
         statuses.push(queries.agent_status(agent, &toggles, &*programs).await?);
     }
-    if app.json() {
-        match (&args.name, statuses.as_slice()) {
-            (Some(_), [one]) => print_json(one)?,
-            (Some(_) | None, _) => print_json(&statuses)?,
-        }
-        return Ok(ExitStatus::Done);
-    }
+    let document = match (&args.name, statuses.as_slice()) {
+        (Some(_), [one]) => json!(one),
+        (Some(_) | None, _) => json!(statuses),
+    };
     let rows = statuses.iter().map(|agent| {
         let slots = match agent.pool.capacity {
             None => "unlimited".to_owned(),
@@ -40,6 +37,5 @@ pub(super) async fn status(app: &AppContext, args: &AgentStatusArgs) -> CliResul
             slots,
         ]
     });
-    say!("{}", table(["NAME", "ENABLED", "RUNNING", "QUEUED", "SLOTS"], rows))?;
-    Ok(ExitStatus::Done)
+    app.print(&document, || table(["NAME", "ENABLED", "RUNNING", "QUEUED", "SLOTS"], rows))
 }

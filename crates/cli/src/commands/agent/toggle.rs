@@ -12,8 +12,7 @@ use serde_json::{Value, json};
 
 use crate::app::AppContext;
 use crate::error::CliResult;
-use crate::exit::ExitStatus;
-use crate::view::{print_json, say, task as view};
+use crate::view::task as view;
 
 pub(super) async fn toggle(app: &AppContext, name: &str, toggle: &ToggleAgent) -> CliResult {
     let home = app.definitions()?;
@@ -24,15 +23,12 @@ pub(super) async fn toggle(app: &AppContext, name: &str, toggle: &ToggleAgent) -
         ToggleAgent::Enable => (true, None),
         ToggleAgent::Disable { reason } => (false, reason.as_ref()),
     };
-    if app.json() {
-        let (name, changed) = (&agent.name, changed);
-        let told = json!({"name": name, "enabled": enabled, "reason": reason, "changed": changed});
-        print_json(&told)?;
-    } else {
+    let name = &agent.name;
+    let document = json!({"name": name, "enabled": enabled, "reason": reason, "changed": changed});
+    app.print(&document, || {
         let so = if changed { "is" } else { "was already" };
-        say!("agent {} {so} {}", agent.name, enabled_label(enabled))?;
-    }
-    Ok(ExitStatus::Done)
+        format!("agent {name} {so} {}", enabled_label(enabled))
+    })
 }
 
 fn enabled_label(enabled: bool) -> &'static str {

@@ -8,6 +8,10 @@ use std::time::{Duration, Instant};
 use polity_engine::clock::{Clock, SystemClock};
 use polity_engine::entropy::{EntropySource, SystemEntropy};
 use polity_host::simulations::LoadedScenario;
+use polity_host::simulations::changes::{
+    FieldChange, FixedFields, ScenarioChanges, SizeChange, apply_changes, reject_fixed_fields,
+    scenario_text, values_set,
+};
 use polity_host::simulations::runs::{pinned_scenario, run_name};
 use polity_model::ids::RunId;
 use polity_simulator::folder::{ForkOrigin, RunStatus, SimulationRecord};
@@ -16,12 +20,10 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
-use super::scenario_changes::{
-    FixedFields, ScenarioChanges, apply_changes, reject_fixed_fields, text_of, values_set,
-};
 use super::{find, run_error};
 use crate::app::AppContext;
 use crate::args::{SimForkArgs, SimResumeArgs, SimRunArgs, ThreadArgs};
+use crate::commands::set_option;
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
 use crate::view::live::CLEAR_LINE;
@@ -30,9 +32,11 @@ use crate::view::{note, print_json, style};
 
 pub(super) fn run(app: &AppContext, args: &SimRunArgs) -> CliResult {
     let simulations = app.folder().simulations()?;
-    let SimRunArgs { turns, agents, seed, set, .. } = args;
-    reject_fixed_fields(set, FixedFields::InRun)?;
-    let changes = ScenarioChanges { turns: *turns, agents: *agents, seed: *seed, after: 0, set };
+    let fields = field_changes(&args.set, &[("turns", args.turns), ("seed", args.seed)])?;
+    reject_fixed_fields(&fields, FixedFields::InRun)?;
+    let size =
+        args.agents.map(|agents| SizeChange { agents, request: format!("--agents {agents}") });
+    let changes = ScenarioChanges { after: 0, fields, size };
     let read = apply_changes(simulations.scenario(&args.scenario)?, changes)?;
     let record = record(&read, args.strict, None);
     let path = run_path(app, args.out.as_deref(), &record)?;
@@ -55,18 +59,14 @@ pub(super) fn resume(app: &AppContext, args: &SimResumeArgs) -> CliResult {
 pub(super) fn fork(app: &AppContext, args: &SimForkArgs) -> CliResult {
     let (other, before) = find(app, &args.run)?;
     let run = run_name(app.folder(), &other, &before);
-    reject_fixed_fields(&args.set, FixedFields::InFork)?;
-    let changes = ScenarioChanges {
-        turns: args.turns,
-        after: args.at,
-        set: &args.set,
-        ..ScenarioChanges::default()
-    };
+    let fields = field_changes(&args.set, &[("turns", args.turns)])?;
+    reject_fixed_fields(&fields, FixedFields::InFork)?;
+    let changes = ScenarioChanges { after: args.at, fields: fields.clone(), size: None };
     let mut pinned = pinned_scenario(&other)?;
     // It has as many turns as the other one, which may have been given more than its scenario has.
     pinned.file.turns = Some(before.turns);
     let read = apply_changes(&pinned, changes)?;
-    let values = values_set(&args.set, &read.file);
+    let values = values_set(&fields, &read.file);
     let scenario = Arc::new(pinned.scenario);
     let past = ForkBase { folder: &other, scenario: &scenario, turn: args.at, values: &values };
     let forked_from = ForkOrigin { run_id: before.run_id, turn: args.at };
@@ -78,6 +78,24 @@ pub(super) fn fork(app: &AppContext, args: &SimForkArgs) -> CliResult {
         let forked = SimulationRun::fork(&path, record, &beginning, &past);
         forked.map_err(|error| run_error(error, &run))
     })
+}
+
+/// The changes that `--set` and other flags ask for.
+fn field_changes(
+    set: &[String],
+    flags: &[(&str, Option<u64>)],
+) -> Result<Vec<FieldChange>, CliError> {
+    let mut changes = Vec::new();
+    for change in set {
+        let (path, value) = set_option::change(change, "max_agents=100")?;
+        let request = format!("--set {change}");
+        changes.push(FieldChange { path: path.to_owned(), value, request });
+    }
+    for (field, value) in flags.iter().filter_map(|(field, value)| Some((field, (*value)?))) {
+        let request = format!("--{field} {value}");
+        changes.push(FieldChange { path: (*field).to_owned(), value: value.into(), request });
+    }
+    Ok(changes)
 }
 
 fn record(
@@ -113,7 +131,7 @@ fn run_path(
 fn texts(read: &LoadedScenario) -> Result<(String, String), CliError> {
     let chart = serde_json::to_string_pretty(&read.chart.document)
         .map_err(|error| CliError::usage(format!("the chart cannot be written: {error}")))?;
-    Ok((text_of(&read.file)?, chart))
+    Ok((scenario_text(&read.file)?, chart))
 }
 
 fn beginning(read: LoadedScenario, texts: &(String, String), threads: ThreadArgs) -> RunSetup<'_> {

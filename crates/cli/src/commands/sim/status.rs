@@ -16,25 +16,19 @@ pub(super) fn status(app: &AppContext, args: &SimStatusArgs) -> CliResult {
         let (folder, record) = find(app, run)?;
         return one(app, &RunOverview::read(folder, record)?);
     }
-    let all = runs(app)?;
-    let all: Vec<RunOverview> = all
-        .into_iter()
-        .map(|(folder, record)| RunOverview::read(folder, record))
-        .collect::<Result<_, _>>()?;
-    if app.json() {
-        print_json(&all.iter().map(RunOverview::to_json).collect::<Vec<_>>())?;
-    } else if all.is_empty() {
-        say!("no runs in {}", app.folder().root().display())?;
-    } else {
+    let read = |(folder, record)| RunOverview::read(folder, record);
+    let all: Vec<RunOverview> = runs(app)?.into_iter().map(read).collect::<Result<_, _>>()?;
+    let documents: Vec<_> = all.iter().map(RunOverview::to_json).collect();
+    let empty = format!("no runs in {}", app.folder().root().display());
+    app.print_list(&documents, empty, || {
         let rows = all.iter().map(|overview| {
             let short: String = overview.record.run_id.chars().take(8).collect();
             let turns = format!("{}/{}", overview.turn(), overview.record.turns);
             let begun = overview.record.created_at.strftime("%Y-%m-%d %H:%M:%S").to_string();
             [short, overview.status().to_owned(), overview.record.scenario.clone(), turns, begun]
         });
-        say!("{}", table(["RUN", "STATUS", "SCENARIO", "TURNS", "STARTED"], rows))?;
-    }
-    Ok(ExitStatus::Done)
+        table(["RUN", "STATUS", "SCENARIO", "TURNS", "STARTED"], rows)
+    })
 }
 
 fn one(app: &AppContext, overview: &RunOverview) -> CliResult {

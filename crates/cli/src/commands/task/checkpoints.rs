@@ -11,9 +11,8 @@ use polity_store::TaskRow;
 use crate::app::AppContext;
 use crate::args::TaskArgs;
 use crate::error::{CliError, CliResult};
-use crate::exit::ExitStatus;
 use crate::view::message::message_text;
-use crate::view::{columns, print_json, say, strip_control, style, task as view};
+use crate::view::{columns, strip_control, style, task as view};
 
 /// The most checkpoints that an error lists.
 const NAMED_MAX: usize = 20;
@@ -28,11 +27,7 @@ pub(crate) async fn checkpoints(app: &AppContext, args: &TaskArgs) -> CliResult 
     let queries = app.queries()?;
     let row = queries.find_task(&args.id).await?;
     let checkpoints = queries.checkpoints(row.id).await?;
-    if app.json() {
-        print_json(&checkpoints)?;
-    } else if checkpoints.is_empty() {
-        say!("no checkpoints")?;
-    } else {
+    app.print_list(&checkpoints, "no checkpoints", || {
         let mut heading = vec!["SEQUENCE", "POSITION", "MESSAGES", "CREATED"];
         let has_people = checkpoints.iter().any(|checkpoint| checkpoint.awaiting_human);
         heading.extend(has_people.then_some("REVIEW"));
@@ -47,9 +42,8 @@ pub(crate) async fn checkpoints(app: &AppContext, args: &TaskArgs) -> CliResult 
             cells.extend(has_people.then(|| person(checkpoint, row.status)));
             cells
         });
-        say!("{}", columns(&heading, rows))?;
-    }
-    Ok(ExitStatus::Done)
+        columns(&heading, rows)
+    })
 }
 
 /// The state of the review at a checkpoint, with its answer.
@@ -81,12 +75,7 @@ pub(super) async fn show(
     let checkpoint = checkpoint.ok_or_else(|| {
         CliError::not_found(format!("checkpoint {number} of task {} cannot be read", row.id))
     })?;
-    if app.json() {
-        print_json(&checkpoint)?;
-    } else {
-        say!("{}", details(&checkpoint))?;
-    }
-    Ok(ExitStatus::Done)
+    app.print(&checkpoint, || details(&checkpoint))
 }
 
 /// Fails with a list of the checkpoints if this one does not exist.

@@ -8,9 +8,7 @@ use serde::Serialize;
 use crate::app::AppContext;
 use crate::args::DiffArgs;
 use crate::error::CliResult;
-use crate::exit::ExitStatus;
 use crate::view::comparison::comparison_text;
-use crate::view::{print_json, say};
 
 /// The length of an input.
 const INPUT_CHARACTERS_MAX: usize = 48;
@@ -41,12 +39,8 @@ pub(crate) async fn diff(app: &AppContext, args: &DiffArgs) -> CliResult {
     let (a, b) = (queries.find_task(&args.a).await?, queries.find_task(&args.b).await?);
     let (a, b) = (queries.comparison_run(a.id).await?, queries.comparison_run(b.id).await?);
     let comparison = RunComparison::of(&a, &b);
-    if app.json() {
-        print_json(&TaskDiff { a: side(&a), b: side(&b), comparison: &comparison })?;
-    } else {
-        say!("{}", comparison_text(&a, &b, &comparison))?;
-    }
-    Ok(ExitStatus::Done)
+    let document = TaskDiff { a: side(&a), b: side(&b), comparison: &comparison };
+    app.print(&document, || comparison_text(&a, &b, &comparison))
 }
 
 fn side(run: &ComparedRun) -> DiffSide<'_> {

@@ -17,7 +17,7 @@ use crate::args::{RecordingArgs, ResumeArgs};
 use crate::commands::run::{finish, follow, present};
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
-use crate::view::{count, note, print_json, say, task as view};
+use crate::view::{count, note, task as view};
 
 pub(crate) async fn resume(app: &AppContext, args: &ResumeArgs) -> CliResult {
     match &args.which.id {
@@ -112,12 +112,7 @@ impl ResumeOutcome {
 
 async fn all(app: &AppContext) -> CliResult {
     if app.queries()?.orphans().await?.is_empty() {
-        if app.json() {
-            print_json(&Vec::<Task>::new())?;
-        } else {
-            say!("nothing to resume")?;
-        }
-        return Ok(ExitStatus::Done);
+        return app.print_list(&[] as &[Task], "nothing to resume", String::new);
     }
     let home = app.definitions()?;
     let host = Host::open(&app.context, &home).await?;
@@ -125,24 +120,16 @@ async fn all(app: &AppContext) -> CliResult {
     close(host).await;
     let outcomes = outcomes?;
     let tasks: Vec<Task> = outcomes.iter().filter_map(ResumeOutcome::task_here).cloned().collect();
-    if app.json() {
-        print_json(&tasks)?;
-    } else {
-        if !tasks.is_empty() {
-            say!("{}\n", view::list(&tasks, &view::TaskListColumn::Parent))?;
-        }
-        say!("{}", summary(&outcomes))?;
-    }
-    Ok(
-        match (
-            outcomes.iter().all(ResumeOutcome::is_well),
-            outcomes.iter().any(ResumeOutcome::waits),
-        ) {
-            (false, _) => ExitStatus::Failed,
-            (true, true) => ExitStatus::AwaitingHuman,
-            (true, false) => ExitStatus::Done,
-        },
-    )
+    app.print(&tasks, || match summary(&outcomes) {
+        summary if tasks.is_empty() => summary,
+        summary => format!("{}\n\n{summary}", view::list(&tasks, &view::TaskListColumn::Parent)),
+    })?;
+    let is_well = outcomes.iter().all(ResumeOutcome::is_well);
+    Ok(match (is_well, outcomes.iter().any(ResumeOutcome::waits)) {
+        (false, _) => ExitStatus::Failed,
+        (true, true) => ExitStatus::AwaitingHuman,
+        (true, false) => ExitStatus::Done,
+    })
 }
 
 /// Adopts all interrupted tasks, oldest first, and waits until they end or await a review.

@@ -1,0 +1,3 @@
+DROP TABLE spending;
+DROP INDEX tasks_by_parent;
+PRAGMA user_version = 1;
