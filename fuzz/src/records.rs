@@ -1,4 +1,5 @@
 //! Events of the journal and cassettes.
+#![expect(clippy::expect_used, reason = "a target reports a broken promise by a panic")]
 
 use polity_drivers::cassette::Cassette;
 use polity_model::event::Event;

@@ -66,10 +66,8 @@ pub(crate) fn fuzz(name: Option<&str>, duration: Duration) -> Result<()> {
     let fuzzer = build()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     for batch in targets.chunks(cores) {
-        let running: Vec<_> = batch
-            .iter()
-            .map(|target| start(&fuzzer, target, duration))
-            .collect::<Result<_>>()?;
+        let running: Vec<_> =
+            batch.iter().map(|target| start(&fuzzer, target, duration)).collect::<Result<_>>()?;
         for mut run in running {
             run.finish()?;
         }
@@ -78,8 +76,15 @@ pub(crate) fn fuzz(name: Option<&str>, duration: Duration) -> Result<()> {
 }
 
 fn build() -> Result<PathBuf> {
-    let mut command =
-        cargo(&["build", "--package", "polity-fuzz", "--bin", "polity-fuzz", "--features", "libfuzzer"]);
+    let mut command = cargo(&[
+        "build",
+        "--package",
+        "polity-fuzz",
+        "--bin",
+        "polity-fuzz",
+        "--features",
+        "libfuzzer",
+    ]);
     command.env("RUSTC_WORKSPACE_WRAPPER", std::env::current_exe()?).env(WRAPPER, "1");
     step("the fuzzer", command)?;
     Ok(target_folder().join("debug/polity-fuzz"))

@@ -47,7 +47,7 @@ enum Chore {
         /// The target; all of them without it
         target: Option<String>,
         /// The duration per target
-        #[arg(long, default_value_t = 1)]
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
         minutes: u64,
     },
     /// Write the files that are generated from the source

@@ -48,7 +48,7 @@ fn report<'a>(
         let found = problems(case);
         report += case.trim_end();
         report += if found.is_empty() { "\n=> valid\n" } else { "\n" };
-        found.iter().for_each(|problem| report += &format!("=> {problem}\n"));
+        report.extend(found.iter().flat_map(|problem| ["=> ", problem, "\n"]));
     }
     report
 }

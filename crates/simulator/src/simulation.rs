@@ -67,7 +67,10 @@ impl Simulation {
     }
 
     /// Creates a simulation without agents and names the groups of the scenario.
-    pub(crate) fn empty(scenario: Arc<Scenario>, threads: Option<NonZeroUsize>) -> Result<Self, SimError> {
+    pub(crate) fn empty(
+        scenario: Arc<Scenario>,
+        threads: Option<NonZeroUsize>,
+    ) -> Result<Self, SimError> {
         let (agents, max_agents) = (scenario.agents(), scenario.max_agents);
         if agents > max_agents {
             return Err(SimError::TooManyAgents { agents, max_agents });

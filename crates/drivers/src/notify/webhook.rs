@@ -41,7 +41,7 @@ pub(super) async fn call(
     let hook = WebhookClient { client, url, server, secrets };
     let limit = options.webhook_timeout;
     let posted = tokio::time::timeout(limit, hook.post_with_retries(&payload.json)).await;
-    posted.unwrap_or_else(|_| Err(NotifyError::NotInTime { server: hook.server, limit }))
+    posted.unwrap_or(Err(NotifyError::NotInTime { server: hook.server, limit }))
 }
 
 /// The secrets of a URL: everything but the host may be secret.

@@ -12,7 +12,7 @@ pub fn archive_journal(bytes: &[u8]) {
     if !text.ends_with(b"\n") {
         text.push(b'\n');
     }
-    let events = text.iter().filter(|byte| **byte == b'\n').count().saturating_sub(1);
+    let events = text.split(|byte| *byte == b'\n').count().saturating_sub(2);
     let digest = Digest::of(&text);
     text.extend_from_slice(format!("{{\"events\":{events},\"sha256\":\"{digest}\"}}\n").as_bytes());
     let Ok(import) = journal::read(&text) else { return };

@@ -62,6 +62,7 @@ pub(crate) fn events() -> OutputParser {
 }
 
 /// Picks the field at a path such as `item/text`, if the fields at other paths have these values.
+#[expect(clippy::unnecessary_wraps, reason = "the fields of a parser are optional")]
 pub(crate) fn pick(path: &str, when: &[(&str, &str)]) -> Option<JsonPick> {
     let pointer = |path: &str| JsonPointer::to(&path.split('/').collect::<Vec<_>>());
     let when = when.iter().map(|(path, value)| (pointer(path), JsonScalar::new(value)));
