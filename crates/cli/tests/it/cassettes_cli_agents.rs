@@ -18,11 +18,6 @@ fn program(sandbox: &HomeSandbox, name: &str, script: &str, more: &str) {
     sandbox.write(&format!("agents/{name}.yaml"), &file);
 }
 
-fn home() -> HomeSandbox {
-    let sandbox = HomeSandbox::bare();
-    sandbox
-}
-
 fn tape(sandbox: &HomeSandbox) -> String {
     fs::read_to_string(sandbox.file(TAPE)).unwrap()
 }
@@ -34,7 +29,7 @@ fn runs(sandbox: &HomeSandbox) -> usize {
 
 #[test]
 fn replay_does_not_run_the_cli_agent() {
-    let sandbox = home();
+    let sandbox = HomeSandbox::bare();
     program(&sandbox, "writer", "echo x >> ran; echo \"about $(cat)\"; echo and more", "");
     let live = sandbox.polity(&["run", "writer", "the sea", "--record", TAPE]);
     assert_eq!((live.code, live.out.as_str()), (0, "about the sea\nand more\n"), "{live:?}");
@@ -57,7 +52,7 @@ fn replay_does_not_run_the_cli_agent() {
 
 #[test]
 fn replay_repeats_failures_and_timeouts() {
-    let sandbox = home();
+    let sandbox = HomeSandbox::bare();
     program(&sandbox, "bad", "echo no use >&2; exit 3", ", max_retries: 0");
     program(&sandbox, "slow", "sleep 1000", ", timeout: 1");
     let flaky =
@@ -79,7 +74,7 @@ fn replay_repeats_failures_and_timeouts() {
 /// Programs as sub-agents, side by side, and as a node of a workflow.
 #[test]
 fn replay_covers_cli_agents_in_sub_agents_and_workflows() {
-    let sandbox = home();
+    let sandbox = HomeSandbox::bare();
     let script = "echo x >> ran; echo \"from $(cat)\"";
     program(&sandbox, "fetch", script, ", access_type: read-only");
     sandbox.write(
@@ -114,7 +109,7 @@ fn replay_covers_cli_agents_in_sub_agents_and_workflows() {
 
 #[test]
 fn cassette_contains_no_secrets_of_cli_agents() {
-    let sandbox = home();
+    let sandbox = HomeSandbox::bare();
     program(&sandbox, "teller", "echo \"$KEY $(cat)\"", ", envs: {KEY: '${MY_CANARY}'}");
     let key = "canary-0123456789abcdef";
     let input = format!("use {key} with password=canary-hunter22");

@@ -38,8 +38,7 @@ pub(crate) fn run(sandbox: &HomeSandbox, input: &str) -> String {
 /// Forks a task at its first checkpoint, in another tone.
 pub(crate) fn grand(sandbox: &HomeSandbox, id: &str) -> Value {
     let set = ["--set", "metadata.tone=grand"];
-    let fork = sandbox.get(&[&["task", "fork", id, "--from", "0"], &set[..]].concat());
-    fork
+    sandbox.get(&[&["task", "fork", id, "--from", "0"], &set[..]].concat())
 }
 
 fn count(sandbox: &HomeSandbox, text: &str) -> usize {
