@@ -22,9 +22,7 @@ edges:
 pub(crate) fn sandbox() -> HomeSandbox {
     let sandbox = HomeSandbox::new();
     sandbox.write("workflows/story.yaml", WORKFLOW);
-    let agent = "name: echo\nkind: llm\nrole: Echo\nsystem_prompt: Echo.\n\
-                 llm_config: {provider: scripted, script: echo}\n";
-    sandbox.write("agents/echo.yaml", agent);
+    sandbox.write_scripted_agent("echo", "");
     sandbox.write("scripts/echo.yaml", "rules: []\ndefault: {reply: '$input'}\n");
     sandbox
 }
