@@ -105,16 +105,9 @@ fn enable_overrides_the_definition_file() {
 #[test]
 fn shared_pool_shows_its_load_for_every_agent() {
     let sandbox = HomeSandbox::new();
-    let program = |name: &str, more: &str| {
-        let file = format!(
-            "{{name: {name}, kind: cli, executable_path: sh, working_directory: ., \
-             cli_args: [-c, 'echo > began; sleep 1000']{more}}}"
-        );
-        sandbox.write(&format!("agents/{name}.yaml"), &file);
-    };
-    program("one", "");
-    program("other", "");
-    program("apart", ", lock_key: apart");
+    for (name, more) in [("one", ""), ("other", ""), ("apart", ", lock_key: apart")] {
+        sandbox.write_shell_agent(name, "echo > began; sleep 1000", more);
+    }
     let mut running = sandbox.start(&["run", "one", "x"]);
     sandbox.wait_until("it runs", || sandbox.file("began").exists().then_some(()));
     let places = |name: &str| sandbox.json(&["agent", "status", name]).0;

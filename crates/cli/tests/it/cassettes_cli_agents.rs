@@ -8,21 +8,6 @@ use crate::sandbox::{HomeSandbox, command_output};
 
 const TAPE: &str = "tape.json";
 
-/// Writes the file of a program that runs this script.
-fn program(sandbox: &HomeSandbox, name: &str, script: &str, more: &str) {
-    let script = serde_json::to_string(script).unwrap();
-    let file = format!(
-        "{{name: {name}, kind: cli, executable_path: sh, cli_args: [-c, {script}], \
-         working_directory: ., grace_seconds: 1{more}}}"
-    );
-    sandbox.write(&format!("agents/{name}.yaml"), &file);
-}
-
-fn home() -> HomeSandbox {
-    let sandbox = HomeSandbox::bare();
-    sandbox
-}
-
 fn tape(sandbox: &HomeSandbox) -> String {
     fs::read_to_string(sandbox.file(TAPE)).unwrap()
 }
@@ -34,12 +19,12 @@ fn runs(sandbox: &HomeSandbox) -> usize {
 
 #[test]
 fn replay_does_not_run_the_cli_agent() {
-    let sandbox = home();
-    program(&sandbox, "writer", "echo x >> ran; echo \"about $(cat)\"; echo and more", "");
+    let sandbox = HomeSandbox::bare();
+    sandbox.write_shell_agent("writer", "echo x >> ran; echo \"about $(cat)\"; echo and more", "");
     let live = sandbox.polity(&["run", "writer", "the sea", "--record", TAPE]);
     assert_eq!((live.code, live.out.as_str()), (0, "about the sea\nand more\n"), "{live:?}");
     assert!(live.err.contains("0 tool calls and 1 program run in tape.json"), "{live:?}");
-    program(&sandbox, "writer", "echo x >> ran; echo something else", "");
+    sandbox.write_shell_agent("writer", "echo x >> ran; echo something else", "");
     for input in [&["the sea"][..], &[]] {
         let replayed =
             sandbox.polity(&[&["run", "writer"], input, &["--replay", TAPE][..]].concat());
@@ -50,19 +35,19 @@ fn replay_does_not_run_the_cli_agent() {
     differs.fails(1, "  - input: the sea\n  + input: the hills");
     assert_eq!(runs(&sandbox), 1);
     let first = tape(&sandbox);
-    program(&sandbox, "writer", "echo x >> ran; echo \"about $(cat)\"; echo and more", "");
+    sandbox.write_shell_agent("writer", "echo x >> ran; echo \"about $(cat)\"; echo and more", "");
     sandbox.polity(&["run", "writer", "the sea", "--record", TAPE]);
     assert_eq!(tape(&sandbox), first, "the same run gives the same file");
 }
 
 #[test]
 fn replay_repeats_failures_and_timeouts() {
-    let sandbox = home();
-    program(&sandbox, "bad", "echo no use >&2; exit 3", ", max_retries: 0");
-    program(&sandbox, "slow", "sleep 1000", ", timeout: 1");
+    let sandbox = HomeSandbox::bare();
+    sandbox.write_shell_agent("bad", "echo no use >&2; exit 3", ", max_retries: 0");
+    sandbox.write_shell_agent("slow", "sleep 1000", ", timeout: 1");
     let flaky =
         "echo x >> ran; [ -e tried ] && echo ok || { touch tried; echo 'error 429' >&2; exit 1; }";
-    program(&sandbox, "flaky", flaky, ", idempotent: true");
+    sandbox.write_shell_agent("flaky", flaky, ", idempotent: true");
     for (name, code) in [("bad", 1), ("slow", 5), ("flaky", 0)] {
         let live = sandbox.polity(&["run", name, "x", "--record", TAPE]).exits(code);
         let replayed = sandbox.polity(&["run", name, "--replay", TAPE]);
@@ -79,14 +64,10 @@ fn replay_repeats_failures_and_timeouts() {
 /// Programs as sub-agents, side by side, and as a node of a workflow.
 #[test]
 fn replay_covers_cli_agents_in_sub_agents_and_workflows() {
-    let sandbox = home();
+    let sandbox = HomeSandbox::bare();
     let script = "echo x >> ran; echo \"from $(cat)\"";
-    program(&sandbox, "fetch", script, ", access_type: read-only");
-    sandbox.write(
-        "agents/boss.yaml",
-        "{name: boss, kind: llm, role: Leads, system_prompt: Lead., sub_agents: [fetch], \
-         llm_config: {provider: scripted, script: boss}}",
-    );
+    sandbox.write_shell_agent("fetch", script, ", access_type: read-only");
+    sandbox.write_scripted_agent("boss", ", sub_agents: [fetch]");
     let calls = ["one", "two", "three"]
         .map(|part| json!({"tool": "agent/fetch", "arguments": {"task_description": part}}));
     sandbox.write(
@@ -114,8 +95,8 @@ fn replay_covers_cli_agents_in_sub_agents_and_workflows() {
 
 #[test]
 fn cassette_contains_no_secrets_of_cli_agents() {
-    let sandbox = home();
-    program(&sandbox, "teller", "echo \"$KEY $(cat)\"", ", envs: {KEY: '${MY_CANARY}'}");
+    let sandbox = HomeSandbox::bare();
+    sandbox.write_shell_agent("teller", "echo \"$KEY $(cat)\"", ", envs: {KEY: '${MY_CANARY}'}");
     let key = "canary-0123456789abcdef";
     let input = format!("use {key} with password=canary-hunter22");
     let run = |input: &[&str], more: &[&str]| {

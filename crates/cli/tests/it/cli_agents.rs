@@ -9,22 +9,14 @@ use crate::sandbox::{HomeSandbox, kill};
 /// A home with programs that the tests need.
 fn home() -> HomeSandbox {
     let sandbox = HomeSandbox::new();
-    let program = |name: &str, script: &str, more: &str| {
-        let script = serde_json::to_string(script).unwrap();
-        let file = format!(
-            "{{name: {name}, kind: cli, executable_path: sh, cli_args: [-c, {script}], \
-             working_directory: ., grace_seconds: 1{more}}}"
-        );
-        sandbox.write(&format!("agents/{name}.yaml"), &file);
-    };
-    program("echo", "cat", "");
-    program("slow", "echo $$ > pid; sleep 1000", "");
-    program("count", "echo x >> ran; sleep 0.2; wc -l < ran", ", queue_limit: 2");
-    program("sleepy", "sleep 1000", ", timeout: 1");
-    program("env", "env | sort; cat", ", envs: {GIVEN: here, KEY: '${MY_KEY}'}");
-    program("off", "cat", ", enabled: false");
-    program("reader", "cat", ", access_type: read-only");
-    program(
+    sandbox.write_shell_agent("echo", "cat", "");
+    sandbox.write_shell_agent("slow", "echo $$ > pid; sleep 1000", "");
+    sandbox.write_shell_agent("count", "echo x >> ran; sleep 0.2; wc -l < ran", ", queue_limit: 2");
+    sandbox.write_shell_agent("sleepy", "sleep 1000", ", timeout: 1");
+    sandbox.write_shell_agent("env", "env | sort; cat", ", envs: {GIVEN: here, KEY: '${MY_KEY}'}");
+    sandbox.write_shell_agent("off", "cat", ", enabled: false");
+    sandbox.write_shell_agent("reader", "cat", ", access_type: read-only");
+    sandbox.write_shell_agent(
         "flaky",
         "[ -e tried ] && echo ok || { touch tried; echo 'error 429' >&2; exit 1; }",
         ", idempotent: true",
@@ -194,11 +186,7 @@ fn transient_failure_is_retried_and_recorded() {
 #[test]
 fn cli_agent_works_as_sub_agent() {
     let sandbox = home();
-    sandbox.write(
-        "agents/boss.yaml",
-        "{name: boss, kind: llm, role: r, system_prompt: p, sub_agents: [echo],
-          llm_config: {provider: scripted, script: boss}}",
-    );
+    sandbox.write_scripted_agent("boss", ", sub_agents: [echo]");
     sandbox.write(
         "scripts/boss.yaml",
         r#"{rules: [
@@ -215,14 +203,9 @@ fn killed_polity_leaves_no_process() {
     let mut children = Vec::new();
     for number in 0..4 {
         let script = format!("(setsid sleep 1000 & echo $!) > pid{number}; sleep 1000");
-        sandbox.write(
-            &format!("agents/child{number}.yaml"),
-            &format!(
-                "{{name: child{number}, kind: cli, executable_path: sh, cli_args: [-c, '{script}'], \
-                 access_type: read-only, working_directory: .}}"
-            ),
-        );
-        children.push(sandbox.start(&["run", &format!("child{number}"), "x"]));
+        let name = format!("child{number}");
+        sandbox.write_shell_agent(&name, &script, ", access_type: read-only");
+        children.push(sandbox.start(&["run", &name, "x"]));
     }
     let pids: Vec<String> = (0..4)
         .map(|number| {
@@ -257,11 +240,7 @@ fn killed_polity_leaves_no_process() {
 #[test]
 fn next_process_kills_what_a_killed_shim_left() {
     let sandbox = home();
-    sandbox.write(
-        "agents/family.yaml",
-        "{name: family, kind: cli, executable_path: sh, working_directory: ., \
-          cli_args: [-c, '(setsid sleep 1000 & echo $!) > left; sleep 1000']}",
-    );
+    sandbox.write_shell_agent("family", "(setsid sleep 1000 & echo $!) > left; sleep 1000", "");
     let mut running = sandbox.start(&["run", "family", "x"]);
     let left = sandbox.wait_until("it runs", || {
         let pid = fs::read_to_string(sandbox.file("left")).ok()?;
@@ -306,11 +285,8 @@ fn non_idempotent_agent_needs_review_after_a_kill() {
 #[test]
 fn duplicate_requests_share_one_run_across_processes() {
     let sandbox = home();
-    sandbox.write(
-        "agents/once.yaml",
-        "{name: once, kind: cli, executable_path: sh, working_directory: ., \
-          cli_args: [-c, 'echo x >> ran; sleep 0.5; wc -l < ran'], deduplicate_seconds: 60}",
-    );
+    let script = "echo x >> ran; sleep 0.5; wc -l < ran";
+    sandbox.write_shell_agent("once", script, ", deduplicate_seconds: 60");
     let run = |more: &[&str]| sandbox.start(&[&["-q", "run", "once", "x"], more].concat());
     let told = |child: std::process::Child| {
         let output = child.wait_with_output().unwrap();

@@ -65,11 +65,7 @@ fn kill_repeats_no_unsafe_call() {
 #[test]
 fn kill_repeats_no_sub_agent_call() {
     let sandbox = home_with_effects();
-    sandbox.write(
-        "agents/boss.yaml",
-        "{name: boss, kind: llm, role: r, system_prompt: p, sub_agents: [worker],
-          llm_config: {provider: scripted, script: boss}}",
-    );
+    sandbox.write_scripted_agent("boss", ", sub_agents: [worker]");
     let worker = |part: &str| json!({"tool": "agent/worker", "arguments": {"task_description": format!("$1{part}")}});
     let script = json!({"rules": [
         {"when": "^(\\w+)$", "role": "user", "tool_calls": [worker("a"), worker("b")]},

@@ -47,11 +47,7 @@ fn steps() -> HomeSandbox {
     let sandbox = home("", "{}", &[]);
     sandbox.write("workflows/steps.yaml", STEPS);
     sandbox.write("scripts/worker.yaml", "default: {reply: nothing}");
-    sandbox.write(
-        "agents/thinker.yaml",
-        "{name: thinker, kind: llm, role: r, system_prompt: p,
-          llm_config: {provider: scripted, script: thinker}}",
-    );
+    sandbox.write_scripted_agent("thinker", "");
     sandbox.write("scripts/thinker.yaml", "default: {reply: 'thought of $input', delay_ms: 20}");
     sandbox
 }

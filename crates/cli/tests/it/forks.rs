@@ -22,9 +22,7 @@ edges:
 pub(crate) fn sandbox() -> HomeSandbox {
     let sandbox = HomeSandbox::new();
     sandbox.write("workflows/story.yaml", WORKFLOW);
-    let agent = "name: echo\nkind: llm\nrole: Echo\nsystem_prompt: Echo.\n\
-                 llm_config: {provider: scripted, script: echo}\n";
-    sandbox.write("agents/echo.yaml", agent);
+    sandbox.write_scripted_agent("echo", "");
     sandbox.write("scripts/echo.yaml", "rules: []\ndefault: {reply: '$input'}\n");
     sandbox
 }
@@ -38,8 +36,7 @@ pub(crate) fn run(sandbox: &HomeSandbox, input: &str) -> String {
 /// Forks a task at its first checkpoint, in another tone.
 pub(crate) fn grand(sandbox: &HomeSandbox, id: &str) -> Value {
     let set = ["--set", "metadata.tone=grand"];
-    let fork = sandbox.get(&[&["task", "fork", id, "--from", "0"], &set[..]].concat());
-    fork
+    sandbox.get(&[&["task", "fork", id, "--from", "0"], &set[..]].concat())
 }
 
 fn count(sandbox: &HomeSandbox, text: &str) -> usize {

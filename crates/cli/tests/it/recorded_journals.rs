@@ -105,15 +105,8 @@ edges: [{from: greet, to: ask}, {from: ask, to: end}]
 
 fn written() -> HomeSandbox {
     let sandbox = home("", "{}", &[]);
-    let agent = |name: &str, more: &str| {
-        let text = format!(
-            "{{name: {name}, kind: llm, role: r, system_prompt: p, {more}
-              llm_config: {{provider: scripted, script: {name}}}}}"
-        );
-        sandbox.write(&format!("agents/{name}.yaml"), &text);
-    };
-    agent("greeter", "");
-    agent("boss", "sub_agents: [worker],");
+    sandbox.write_scripted_agent("greeter", "");
+    sandbox.write_scripted_agent("boss", ", sub_agents: [worker]");
     sandbox.write("scripts/greeter.yaml", "default: {reply: 'Hello, $input.'}");
     let part = json!([{"tool": "agent/worker", "arguments": {"task_description": "go"}}]);
     let boss = json!({"rules": [

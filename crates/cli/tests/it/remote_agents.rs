@@ -48,12 +48,6 @@ fn start_waiting(sandbox: &HomeSandbox) -> (Child, String) {
     (child, id)
 }
 
-fn steps(sandbox: &HomeSandbox) -> Vec<String> {
-    let (trace, _) = sandbox.json(&["task", "trace", "last"]);
-    let steps = trace["steps"].as_array().unwrap().iter();
-    steps.map(|step| step["step_name"].as_str().unwrap_or_default().to_owned()).collect()
-}
-
 #[test]
 fn both_sdks_work_over_every_binding() {
     let sandbox = home("http://127.0.0.1:9/");
@@ -130,7 +124,11 @@ fn killed_process_resends_no_message() {
     sandbox.write("go", "");
     sandbox.polity(&["-q", "task", "resume", &id]).prints("waited\n");
     assert_eq!(server.messages().len(), 1);
-    assert!(steps(&sandbox).contains(&"remote_accepted".to_owned()), "{:?}", steps(&sandbox));
+    assert!(
+        sandbox.step_names("last").contains(&"remote_accepted".to_owned()),
+        "{:?}",
+        sandbox.step_names("last")
+    );
 }
 
 #[test]
@@ -160,14 +158,14 @@ fn cancel_reaches_the_server() {
         sandbox.polity(&["task", "cancel", &id]).exits(0);
         assert_eq!(finish(running).code, 4);
         assert_eq!(server.cancelled(), 1);
-        assert_eq!(steps(&sandbox).last().unwrap(), "remote_cancelled");
+        assert_eq!(sandbox.step_names("last").last().unwrap(), "remote_cancelled");
         // One that only waits for an answer is ended there, too.
         assert_eq!(run(&sandbox, "ask").code, 3);
         sandbox.polity(&["task", "cancel", "last"]).exits(0);
-        assert_eq!(steps(&sandbox).last().unwrap(), "remote_cancelled");
+        assert_eq!(sandbox.step_names("last").last().unwrap(), "remote_cancelled");
         assert_eq!(run(&sandbox, "ask").code, 3);
         sandbox.polity(&["review", "reject", "last"]).exits(1);
-        assert_eq!(steps(&sandbox).last().unwrap(), "remote_cancelled");
+        assert_eq!(sandbox.step_names("last").last().unwrap(), "remote_cancelled");
         assert_eq!(server.cancelled(), 3);
     }
     // All of it goes into files, and comes back from them.
@@ -176,7 +174,7 @@ fn cancel_reaches_the_server() {
     sandbox.polity(&["task", "export", "last", "--out", files]).exits(0);
     let other = HomeSandbox::new();
     other.polity(&["task", "import", files]).exits(0);
-    assert_eq!(steps(&other), steps(&sandbox));
+    assert_eq!(other.step_names("last"), sandbox.step_names("last"));
 }
 
 #[test]

@@ -147,11 +147,7 @@ fn detached_task_notifies() {
 fn sub_agent_review_names_its_own_task() {
     let sandbox = asks(&json!({"command": "./tell.sh"}));
     script(&sandbox, "tell.sh", TELLS);
-    sandbox.write(
-        "agents/boss.yaml",
-        "name: boss\nkind: llm\nrole: Leads\nsystem_prompt: Lead.\nsub_agents: [worker]\n\
-         llm_config: {provider: scripted, script: boss}\n",
-    );
+    sandbox.write_scripted_agent("boss", ", sub_agents: [worker]");
     let hand_out = json!({"tool": "agent/worker", "arguments": {"task_description": "go"}});
     let script = json!({"rules": [
         {"when": "^start$", "role": "user", "tool_calls": [hand_out, hand_out]},

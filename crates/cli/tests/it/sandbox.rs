@@ -100,6 +100,32 @@ impl HomeSandbox {
         fs::write(path, content).unwrap();
     }
 
+    /// Writes an LLM agent with the script of the same name. More fields begin with a comma.
+    pub(crate) fn write_scripted_agent(&self, name: &str, fields: &str) {
+        let file = format!(
+            "{{name: {name}, kind: llm, role: r, system_prompt: p, \
+             llm_config: {{provider: scripted, script: {name}}}{fields}}}"
+        );
+        self.write(&format!("agents/{name}.yaml"), &file);
+    }
+
+    /// Writes a CLI agent that runs a shell script in the home. More fields begin with a comma.
+    pub(crate) fn write_shell_agent(&self, name: &str, script: &str, fields: &str) {
+        let script = Value::from(script);
+        let file = format!(
+            "{{name: {name}, kind: cli, executable_path: sh, cli_args: [-c, {script}], \
+             working_directory: ., grace_seconds: 1{fields}}}"
+        );
+        self.write(&format!("agents/{name}.yaml"), &file);
+    }
+
+    /// The step names of a task's trace.
+    pub(crate) fn step_names(&self, task: &str) -> Vec<String> {
+        let trace = self.get(&["task", "trace", task]);
+        let steps = trace["steps"].as_array().unwrap().iter();
+        steps.map(|step| step["step_name"].as_str().unwrap().to_owned()).collect()
+    }
+
     /// The program, set up to run in this home.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_polity"));

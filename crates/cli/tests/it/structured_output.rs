@@ -20,20 +20,9 @@ default: {reply: "[]"}
 fn home() -> HomeSandbox {
     let sandbox = HomeSandbox::bare();
     sandbox.write("scripts/clerk.yaml", SCRIPT);
-    sandbox.write(
-        "agents/clerk.yaml",
-        "{name: clerk, kind: llm, role: r, system_prompt: p,
-          output_schema: {type: object, required: [age], properties: {age: {type: integer}}},
-          llm_config: {provider: scripted, script: clerk}}",
-    );
+    let schema = "{type: object, required: [age], properties: {age: {type: integer}}}";
+    sandbox.write_scripted_agent("clerk", &format!(", output_schema: {schema}"));
     sandbox
-}
-
-/// The steps of the newest task.
-fn steps(sandbox: &HomeSandbox) -> Vec<String> {
-    let (trace, _) = sandbox.json(&["task", "trace", "last"]);
-    let steps = trace["steps"].as_array().unwrap();
-    steps.iter().map(|step| step["step_name"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
@@ -57,7 +46,7 @@ fn corrections_appear_in_the_trace() {
     assert_eq!((output.code, output.out.as_str()), (0, "{\"age\":36}\n"), "{output:?}");
     assert!(output.err.contains("told the model: Your answer cannot be used: it is not JSON"));
     let expected = ["model_call", "message", "model_call", "message", "model_call", "completed"];
-    assert_eq!(steps(&sandbox)[2..], expected);
+    assert_eq!(sandbox.step_names("last")[2..], expected);
     let output = sandbox.polity(&["run", "clerk", "empty"]);
     assert_eq!(output.out, "{\"age\": 36}\n", "{output:?}");
 }
@@ -72,18 +61,14 @@ fn invalid_answer_fails_the_task_and_is_kept() {
     for part in ["output_schema", "3 times", "[] is an array, expected object"] {
         assert!(error.contains(part), "{error}");
     }
-    assert_eq!(steps(&sandbox).iter().filter(|step| *step == "message").count(), 3);
+    assert_eq!(sandbox.step_names("last").iter().filter(|step| *step == "message").count(), 3);
 }
 
 #[test]
 fn invalid_schema_is_rejected_before_the_run() {
     let sandbox = home();
-    sandbox.write(
-        "agents/clerk.yaml",
-        "{name: clerk, kind: llm, role: r, system_prompt: p,
-          output_schema: {type: objekt, properties: {a: {$ref: 5}}},
-          llm_config: {provider: scripted, script: clerk}}",
-    );
+    let schema = ", output_schema: {type: objekt, properties: {a: {$ref: 5}}}";
+    sandbox.write_scripted_agent("clerk", schema);
     for args in [["check"].as_slice(), &["run", "clerk", "at once"]] {
         let output = sandbox.polity(args).exits(2);
         let told = format!("{}{}", output.out, output.err);

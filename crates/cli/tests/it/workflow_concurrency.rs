@@ -37,7 +37,7 @@ fn home_awaiting_review() -> (HomeSandbox, String) {
 /// Runs two commands in the same moment.
 fn run_concurrently(sandbox: &HomeSandbox, one: &[&str], other: &[&str]) -> [CommandOutput; 2] {
     let (one, other) = (sandbox.start(one), sandbox.start(other));
-    [one, other].map(|child| finish(child))
+    [one, other].map(finish)
 }
 
 #[test]

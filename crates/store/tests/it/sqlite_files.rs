@@ -186,24 +186,18 @@ fn foreign_file_is_refused_unchanged() {
     file.assert_refused_unchanged("is damaged: it does not begin as a database does");
 }
 
-/// A change to the bytes of a database file.
-type FileChange = fn(&mut Vec<u8>);
-
 #[test]
 fn truncated_newer_and_other_databases_are_refused_unchanged() {
-    let truncate = |bytes: &mut Vec<u8>| bytes.truncate(bytes.len() / 2);
-    let set_version = |bytes: &mut Vec<u8>| bytes[60..64].copy_from_slice(&99u32.to_be_bytes());
-    let set_application = |bytes: &mut Vec<u8>| bytes[68..72].copy_from_slice(&7u32.to_be_bytes());
-    let changes: [(FileChange, &str); 3] = [
-        (truncate, "is damaged: its end is missing"),
-        (set_version, "has version 99; this program knows versions up to 6"),
-        (set_application, "is a database, but not one of Polity's"),
-    ];
-    for (change, expected) in changes {
+    let check = |change: fn(&mut Vec<u8>), expected: &str| {
         let file = DatabaseFile::with_tasks(1);
         file.change(change);
         file.assert_refused_unchanged(expected);
-    }
+    };
+    check(|bytes| bytes.truncate(bytes.len() / 2), "is damaged: its end is missing");
+    let newer = "has version 99; this program knows versions up to 6";
+    check(|bytes| bytes[60..64].copy_from_slice(&99u32.to_be_bytes()), newer);
+    let other = "is a database, but not one of Polity's";
+    check(|bytes| bytes[68..72].copy_from_slice(&7u32.to_be_bytes()), other);
 }
 
 #[test]
