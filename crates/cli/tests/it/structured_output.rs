@@ -67,7 +67,7 @@ fn invalid_answer_fails_the_task_and_is_kept() {
 #[test]
 fn invalid_schema_is_rejected_before_the_run() {
     let sandbox = home();
-    let schema = ", output_schema: {type: objekt, properties: {a: {$ref: 5}}}";
+    let schema = ",\n          output_schema: {type: objekt, properties: {a: {$ref: 5}}}";
     sandbox.write_scripted_agent("clerk", schema);
     for args in [["check"].as_slice(), &["run", "clerk", "at once"]] {
         let output = sandbox.polity(args).exits(2);
