@@ -19,7 +19,7 @@ const WRAPPER: &str = "XTASK_COVERAGE_WRAPPER";
 
 /// The duration per target in the short run of the tests, and in the long one.
 pub(crate) const SHORT_RUN: Duration = Duration::from_secs(10);
-pub(crate) const LONG_RUN: Duration = Duration::from_secs(120);
+pub(crate) const LONG_RUN: Duration = Duration::from_mins(2);
 
 /// The seconds after which one input counts as a hang, and the memory limit in megabytes.
 const INPUT_SECONDS_MAX: u32 = 60;

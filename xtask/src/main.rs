@@ -67,7 +67,7 @@ fn main() -> ExitCode {
         Chore::Peers { long } => peers::install(long),
         Chore::Bench { quick } => bench::bench(quick),
         Chore::Fuzz { target, minutes } => {
-            fuzz::fuzz(target.as_deref(), Duration::from_secs(minutes * 60))
+            fuzz::fuzz(target.as_deref(), Duration::from_mins(minutes))
         }
         Chore::Generate { check } => generate::generate(check),
     };
