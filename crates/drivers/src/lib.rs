@@ -14,6 +14,7 @@ pub mod masking;
 pub mod mcp;
 pub mod notify;
 pub mod process;
+mod regular_file;
 pub mod remote;
 mod secrets;
 mod sse;

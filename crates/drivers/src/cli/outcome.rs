@@ -2,7 +2,6 @@
 
 pub(crate) mod verdict;
 
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::num::NonZeroU64;
 use std::os::unix::process::ExitStatusExt;
@@ -21,6 +20,7 @@ use crate::cli::output::parser::{ANSWER_BYTES_MAX, AnswerParser, ParsedOutput};
 use crate::cli::run::deadlines::MissedDeadline;
 use crate::cli::run::{AgentInfo, PreparedRun, exit_without_record, system_error};
 use crate::process::run_record::{EndEntry, ResourceLimit, RunExit, ShimRecord};
+use crate::regular_file::{RegularFileError, open_regular_file};
 
 /// The reason that a run is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -219,12 +219,19 @@ pub(crate) fn stdout_result(stdout: ParsedStream) -> Result<ParsedOutput, String
 
 /// The parsed output file, or the reason that it cannot be used.
 fn parse_output_file(prepared: &PreparedRun<'_>, path: &Path) -> Result<ParsedOutput, String> {
-    let mut bytes = Vec::new();
-    let read = File::open(path)
-        .and_then(|file| file.take(ANSWER_BYTES_MAX as u64).read_to_end(&mut bytes));
-    read.map_err(|error| {
+    let unreadable = |error: io::Error| {
         format!("the output file {} of the program cannot be read: {error}", path.display())
+    };
+    let file = open_regular_file(path).map_err(|error| match error {
+        RegularFileError::NotRegular(kind) => format!(
+            "the output file is {kind}, not a regular file: {}; the program must write its answer \
+             to a regular file",
+            path.display()
+        ),
+        RegularFileError::Io(error) => unreadable(error),
     })?;
+    let mut bytes = Vec::new();
+    file.take(ANSWER_BYTES_MAX as u64).read_to_end(&mut bytes).map_err(unreadable)?;
     let mut parser = AnswerParser::new(&prepared.info.resolved.parser);
     // The run is over: live output is dropped.
     let _ = parser.push(&prepared.mask.mask_bytes(&bytes));

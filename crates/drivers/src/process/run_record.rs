@@ -17,6 +17,10 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::regular_file::open_regular_file_for_update;
+#[cfg(target_os = "linux")]
+use crate::regular_file::open_regular_file_for_writing;
+
 /// The size of an entry, in bytes.
 const ENTRY_BYTES: usize = 512;
 
@@ -111,7 +115,7 @@ impl RecordWriter {
 
     /// Continues a record that the stub created and locked in this same process.
     pub(super) fn resume(path: &Path) -> io::Result<Self> {
-        Ok(Self { file: File::options().write(true).open(path)? })
+        Ok(Self { file: open_regular_file_for_writing(path)? })
     }
 
     pub(super) fn write_usage(&self, usage: &ResourceUsage) -> io::Result<()> {
@@ -146,7 +150,7 @@ pub(crate) struct ShimRecord {
 impl ShimRecord {
     /// The record at this path, if there is one.
     pub(crate) fn open(path: &Path) -> io::Result<Option<Self>> {
-        match File::options().read(true).write(true).open(path) {
+        match open_regular_file_for_update(path).map_err(io::Error::from) {
             Ok(file) => Ok(Some(Self { file })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),

@@ -6,6 +6,7 @@ mod fixture;
 mod json_rpc;
 mod recovery;
 mod resource_limits;
+mod special_files;
 mod start_failures;
 mod termination;
 mod workspaces;

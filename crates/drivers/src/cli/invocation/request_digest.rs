@@ -14,6 +14,8 @@ use polity_engine::entropy::{EntropySource, SystemEntropy};
 use polity_model::digest::Digest;
 use serde_json::json;
 
+use crate::regular_file::read_regular_file;
+
 const KEY_FILE: &str = "request.key";
 
 #[derive(Debug)]
@@ -42,10 +44,10 @@ impl RequestDigester {
             return Ok(key);
         }
         let path = self.data.join(KEY_FILE);
-        let key = match fs::read(&path) {
+        let key = match read_regular_file(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.create_key()?;
-                fs::read(&path)?
+                read_regular_file(&path)?
             }
             read => read?,
         };

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::cli::run::files::ignore_missing;
+use crate::regular_file::read_regular_file;
+
 /// The last line of a truncated file.
 const TRUNCATION_NOTE: &str = "[polity: the output is cut here]";
 
@@ -72,7 +75,9 @@ impl OutputFile {
             Some(file) => Ok(file),
             none => {
                 self.path.parent().map_or(Ok(()), fs::create_dir_all)?;
-                Ok(none.insert(File::create(&self.path)?))
+                // The program may have created a FIFO here, which must not be opened.
+                ignore_missing(fs::remove_file(&self.path))?;
+                Ok(none.insert(File::create_new(&self.path)?))
             }
         }
     }
@@ -86,7 +91,7 @@ fn char_boundary_before(bytes: &[u8], fits: usize) -> usize {
 
 /// The content of an output file; empty if there is none.
 pub(crate) fn read_output_file(path: &Path) -> io::Result<Vec<u8>> {
-    match fs::read(path) {
+    match read_regular_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         read => read,
     }

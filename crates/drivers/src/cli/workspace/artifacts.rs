@@ -12,6 +12,7 @@ use polity_model::run::{OmittedFile, RunArtifact, RunArtifacts};
 use sha2::{Digest as _, Sha256};
 
 use crate::masking::{KNOWN_BYTES_MAX, MaskStream, SecretMask};
+use crate::regular_file::{RegularFileError, open_regular_file};
 
 /// The chunk size for reading files. A zero byte in the first chunk marks a binary file.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -50,6 +51,12 @@ enum CopyRefusal {
 
 impl From<io::Error> for CopyRefusal {
     fn from(error: io::Error) -> Self {
+        Self::File(error.to_string())
+    }
+}
+
+impl From<RegularFileError> for CopyRefusal {
+    fn from(error: RegularFileError) -> Self {
         Self::File(error.to_string())
     }
 }
@@ -140,11 +147,8 @@ impl ArtifactCollector<'_> {
         if path.to_str().is_none() {
             return Err(CopyRefusal::File("its name is not valid UTF-8".to_owned()));
         }
-        let file = File::open(&real)?;
+        let file = open_regular_file(&real)?;
         let about = file.metadata()?;
-        if !about.is_file() {
-            return Err(CopyRefusal::File("it is not a regular file".to_owned()));
-        }
         let too_large = || {
             let most = self.limits.bytes;
             CopyRefusal::File(format!("limits.artifact_bytes allows {most} in all"))
@@ -186,7 +190,7 @@ fn leave_out(artifacts: &mut RunArtifacts, path: String, reason: String) {
 /// Copies a file and masks its secrets.
 fn copy(mut from: impl Read, to: &Path, mask: &SecretMask) -> Result<CopiedFile, CopyRefusal> {
     let mut copy = MaskedCopy {
-        file: File::create(to)?,
+        file: File::create_new(to)?,
         bytes: 0,
         before: Sha256::new(),
         after: Sha256::new(),

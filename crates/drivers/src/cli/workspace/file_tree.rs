@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use tokio::sync::watch;
 
 use crate::cli::run::files::ignore_missing;
+use crate::regular_file::open_regular_file;
 
 /// Copies a folder without the home's data folder, as copy-on-write clones if the file system
 /// supports them. Returns false if stopped.
@@ -49,7 +50,7 @@ pub(crate) fn copy_tree(
 }
 
 fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
-    let source = File::open(from)?;
+    let source = open_regular_file(from)?;
     let target = File::create_new(to)?;
     if rustix::fs::ioctl_ficlone(&target, &source).is_err() {
         io::copy(&mut &source, &mut &target)?;

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use thiserror::Error;
 
 use crate::environment::EnvSource;
+use crate::regular_file::read_regular_file;
 
 /// The file with the base commit, in the Git directory of a worktree.
 const BASE_FILE: &str = "polity_base";
@@ -68,7 +69,8 @@ impl GitCommand {
 
     /// Commits all uncommitted changes. Returns the number of files changed since the base commit.
     pub(crate) fn commit_changes(&self, root: &Path) -> Result<u64, GitError> {
-        let base = fs::read_to_string(self.git_dir(root)?.join(BASE_FILE))?;
+        let base = read_regular_file(&self.git_dir(root)?.join(BASE_FILE))?;
+        let base = String::from_utf8_lossy(&base);
         self.run(root, "add all changes", &["add", "--all"])?;
         let is_dirty = !self.run(root, "look for changes", &["status", "--porcelain"])?.is_empty();
         if is_dirty {
