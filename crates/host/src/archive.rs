@@ -5,6 +5,7 @@
 //! memory: an export derives its files from the events that it writes, and an import derives them
 //! again and compares.
 
+mod ancestry;
 mod export;
 mod folder;
 #[cfg(feature = "fuzz")]
@@ -38,6 +39,9 @@ const CHECKPOINT_PREFIX: &str = "checkpoint_";
 
 /// The folder with one folder per task.
 const TASKS_FOLDER: &str = "tasks";
+
+/// The most bytes that an import reads of one file.
+const ARCHIVE_FILE_BYTES_MAX: u64 = 512 * 1024 * 1024;
 
 /// An archive that cannot be written or read.
 #[derive(Debug, thiserror::Error)]

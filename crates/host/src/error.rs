@@ -12,6 +12,7 @@ use polity_store::StoreError;
 
 use crate::archive::ArchiveError;
 use crate::definitions::DefinitionError;
+use crate::home_trust::TrustFault;
 use crate::recording::RecordingError;
 
 /// An operation on a home that failed.
@@ -45,6 +46,9 @@ pub enum HostError {
     /// The home folder does not exist.
     #[error("there is no home folder {}", path.display())]
     MissingHome { path: PathBuf },
+    /// Another user may have written the home that was found.
+    #[error("the home found in a parent folder is not safe to use: {}: {fault}", path.display())]
+    UntrustedHome { path: PathBuf, fault: TrustFault },
     /// No home was named, none was found upwards, and the user has no home directory.
     #[error("there is no home folder here, and no user's home directory to fall back to")]
     NoUserFolder,

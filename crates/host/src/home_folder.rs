@@ -8,6 +8,7 @@ use polity_definition::{DEFINITION_BYTES_MAX, EXTENSIONS, Home, HomeFile};
 use polity_model::ids::ExecutionId;
 
 use crate::error::HostError;
+use crate::home_trust::check_path;
 use crate::simulations::{CHARTS, SCENARIOS, SimulationDefinitions};
 
 /// The settings file that `init` writes, which marks a home.
@@ -42,6 +43,7 @@ pub struct HomeFolder {
 
 impl HomeFolder {
     /// Finds a home: the given folder, `POLITY_HOME`, the nearest parent folder, or `~/.polity`.
+    /// Fails if another user may have written the home in a parent folder.
     pub fn find(asked_for: Option<&Path>) -> Result<Self, HostError> {
         if let Some(root) = asked_for.map(Path::to_owned).or_else(home_from_environment) {
             return Ok(Self { root });
@@ -49,10 +51,28 @@ impl HomeFolder {
         let here = std::env::current_dir()
             .map_err(|error| HostError::io("find", Path::new("the current folder"), error))?;
         if let Some(root) = here.ancestors().find(|folder| is_home(folder)) {
-            return Ok(Self { root: root.to_owned() });
+            let home = Self { root: root.to_owned() };
+            home.check_trust()?;
+            return Ok(home);
         }
         let user = std::env::home_dir().ok_or(HostError::NoUserFolder)?;
         Ok(Self { root: user.join(".polity") })
+    }
+
+    /// Fails if another user may have written the settings or a definition.
+    fn check_trust(&self) -> Result<(), HostError> {
+        check_path(&self.root)?;
+        for settings in settings_of(&self.root) {
+            check_path(&self.root.join(settings))?;
+        }
+        for folder in FOLDERS.iter().chain(&[CHARTS, SCENARIOS]) {
+            let folder = self.root.join(folder);
+            check_path(&folder)?;
+            for file in definition_files(&folder)? {
+                check_path(&file)?;
+            }
+        }
+        Ok(())
     }
 
     /// The folder itself.
@@ -120,14 +140,8 @@ impl HomeFolder {
     fn sources(&self, folders: &[&str]) -> Result<Vec<HomeFile>, HostError> {
         let mut sources = Vec::new();
         for folder in folders {
-            let path = self.root.join(folder);
-            let entries = match fs::read_dir(&path) {
-                Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                entries => entries.map_err(|error| HostError::io("read", &path, error))?,
-            };
-            for entry in entries {
-                let file = entry.map_err(|error| HostError::io("read", &path, error))?.path();
-                if let (true, Some(name)) = (is_definition(&file), file.file_name()) {
+            for file in definition_files(&self.root.join(folder))? {
+                if let Some(name) = file.file_name() {
                     let path = format!("{folder}/{}", name.to_string_lossy());
                     sources.push(HomeFile { path, text: text(&file) });
                 }
@@ -135,6 +149,23 @@ impl HomeFolder {
         }
         Ok(sources)
     }
+}
+
+/// The possible definition files in a folder, none if it does not exist.
+fn definition_files(folder: &Path) -> Result<Vec<PathBuf>, HostError> {
+    let cannot_read = |error| HostError::io("read", folder, error);
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(cannot_read)?,
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let file = entry.map_err(cannot_read)?.path();
+        if is_definition(&file) {
+            files.push(file);
+        }
+    }
+    Ok(files)
 }
 
 fn is_definition(file: &Path) -> bool {

@@ -14,6 +14,7 @@ mod error;
 #[doc(hidden)]
 pub mod fuzz;
 mod home_folder;
+mod home_trust;
 mod host;
 mod queries;
 pub mod recording;
@@ -30,6 +31,7 @@ pub use definitions::{DefinitionError, find_agent, find_assignee, find_workflow}
 pub use drivers::DriverSet;
 pub use error::{HostError, LookupError, RecordKind};
 pub use home_folder::{HomeFolder, SETTINGS_FILE, home_from_environment, is_home};
+pub use home_trust::TrustFault;
 pub use host::Host;
 pub use queries::{AgentStatus, HomeQueries, PoolStatus};
 pub use retention::{CleanupReport, clean_up};

@@ -5,7 +5,7 @@ use polity_drivers::cassette::CassetteError;
 use polity_host::archive::ArchiveError;
 use polity_host::recording::RecordingError;
 use polity_host::simulations::changes::ScenarioChangeError;
-use polity_host::{DefinitionError, HostError, LookupError, RecordKind};
+use polity_host::{DefinitionError, HostError, LookupError, RecordKind, TrustFault};
 use polity_simulator::error::SimError;
 use polity_simulator::folder::RunFolder;
 use polity_simulator::scenario::{ScalingError, ScenarioLimit};
@@ -27,6 +27,18 @@ impl From<HostError> for CliError {
             HostError::Io { doing, path, source } => Self::io(doing, &path, &source),
             HostError::MissingHome { .. } => Self::not_found(&error)
                 .hint("create one with `polity init`, or name another with --home"),
+            HostError::UntrustedHome { ref path, fault } => {
+                let trust = "name the home with --home if you trust all who can write to it";
+                Self::usage(&error).hint(match fault {
+                    TrustFault::ForeignOwner { .. } => trust.to_owned(),
+                    TrustFault::GroupWritable { .. } | TrustFault::WorldWritable => {
+                        format!(
+                            "take the permission away: `chmod go-w {}`; or {trust}",
+                            path.display()
+                        )
+                    }
+                })
+            }
             HostError::NoUserFolder => {
                 Self::usage(&error).hint("create one with `polity init`, or name one with --home")
             }

@@ -295,6 +295,30 @@ fn import_names_the_line_of_an_impossible_event() {
 }
 
 #[test]
+fn task_that_is_its_own_parent_is_not_imported() {
+    let from = HomeSandbox::new();
+    let (task, _) = from.json(&["run", "greeter", "Ada"]);
+    let id = task["id"].as_str().unwrap();
+    let out = export(&from, id, "out");
+    let file = Path::new("tasks").join(id).join("journal.jsonl");
+    let text = fs::read_to_string(out.join(&file)).unwrap();
+    let to = HomeSandbox::bare();
+    for (field, value) in [
+        ("parent_task_id", json!(id)),
+        ("forked_from", json!({"task_id": id, "sequence": 1, "checkpoint": 0})),
+    ] {
+        let forged = forge(&text, |line, mut event| {
+            if line == 2 {
+                event["event"][field] = value.clone();
+            }
+            Some(event)
+        });
+        let told = import_error(&to, &out, &file, Some(forged.as_bytes()));
+        assert!(told.contains("line 2: this task is its own ancestor"), "{field}: {told}");
+    }
+}
+
+#[test]
 fn import_distinguishes_empty_and_damaged_folders() {
     let sandbox = HomeSandbox::bare();
     sandbox.write("empty/tasks/.hidden/x", "");

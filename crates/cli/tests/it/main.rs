@@ -15,6 +15,7 @@ mod crash_recovery_workflows;
 mod definition_files;
 mod documentation;
 mod forks;
+mod home_trust;
 mod human_review;
 mod io_faults;
 mod model_providers;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use polity_definition::Home;
@@ -12,11 +12,12 @@ use polity_model::machine::task::TaskStatus;
 use polity_store::{ImportError, SqliteStore, Store, TaskImport};
 use serde_json::Value;
 
+use super::ancestry::find_ancestry_fault;
 use super::journal::{self, line_of};
 use super::staging::{StagedTasks, dependencies};
 use super::{
-    ArchiveDamage, ArchiveError, CHECKPOINT_PREFIX, JOURNAL_FILE, TASK_FILE, TASKS_FOLDER,
-    TRACE_FILE,
+    ARCHIVE_FILE_BYTES_MAX, ArchiveDamage, ArchiveError, CHECKPOINT_PREFIX, JOURNAL_FILE,
+    TASK_FILE, TASKS_FOLDER, TRACE_FILE,
 };
 use crate::context::HostContext;
 use crate::error::HostError;
@@ -92,6 +93,9 @@ async fn read_archive(folder: &Path) -> Result<StagedTasks, HostError> {
             let message = format!("this needs task {missing}, which is not in {}", archive.name());
             return Err(archive.damage(import.task, JOURNAL_FILE, 2, message));
         }
+    }
+    if let Some(fault) = find_ancestry_fault(&imports) {
+        return Err(archive.damage(fault.task, JOURNAL_FILE, 2, fault.message));
     }
     let staged = StagedTasks::new(imports).map_err(|error| match error {
         ImportError::Illegal { task, sequence, reason } => {
@@ -205,10 +209,25 @@ impl ArchiveFolder {
 
     fn bytes(&self, task: TaskId, name: &str) -> Result<Vec<u8>, HostError> {
         let path = self.file(task, name);
-        fs::read(&path).map_err(|error| match error.kind() {
+        let cannot_read = |error: std::io::Error| match error.kind() {
             ErrorKind::NotFound => damage(&path, None, "the file is missing"),
             _ => HostError::io("read", &path, error),
-        })
+        };
+        // Reading a pipe would block.
+        if !fs::metadata(&path).map_err(cannot_read)?.is_file() {
+            return Err(damage(&path, None, "this is not a file"));
+        }
+        let mut bytes = Vec::new();
+        fs::File::open(&path)
+            .and_then(|file| file.take(ARCHIVE_FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+            .map_err(cannot_read)?;
+        if bytes.len() as u64 > ARCHIVE_FILE_BYTES_MAX {
+            let what = format!(
+                "the file has more than {ARCHIVE_FILE_BYTES_MAX} bytes (ARCHIVE_FILE_BYTES_MAX)"
+            );
+            return Err(damage(&path, None, what));
+        }
+        Ok(bytes)
     }
 
     /// Compares the other files with those that follow from the journal.
