@@ -1,4 +1,4 @@
-//! Agents that are added, enabled and disabled, from the outside.
+//! Adding, enabling and disabling agents with `polity agent`.
 
 use std::fs;
 
@@ -30,18 +30,18 @@ fn agent_add_writes_a_validated_file() {
         "idempotent=true",
     ]);
     output.exits(0).out_has("wrote agents/words.yaml");
-    let (shown, _) = sandbox.json(&["agent", "show", "words"]);
-    assert_eq!(shown["timeout"], 5);
-    assert_eq!(shown["resource_limits"]["memory_mb"], 512);
-    assert_eq!(shown["idempotent"], true);
+    let (agent, _) = sandbox.json(&["agent", "show", "words"]);
+    assert_eq!(agent["timeout"], 5);
+    assert_eq!(agent["resource_limits"]["memory_mb"], 512);
+    assert_eq!(agent["idempotent"], true);
     sandbox.polity(&["-q", "run", "words", "one two three"]).prints("3\nyes: no\n");
 }
 
 #[test]
 fn agent_add_supports_every_kind() {
     let sandbox = HomeSandbox::new();
-    let (told, _) = sandbox.json(&["agent", "add", "coder", "--preset", "claude"]);
-    assert_eq!(told, json!({"name": "coder", "file": "agents/coder.yaml"}));
+    let (output, _) = sandbox.json(&["agent", "add", "coder", "--preset", "claude"]);
+    assert_eq!(output, json!({"name": "coder", "file": "agents/coder.yaml"}));
     let llm = ["--role", "r", "--system-prompt", "p", "--provider", "scripted"];
     let output = sandbox.polity(
         &[&["agent", "add", "helper", "--kind", "llm", "--script", "greeter"], &llm[..]].concat(),
@@ -55,7 +55,7 @@ fn agent_add_supports_every_kind() {
 #[test]
 fn agent_add_rejects_invalid_and_existing_agents() {
     let sandbox = HomeSandbox::new();
-    for (args, told) in [
+    for (args, expected) in [
         (vec!["words"], "executable_path"),
         (vec!["words", "--executable", "wc", "--access-type", "none"], "read-only"),
         (vec!["words", "--executable", "wc", "--card-url", "https://x.org"], "card_url"),
@@ -64,7 +64,7 @@ fn agent_add_rejects_invalid_and_existing_agents() {
         (vec!["words", "--executable", "wc", "--env", "=x"], "NAME=VALUE"),
         (vec!["words", "--executable", "wc", "--set", "kind=llm"], "twice"),
     ] {
-        sandbox.polity(&[vec!["agent", "add"], args].concat()).fails(2, told);
+        sandbox.polity(&[vec!["agent", "add"], args].concat()).fails(2, expected);
         assert_eq!(fs::read_dir(sandbox.file("agents")).unwrap().count(), 1);
     }
     let before = fs::read_to_string(sandbox.file("agents/greeter.yaml")).unwrap();
@@ -83,8 +83,8 @@ fn disabled_agent_rejects_tasks_until_enabled() {
     assert_eq!(sandbox.tasks().len(), 0);
     assert_eq!(sandbox.json(&["agent", "status", "greeter"]).0["enabled"], false);
     assert_eq!(sandbox.json(&["agent", "list"]).0[0]["enabled"], false);
-    let (shown, _) = sandbox.json(&["agent", "show", "greeter"]);
-    assert_eq!(shown["override"]["reason"], "the key is gone");
+    let (agent, _) = sandbox.json(&["agent", "show", "greeter"]);
+    assert_eq!(agent["override"]["reason"], "the key is gone");
     sandbox.polity(&["agent", "enable", "greeter"]).prints("agent greeter is enabled\n");
     sandbox.polity(&["agent", "enable", "greeter"]).out_has("already");
     sandbox.polity(&["run", "greeter", "Ada"]).exits(0);

@@ -1,4 +1,4 @@
-//! Tasks as files: exported, imported, damaged.
+//! `polity task export` and `import`, with intact and damaged archives.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::reviews::{count_lines, home_awaiting_review};
 use crate::sandbox::{CommandOutput, HomeSandbox};
-use crate::sub_agents::{DIGS, ONE, home};
+use crate::sub_agents::{DELEGATES_ONCE, DIGS, home};
 use crate::tools;
 
 fn export(sandbox: &HomeSandbox, id: &str, folder: &str) -> PathBuf {
@@ -22,9 +22,9 @@ fn import(sandbox: &HomeSandbox, folder: &Path) -> CommandOutput {
     sandbox.polity(&["task", "import", folder.to_str().unwrap()])
 }
 
-/// Every file below a folder with its bytes.
+/// Returns every file below a folder with its content.
 fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut found = BTreeMap::new();
+    let mut content_of = BTreeMap::new();
     let mut waiting = vec![folder.to_owned()];
     while let Some(next) = waiting.pop() {
         for entry in fs::read_dir(next).unwrap() {
@@ -33,14 +33,14 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
                 waiting.push(path);
             } else {
                 let bytes = fs::read(&path).unwrap();
-                found.insert(path.strip_prefix(folder).unwrap().to_owned(), bytes);
+                content_of.insert(path.strip_prefix(folder).unwrap().to_owned(), bytes);
             }
         }
     }
-    found
+    content_of
 }
 
-/// Imports into a new home, and holds everything there against where it came from.
+/// Imports into a new home and compares every query with the original home.
 fn round_trip(from: &HomeSandbox, id: &str) -> HomeSandbox {
     let out = export(from, id, "out");
     let to = HomeSandbox::bare();
@@ -59,7 +59,7 @@ fn round_trip(from: &HomeSandbox, id: &str) -> HomeSandbox {
 
 #[test]
 fn sub_agent_task_round_trips_through_an_archive() {
-    let from = home("", ONE, DIGS);
+    let from = home("", DELEGATES_ONCE, DIGS);
     let (task, _) = from.json(&["run", "boss", "go", "--param", "x=0.1", "--class", "c"]);
     let id = task["id"].as_str().unwrap();
     let to = round_trip(&from, id);
@@ -72,11 +72,11 @@ fn sub_agent_task_round_trips_through_an_archive() {
     let (checkpoints, _) = from.json(&["task", "checkpoints", id]);
     assert_eq!(read("checkpoint_000.json"), checkpoints[0]);
     assert_eq!(files(&from.file("out/tasks")).len(), 8);
-    // What it spent was spent in the other home.
+    // Costs count only in the home that paid them.
     assert_eq!(to.polity(&["cost"]).out, "no model has been called yet\n");
     assert_eq!(to.json(&["task", "show", id]).0["total_usage"], task["total_usage"]);
 
-    // A part is exported with the whole, and brings the whole when it is imported.
+    // The archive of a part contains its root task, and importing it imports both.
     let (sessions, _) = from.json(&["session", "list"]);
     let part = sessions[0]["session_id"].as_str().unwrap();
     from.polity(&["task", "export", part, "--out", "elsewhere"]).fails(2, id);
@@ -87,7 +87,7 @@ fn sub_agent_task_round_trips_through_an_archive() {
 
 #[test]
 fn import_names_a_missing_part() {
-    let from = home("", ONE, DIGS);
+    let from = home("", DELEGATES_ONCE, DIGS);
     let (task, _) = from.json(&["run", "boss", "go"]);
     let id = task["id"].as_str().unwrap();
     let out = export(&from, id, "out");
@@ -124,7 +124,7 @@ fn imported_review_is_answered_in_another_home() {
     assert_eq!(count_lines(&to, "a"), 0);
     to.polity(&["review", "approve", &id]).prints("it said: counted\n");
     assert_eq!((count_lines(&to, "a"), count_lines(&from, "a")), (1, 0));
-    // What has gone on here is not what was exported.
+    // The imported task has new events, so the archive no longer matches.
     import(&to, &out).fails(1, "it has continued here since the export");
 }
 
@@ -146,7 +146,7 @@ fn running_task_is_exported_and_resumed_elsewhere() {
     assert!(fs::read_to_string(task).unwrap().contains("\"interrupted\": true"));
     import(&HomeSandbox::bare(), &again).exits(0);
     let mut resumed = to.start(&["task", "resume", &id]);
-    to.wait_until("someone works on it", || (interrupted() == false).then_some(()));
+    to.wait_until("the task has an owner", || (interrupted() == false).then_some(()));
     for (home, child) in [(&to, &mut resumed), (&from, &mut child)] {
         home.polity(&["task", "cancel", &id]).exits(0);
         assert_eq!(child.wait().unwrap().code(), Some(4));
@@ -155,7 +155,7 @@ fn running_task_is_exported_and_resumed_elsewhere() {
 
 #[test]
 fn import_is_idempotent() {
-    let from = home("", ONE, DIGS);
+    let from = home("", DELEGATES_ONCE, DIGS);
     let (task, _) = from.json(&["run", "boss", "go"]);
     let id = task["id"].as_str().unwrap();
     let out = export(&from, id, "out");
@@ -169,7 +169,7 @@ fn import_is_idempotent() {
     assert_eq!(ids(to.json(&args), "present"), 2);
     assert!(import(&to, &out).out.contains("is already in this home, unchanged"));
     assert_eq!(to.tasks().len(), 2);
-    // Where it comes from it is too.
+    // The original home reports its own tasks as present.
     assert_eq!(ids(from.json(&args), "present"), 2);
 }
 
@@ -191,7 +191,7 @@ fn export_replaces_a_folder_only_with_force() {
     assert!(!sandbox.file("x").exists());
 }
 
-/// Damages a copy of an archive, and expects that nothing of it is imported and the file is named.
+/// Damages a copy of an archive and expects an error that names the file and imports nothing.
 fn import_error(to: &HomeSandbox, archive: &Path, file: &Path, bytes: Option<&[u8]>) -> String {
     let original = fs::read(archive.join(file)).unwrap();
     match bytes {
@@ -204,13 +204,13 @@ fn import_error(to: &HomeSandbox, archive: &Path, file: &Path, bytes: Option<&[u
     let name = file.file_name().unwrap().to_str().unwrap();
     assert!(output.err.contains(name), "{name} is not named: {output:?}");
     assert!(output.err.contains("nothing was imported"), "{output:?}");
-    assert!(!to.file("data").exists(), "something was made for {name}");
+    assert!(!to.file("data").exists(), "{name} left a data folder");
     output.err
 }
 
 #[test]
 fn import_names_the_damaged_file() {
-    let from = home("", ONE, DIGS);
+    let from = home("", DELEGATES_ONCE, DIGS);
     let (task, _) = from.json(&["run", "boss", "go"]);
     let out = export(&from, task["id"].as_str().unwrap(), "out");
     let to = HomeSandbox::bare();
@@ -222,19 +222,19 @@ fn import_names_the_damaged_file() {
         for length in [0, 1, bytes.len() / 2, bytes.len() - 1] {
             import_error(&to, &out, file, Some(&bytes[..length]));
         }
-        // A digit changes a time, an id or a number; or a letter, where there is no digit.
-        let place = bytes.len() / 2
+        // Changes an alphanumeric byte in the middle: a time, an id, a number or a word.
+        let index = bytes.len() / 2
             + bytes[bytes.len() / 2..].iter().position(u8::is_ascii_alphanumeric).unwrap();
         let mut changed = bytes.clone();
-        changed[place] = if changed[place] == b'1' { b'2' } else { b'1' };
-        let told = import_error(&to, &out, file, Some(&changed));
-        assert!(told.contains(", line "), "{told}");
+        changed[index] = if changed[index] == b'1' { b'2' } else { b'1' };
+        let error = import_error(&to, &out, file, Some(&changed));
+        assert!(error.contains(", line "), "{error}");
     }
     let output = import(&to, &out);
     assert_eq!((output.code, to.tasks().len()), (0, 2), "{output:?}");
 }
 
-/// Writes a journal anew, with lines of one's own and a digest that fits.
+/// Rewrites a journal with changed events and a matching digest.
 fn forge(text: &str, change: impl Fn(usize, Value) -> Option<Value>) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let mut forged = lines[0].to_owned() + "\n";
@@ -259,36 +259,36 @@ fn import_names_the_line_of_an_impossible_event() {
     let out = export(&from, id, "out");
     let file = Path::new("tasks").join(id).join("journal.jsonl");
     let text = fs::read_to_string(out.join(&file)).unwrap();
-    let place = |kind: &str| text.lines().position(|line| line.contains(kind)).unwrap() + 1;
-    let (started, called) = (place("task_started"), place("model_called"));
+    let line_of = |kind: &str| text.lines().position(|line| line.contains(kind)).unwrap() + 1;
+    let (started, called) = (line_of("task_started"), line_of("model_called"));
     let to = HomeSandbox::bare();
-    let try_it = |forged: String| import_error(&to, &out, &file, Some(forged.as_bytes()));
+    let import_forged = |forged: String| import_error(&to, &out, &file, Some(forged.as_bytes()));
 
-    // The store's rules: a task completes only after it has started.
-    let told = try_it(forge(&text, |line, event| (line != started).then_some(event)));
-    assert!(told.contains("this event is not valid here"), "{told}");
-    // The engine's rules: a model answers what it was asked.
-    let told = try_it(forge(&text, |line, event| (line != called).then_some(event)));
-    let answered = place("model_answered") - 1;
-    assert!(told.contains(&format!("line {answered}: this event is not valid here")), "{told}");
-    // What could have happened, and did not.
-    let untrue = forge(&text, |_, event| {
+    // The store rejects a task that completes before it starts.
+    let error = import_forged(forge(&text, |line, event| (line != started).then_some(event)));
+    assert!(error.contains("this event is not valid here"), "{error}");
+    // The engine rejects a model answer without a model call.
+    let error = import_forged(forge(&text, |line, event| (line != called).then_some(event)));
+    let answered = line_of("model_answered") - 1;
+    assert!(error.contains(&format!("line {answered}: this event is not valid here")), "{error}");
+    // The journal is valid, but does not agree with the checkpoint.
+    let changed = forge(&text, |_, event| {
         let forged = event.to_string().replace("Hello, Ada.", "Hello, Eve.");
         Some(serde_json::from_str(&forged).unwrap())
     });
-    fs::write(out.join(&file), untrue).unwrap();
+    fs::write(out.join(&file), changed).unwrap();
     let output = import(&to, &out);
     fs::write(out.join(&file), &text).unwrap();
-    let told = "checkpoint_000.json, line 13: this does not agree with the journal";
-    assert!(output.code == 1 && output.err.contains(told), "{output:?}");
+    let expected = "checkpoint_000.json, line 13: this does not agree with the journal";
+    assert!(output.code == 1 && output.err.contains(expected), "{output:?}");
     let mut definitions: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
     for json in definitions["definitions"].as_object_mut().unwrap().values_mut() {
         *json = json!(json.as_str().unwrap().replace("greet", "insult"));
     }
     let rest: Vec<&str> = text.lines().skip(1).collect();
-    let told = try_it(format!("{definitions}\n{}\n", rest.join("\n")));
-    assert!(told.contains("line 1: the definition"), "{told}");
-    // A checkpoint that never was.
+    let error = import_forged(format!("{definitions}\n{}\n", rest.join("\n")));
+    assert!(error.contains("line 1: the definition"), "{error}");
+    // The journal has no such checkpoint.
     let stray = file.with_file_name("checkpoint_077.json");
     fs::write(out.join(&stray), "{}").unwrap();
     assert!(import_error(&to, &out, &stray, Some(b"{}")).contains("no such checkpoint"));
@@ -313,8 +313,8 @@ fn task_that_is_its_own_parent_is_not_imported() {
             }
             Some(event)
         });
-        let told = import_error(&to, &out, &file, Some(forged.as_bytes()));
-        assert!(told.contains("line 2: this task is its own ancestor"), "{field}: {told}");
+        let error = import_error(&to, &out, &file, Some(forged.as_bytes()));
+        assert!(error.contains("line 2: this task is its own ancestor"), "{field}: {error}");
     }
 }
 
@@ -323,12 +323,12 @@ fn import_distinguishes_empty_and_damaged_folders() {
     let sandbox = HomeSandbox::bare();
     sandbox.write("empty/tasks/.hidden/x", "");
     sandbox.write("strange/tasks/notes/x", "");
-    for (folder, told) in [
+    for (folder, expected) in [
         ("nowhere", "there is no exported task"),
         ("empty", "there is no exported task"),
         ("config", "there is no exported task"),
         ("strange", "named by a task's id"),
     ] {
-        import(&sandbox, &sandbox.file(folder)).fails(1, told);
+        import(&sandbox, &sandbox.file(folder)).fails(1, expected);
     }
 }

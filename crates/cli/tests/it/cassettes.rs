@@ -1,4 +1,4 @@
-//! `--record` and `--replay`: runs that need neither a model nor a tool any more.
+//! `--record` and `--replay`: replays need neither models nor tools.
 
 use std::fs;
 use std::process::Command;
@@ -12,11 +12,11 @@ use crate::tools::{calls, home};
 
 const TAPE: &str = "tape.json";
 
-fn tape(sandbox: &HomeSandbox) -> String {
+fn read_cassette(sandbox: &HomeSandbox) -> String {
     fs::read_to_string(sandbox.file(TAPE)).unwrap()
 }
 
-/// The conversation of the newest task, without what differs from run to run.
+/// Returns the conversation of the newest task, without fields that differ between runs.
 fn messages(sandbox: &HomeSandbox) -> Value {
     let (mut checkpoints, _) = sandbox.json(&["task", "checkpoints", "last"]);
     let mut messages =
@@ -33,14 +33,14 @@ fn messages(sandbox: &HomeSandbox) -> Value {
     messages
 }
 
-/// Takes away everything that the agent of [`home`] needs to run: only its definition is left.
+/// Removes everything that the agent of [`home`] needs to run, except its definition.
 fn break_everything(sandbox: &HomeSandbox) {
     sandbox.write("scripts/worker.yaml", "default: {reply: \"this is not what was recorded\"}");
-    let gone = json!({"name": "kit", "transport": "stdio", "config": {"command": "./gone"}});
-    sandbox.write("config/mcp_servers.yaml", &json!({"servers": [gone]}).to_string());
+    let missing = json!({"name": "kit", "transport": "stdio", "config": {"command": "./gone"}});
+    sandbox.write("config/mcp_servers.yaml", &json!({"servers": [missing]}).to_string());
 }
 
-/// A home whose agent calls two tools at once and says what the last one said.
+/// A home whose agent makes two tool calls in one answer and repeats the last tool's result.
 fn working_home() -> HomeSandbox {
     let sandbox = home("", "{}", &[]);
     calls(
@@ -70,28 +70,31 @@ fn replay_needs_neither_model_nor_tools() {
         assert_eq!(messages(&sandbox), said_live);
         assert!(!replayed.err.contains("no one asked for"), "{replayed:?}");
     }
-    let before = tape(&sandbox);
+    let before = read_cassette(&sandbox);
     let (task, code) = sandbox.json(&["run", "worker", "go", "--replay", TAPE]);
     assert_eq!((code, &task["status"]), (0, &"completed".into()), "{task}");
-    assert_eq!(tape(&sandbox), before, "a replay changes nothing");
+    assert_eq!(read_cassette(&sandbox), before, "a replay changes nothing");
 }
 
 #[test]
 fn recording_again_is_deterministic_and_replaces_the_file() {
     let sandbox = working_home();
     record(&sandbox);
-    let first = tape(&sandbox);
+    let first = read_cassette(&sandbox);
     record(&sandbox);
-    assert_eq!(tape(&sandbox), first);
+    assert_eq!(read_cassette(&sandbox), first);
     for random in ["timestamp", "\"id\"", sandbox.tasks()[0]["id"].as_str().unwrap()] {
         assert!(!first.contains(random), "{random} in {first}");
     }
     calls(&sandbox, &json!([{"tool": "kit/echo", "arguments": {"text": "three"}}]));
     record(&sandbox);
-    assert!(tape(&sandbox).contains("three") && !tape(&sandbox).contains("kit/add\",\n \"arg"));
+    assert!(
+        read_cassette(&sandbox).contains("three")
+            && !read_cassette(&sandbox).contains("kit/add\",\n \"arg")
+    );
     let left = fs::read_dir(sandbox.path()).unwrap().map(|entry| entry.unwrap().file_name());
     let left: Vec<_> = left.filter(|name| name.to_string_lossy().contains("tape")).collect();
-    assert_eq!(left, [TAPE], "nothing is left beside it");
+    assert_eq!(left, [TAPE], "temporary files are left");
 }
 
 #[test]
@@ -111,7 +114,7 @@ fn replay_mismatch_fails_the_task_with_a_diff() {
     let sandbox = working_home();
     record(&sandbox);
     let agent = fs::read_to_string(sandbox.file("agents/worker.yaml")).unwrap();
-    for (args, agent, shown) in [
+    for (args, agent, expected) in [
         (
             &["run", "worker", "stop", "--replay", TAPE],
             agent.clone(),
@@ -131,15 +134,15 @@ fn replay_mismatch_fails_the_task_with_a_diff() {
         sandbox.write("agents/worker.yaml", &agent);
         let failed = sandbox.polity(args);
         assert_eq!(failed.code, 1, "{failed:?}");
-        assert!(failed.err.contains(shown), "{failed:?}");
+        assert!(failed.err.contains(expected), "{failed:?}");
         assert!(failed.err.contains("in turn 1 of session \"worker\""), "{failed:?}");
         assert!(failed.err.contains("record it again with --record"), "{failed:?}");
     }
 }
 
-/// Changes the cassette as a person would.
+/// Edits the cassette file.
 fn edit(sandbox: &HomeSandbox, change: impl FnOnce(&mut Value)) {
-    let mut cassette: Value = serde_json::from_str(&tape(sandbox)).unwrap();
+    let mut cassette: Value = serde_json::from_str(&read_cassette(sandbox)).unwrap();
     change(&mut cassette);
     sandbox.write(TAPE, &cassette.to_string());
 }
@@ -148,7 +151,7 @@ fn edit(sandbox: &HomeSandbox, change: impl FnOnce(&mut Value)) {
 fn replay_reports_missing_and_unused_answers() {
     let sandbox = working_home();
     record(&sandbox);
-    let whole = tape(&sandbox);
+    let cassette = read_cassette(&sandbox);
     edit(&sandbox, |cassette| {
         cassette["sessions"]["worker"]["turns"].as_array_mut().unwrap().pop();
     });
@@ -156,7 +159,7 @@ fn replay_reports_missing_and_unused_answers() {
     let expected = "the cassette has no answer for turn 2 of session \"worker\": its last answer \
                     there is that of turn 1";
     assert!(ended.err.contains(expected), "{ended:?}");
-    sandbox.write(TAPE, &whole);
+    sandbox.write(TAPE, &cassette);
     edit(&sandbox, |cassette| {
         let turns = cassette["sessions"]["worker"]["turns"].as_array_mut().unwrap();
         let mut more = turns[1].clone();
@@ -174,16 +177,17 @@ fn unusable_cassette_is_rejected_before_the_task_is_created() {
     let sandbox = working_home();
     record(&sandbox);
     let before = sandbox.tasks().len();
-    let whole = tape(&sandbox);
-    sandbox.write("cut.json", &whole[..whole.len() / 2]);
+    let cassette = read_cassette(&sandbox);
+    sandbox.write("cut.json", &cassette[..cassette.len() / 2]);
     sandbox.write(
         "other.json",
-        &whole.replace("\"agent\": \"worker\",\n  \"input\"", "\"agent\": \"poet\",\n  \"input\""),
+        &cassette
+            .replace("\"agent\": \"worker\",\n  \"input\"", "\"agent\": \"poet\",\n  \"input\""),
     );
-    sandbox.write("newer.json", &whole.replace("\"cassette\": 1", "\"cassette\": 99"));
+    sandbox.write("newer.json", &cassette.replace("\"cassette\": 1", "\"cassette\": 99"));
     sandbox.write("notes.txt", "dear diary");
     sandbox.write("list.json", "[1, 2]");
-    sandbox.write("wrong.json", &whole.replace("\"turn\": 1", "\"turn\": \"one\""));
+    sandbox.write("wrong.json", &cassette.replace("\"turn\": 1", "\"turn\": \"one\""));
     fs::write(sandbox.file("binary"), [0xff, 0xfe, 0]).unwrap();
     for (option, file, expected) in [
         ("--replay", "missing.json", "there is no cassette missing.json"),
@@ -210,14 +214,14 @@ fn unusable_cassette_is_rejected_before_the_task_is_created() {
     both.fails(2, "cannot be used with");
     assert_eq!(sandbox.tasks().len(), before);
     assert_eq!(fs::read_to_string(sandbox.file("notes.txt")).unwrap(), "dear diary");
-    assert_eq!(tape(&sandbox), whole);
+    assert_eq!(read_cassette(&sandbox), cassette);
 }
 
 #[test]
 fn replay_repeats_failures_without_backoff() {
     let sandbox = HomeSandbox::new();
     let overloaded = sandbox.polity(&["run", "greeter", "overload", "--record", TAPE]).exits(0);
-    assert!(!tape(&sandbox).contains("429"), "what was tried again is not kept");
+    assert!(!read_cassette(&sandbox).contains("429"), "retried attempts are not recorded");
     sandbox.polity(&["run", "greeter", "--replay", TAPE]).prints(&overloaded.out);
     for input in ["always overloaded", "forbidden"] {
         sandbox.polity(&["run", "greeter", input, "--record", TAPE]).exits(1);
@@ -234,20 +238,20 @@ fn replay_repeats_failures_without_backoff() {
 fn cancelled_run_does_not_replace_the_cassette() {
     let sandbox = HomeSandbox::new();
     sandbox.polity(&["run", "greeter", "Ada", "--record", TAPE]).exits(0);
-    let before = tape(&sandbox);
+    let before = read_cassette(&sandbox);
     let child = sandbox.start(&["run", "greeter", "slow", "--record", TAPE]);
     let id = sandbox.wait_for_status("running");
     sandbox.polity(&["task", "cancel", &id]);
     let cancelled = finish(child);
     cancelled.fails(4, "nothing was recorded in tape.json");
-    assert_eq!(tape(&sandbox), before);
+    assert_eq!(read_cassette(&sandbox), before);
 }
 
 #[test]
 fn detached_task_records_and_replays() {
     let sandbox = working_home();
     sandbox.polity(&["run", "worker", "go", "--detach", "--record", TAPE]).exits(0);
-    sandbox.wait_until("the cassette is there", || sandbox.file(TAPE).exists().then_some(()));
+    sandbox.wait_until("the cassette exists", || sandbox.file(TAPE).exists().then_some(()));
     let (live, _) = sandbox.json(&["task", "show", "last"]);
     break_everything(&sandbox);
     sandbox.polity(&["run", "worker", "--detach", "--replay", TAPE]).exits(0);
@@ -263,8 +267,8 @@ fn recording_continues_after_a_review() {
     let sandbox = home("approval: [kit/echo]\n", "{}", &[]);
     calls(&sandbox, &json!([{"tool": "kit/echo", "arguments": {"text": "hi"}}]));
     sandbox.polity(&["run", "worker", "go", "--record", TAPE]).exits(3);
-    let lost = ["review", "approve", "last", "--record", "missing.json"];
-    sandbox.polity(&lost).exits(2);
+    let missing = ["review", "approve", "last", "--record", "missing.json"];
+    sandbox.polity(&missing).exits(2);
     let live = sandbox.polity(&["review", "approve", "last", "--record", TAPE]);
     assert_eq!((live.code, live.out.as_str()), (0, "it said: hi\n"), "{live:?}");
     break_everything(&sandbox);
@@ -284,7 +288,7 @@ fn with_secrets(mut command: Command) -> CommandOutput {
     )
 }
 
-/// The model repeats both secrets, in its text and in what it calls a tool with; so does the tool.
+/// The model and the tool both repeat the secrets, the model in its text and in tool arguments.
 #[test]
 fn cassette_contains_no_secrets() {
     let saying = format!("I was given {KEY} and {TOKEN}.");
@@ -308,17 +312,18 @@ fn cassette_contains_no_secrets() {
     sandbox.write("config/mcp_servers.yaml", &json!({"servers": [kit]}).to_string());
     let input = format!("Say {TOKEN}");
     with_secrets(sandbox.command(&["run", "caller", &input, "--record", TAPE])).exits(0);
-    let recorded = tape(&sandbox);
+    let recorded = read_cassette(&sandbox);
     assert!(!recorded.contains("canary"), "{recorded}");
     assert!(recorded.contains("I was given *** and ***."), "{recorded}");
     drop(server);
-    // With the secrets at hand the same input is the same; without them the recorded one is.
+    // With the secrets set, the masked input still matches. Without `INPUT`, replay uses the
+    // recorded one.
     let replayed = with_secrets(sandbox.command(&["run", "caller", &input, "--replay", TAPE]));
     replayed.prints("I was given *** and ***.\n");
     sandbox.polity(&["run", "caller", "--replay", TAPE]).prints("I was given *** and ***.\n");
 }
 
-/// The folder is removed during the model call. The result and the error are both printed.
+/// The test removes the folder during the model call. Polity prints the result and the error.
 #[test]
 fn failed_write_keeps_the_old_cassette() {
     let sandbox = HomeSandbox::empty();
@@ -374,9 +379,9 @@ fn parallel_sub_agents_are_recorded_and_replayed() {
     sandbox.write("scripts/writer.yaml", "default: {reply: \"written $input\", delay_ms: 20}");
     let record = || sandbox.polity(&["run", "editor", "go", "--record", TAPE]);
     let live = record().prints("got written four\n");
-    let first = tape(&sandbox);
+    let first = read_cassette(&sandbox);
     record();
-    assert_eq!(tape(&sandbox), first, "whoever is done first");
+    assert_eq!(read_cassette(&sandbox), first, "the order of completion does not matter");
     for script in ["editor", "writer"] {
         sandbox.write(&format!("scripts/{script}.yaml"), "default: {reply: \"not recorded\"}");
     }

@@ -1,4 +1,4 @@
-//! `--record` and `--replay` of command-line programs, which are not run again.
+//! `--record` and `--replay` of CLI agents: a replay starts no program.
 
 use std::fs;
 
@@ -8,11 +8,11 @@ use crate::sandbox::{HomeSandbox, command_output};
 
 const TAPE: &str = "tape.json";
 
-fn tape(sandbox: &HomeSandbox) -> String {
+fn read_cassette(sandbox: &HomeSandbox) -> String {
     fs::read_to_string(sandbox.file(TAPE)).unwrap()
 }
 
-/// The number of real runs.
+/// Returns the number of real runs.
 fn runs(sandbox: &HomeSandbox) -> usize {
     fs::read_to_string(sandbox.file("ran")).unwrap_or_default().lines().count()
 }
@@ -34,10 +34,10 @@ fn replay_does_not_run_the_cli_agent() {
     let differs = sandbox.polity(&["run", "writer", "the hills", "--replay", TAPE]);
     differs.fails(1, "  - input: the sea\n  + input: the hills");
     assert_eq!(runs(&sandbox), 1);
-    let first = tape(&sandbox);
+    let first = read_cassette(&sandbox);
     sandbox.write_shell_agent("writer", "echo x >> ran; echo \"about $(cat)\"; echo and more", "");
     sandbox.polity(&["run", "writer", "the sea", "--record", TAPE]);
-    assert_eq!(tape(&sandbox), first, "the same run gives the same file");
+    assert_eq!(read_cassette(&sandbox), first, "the same run gives the same file");
 }
 
 #[test]
@@ -58,10 +58,10 @@ fn replay_repeats_failures_and_timeouts() {
         assert_eq!(error(&replayed.err), error(&live.err));
         fs::remove_file(sandbox.file(TAPE)).unwrap();
     }
-    assert_eq!(runs(&sandbox), 2, "it was tried twice, and then played");
+    assert_eq!(runs(&sandbox), 2, "two live attempts and no run in the replay");
 }
 
-/// Programs as sub-agents, side by side, and as a node of a workflow.
+/// CLI agents as parallel sub-agents and as a workflow node.
 #[test]
 fn replay_covers_cli_agents_in_sub_agents_and_workflows() {
     let sandbox = HomeSandbox::bare();
@@ -104,9 +104,10 @@ fn cassette_contains_no_secrets_of_cli_agents() {
         command_output(&sandbox.command(&args).env("MY_CANARY", key).output().unwrap())
     };
     let live = run(&[&input], &["--record", TAPE]).exits(0);
-    let recorded = tape(&sandbox);
+    let recorded = read_cassette(&sandbox);
     assert!(!recorded.contains("canary"), "{recorded}");
-    // With the secrets at hand the same input is the same; without them the recorded one is.
+    // With the secrets set, the masked input still matches. Without `INPUT`, replay uses the
+    // recorded one.
     run(&[&input], &["--replay", TAPE]).prints(&live.out);
     sandbox.polity(&["run", "teller", "--replay", TAPE]).prints(&live.out);
 }

@@ -1,4 +1,4 @@
-//! Charts and workflows in the formats of others, read by the programs of others.
+//! Exports to Mermaid and SCXML, parsed and executed by third-party libraries.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 
 use crate::sandbox::HomeSandbox;
 
-/// The number of random charts, and of those in the long run.
+/// The number of random charts in a normal run and in a long run.
 const CHARTS: u64 = 150;
 const CHARTS_LONG: u64 = 2000;
 
 const EVENTS: usize = 40;
 
-/// The script's reply to each line.
+/// Returns the script's reply to each line.
 fn run_script(script: &str, lines: &[Value]) -> Vec<Value> {
     let mut command = Command::new("node");
     command.current_dir(peers::charts()).arg(peers::script(&format!("npm-charts/{script}")));
@@ -36,12 +36,13 @@ fn run_script(script: &str, lines: &[Value]) -> Vec<Value> {
     writer.join().unwrap().unwrap();
     assert!(output.status.success(), "{script}: {:?}", output.status);
     let text = String::from_utf8(output.stdout).unwrap();
-    let told: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(told.len(), lines.len(), "{text}");
-    told
+    let replies: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(replies.len(), lines.len(), "{text}");
+    replies
 }
 
-/// Numbers that follow from a seed.
+/// A seeded random source.
 struct RandomChoices(Entropy);
 
 impl RandomChoices {
@@ -51,7 +52,7 @@ impl RandomChoices {
         ))
     }
 
-    /// A number below another.
+    /// Returns a number below the limit.
     fn below(&mut self, limit: usize) -> usize {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small")]
         #[expect(clippy::cast_precision_loss, reason = "small")]
@@ -68,7 +69,7 @@ impl RandomChoices {
     }
 }
 
-/// A state of a random chart, with those inside it.
+/// A state of a random chart, with its children.
 struct RandomState {
     name: String,
     history: bool,
@@ -100,8 +101,8 @@ impl RandomState {
             let initial = &self.inside[dice.below(self.inside.len())].name;
             let history = if self.history { ", history: shallow" } else { "" };
             write!(text, ", initial: {initial}{history}, states: [").unwrap();
-            for (place, child) in self.inside.iter().enumerate() {
-                text.push_str(if place > 0 { ", " } else { "" });
+            for (index, child) in self.inside.iter().enumerate() {
+                text.push_str(if index > 0 { ", " } else { "" });
                 child.write(dice, text);
             }
             text.push(']');
@@ -109,7 +110,7 @@ impl RandomState {
         text.push('}');
     }
 
-    /// Its name and those of all inside it, each with whether it has a history.
+    /// Returns its name and those of all descendants, with "has history" and "is a leaf".
     fn names(&self) -> Vec<(&str, bool, bool)> {
         let mut names = vec![(self.name.as_str(), self.history, self.inside.is_empty())];
         names.extend(self.inside.iter().flat_map(RandomState::names));
@@ -135,7 +136,7 @@ const GUARDS: [&str; 6] = [
 
 const TRIGGERS: [&str; 3] = ["one", "two", "three"];
 
-/// A chart with states inside others, most of which any chart may have; not all are valid.
+/// Generates a chart with nested states. Some are invalid.
 fn random_chart(seed: u64) -> String {
     let mut dice = RandomChoices::new(seed);
     let dice = &mut dice;
@@ -150,7 +151,7 @@ fn random_chart(seed: u64) -> String {
     }
     text.push_str("]\ninitial: first\ntransitions:\n");
     let names: Vec<(&str, bool, bool)> = states.iter().flat_map(RandomState::names).collect();
-    // Every state can be come to.
+    // Every state is reachable.
     let mut before = "first";
     for (name, _, _) in names.iter().filter(|(_, _, is_leaf)| *is_leaf) {
         writeln!(text, "  - {{trigger: next, source: {before}, target: {name}}}").unwrap();
@@ -160,7 +161,7 @@ fn random_chart(seed: u64) -> String {
     for _ in 0..4 + dice.below(8) {
         let (source, _, _) = names[dice.below(names.len())];
         let (target, _, _) = names[dice.below(names.len())];
-        // Where a history leads back to where the agent is, interpreters of SCXML enter it anew.
+        // SCXML re-enters a history that leads back to the current state, and Polity does not.
         let leads_back = (source.starts_with(target) || target.starts_with(source))
             && names.iter().any(|(name, history, _)| *history && name.starts_with(target));
         if leads_back {
@@ -183,12 +184,12 @@ fn random_chart(seed: u64) -> String {
     text
 }
 
-/// The states of an agent after each event, as the script prints them.
+/// Returns the state, fields and world after each event, in the script's format.
 fn agent_path(chart: &Arc<Chart>, events: &[&str]) -> Value {
     let mut agent = ChartInstance::new(Arc::clone(chart));
     let context: FireContext = chart.context(&Value::Null);
     let mut w = 0.0;
-    let standing = |agent: &ChartInstance, w: f64| {
+    let snapshot = |agent: &ChartInstance, w: f64| {
         let fields = ["m", "n"].map(|name| {
             let value = agent.field(chart.field(name).unwrap()).unwrap();
             (name, value.to_json())
@@ -196,7 +197,7 @@ fn agent_path(chart: &Arc<Chart>, events: &[&str]) -> Value {
         let state = chart.state_name(agent.state());
         json!({"states": [state], "agent": BTreeMap::from(fields), "world": {"w": number(w)}})
     };
-    let mut way = vec![standing(&agent, w)];
+    let mut path = vec![snapshot(&agent, w)];
     for event in events {
         if let Some(trigger) = chart.trigger(event) {
             agent.fire(trigger, &context);
@@ -207,12 +208,12 @@ fn agent_path(chart: &Arc<Chart>, events: &[&str]) -> Value {
                 WorldChange::Set(..) => panic!("no action sets the world"),
             }
         }
-        way.push(standing(&agent, w));
+        path.push(snapshot(&agent, w));
     }
-    way.into()
+    path.into()
 }
 
-/// A whole number is written as one.
+/// Whole numbers have no decimal point.
 fn number(number: f64) -> Value {
     polity_statechart::ScalarValue::Number(number).to_json()
 }
@@ -273,12 +274,12 @@ fn mermaid_parses_the_exported_charts() {
     let charts = (0..CHARTS).filter_map(|seed| Chart::from_text(&random_chart(seed)).ok());
     diagrams.extend(charts.map(|chart| (chart_to_mermaid(&chart), "stateDiagram")));
     assert!(diagrams.len() > 50, "most random charts are valid");
-    // The words of Mermaid are names here.
-    let words = "name: words\nstates: [note, end, {name: state, initial: class, states: [class, fork]}]\n\
+    // Keywords of Mermaid work as names.
+    let keywords = "name: words\nstates: [note, end, {name: state, initial: class, states: [class, fork]}]\n\
         initial: note\ntransitions:\n  - {trigger: style, source: note, target: end}\n  \
         - {trigger: click, source: end, target: state}\n  - {trigger: direction, source: class, target: fork, \
         guard: 'draw() < 0.5 && chance(0.25)'}\n";
-    diagrams.push((chart_to_mermaid(&Chart::from_text(words).unwrap()), "stateDiagram"));
+    diagrams.push((chart_to_mermaid(&Chart::from_text(keywords).unwrap()), "stateDiagram"));
     let lines: Vec<Value> = diagrams.iter().map(|(text, _)| text.as_str().into()).collect();
     for ((text, expected), read) in diagrams.iter().zip(run_script("mermaid.cjs", &lines)) {
         assert_eq!(read, *expected, "{text}");

@@ -1,4 +1,4 @@
-//! `polity chart`, and charts and scenarios as files of a home.
+//! `polity chart`, and the charts and scenarios of a home.
 
 use serde_json::{Value, json};
 
@@ -66,7 +66,7 @@ transitions:
     assert!(missing.err.contains("the context has no \"post.score\""), "{missing:?}");
 }
 
-/// A chart with a state around others, and with actions of every kind.
+/// A chart with a composite state and every kind of action.
 const READER: &str = "
 name: reader
 initial: idle
@@ -154,8 +154,9 @@ fn svg_has_frames_and_complete_labels() {
         sandbox.polity(&["chart", "graph", chart, "--format", format]).out
     };
     let svg = picture("reader", "svg");
-    for seen in ["class=\"frame\"", ">entry / add world.engaged = 1<", ">exit / remove<", ">H<"] {
-        assert!(svg.contains(seen), "{seen}\n{svg}");
+    for expected in ["class=\"frame\"", ">entry / add world.engaged = 1<", ">exit / remove<", ">H<"]
+    {
+        assert!(svg.contains(expected), "{expected}\n{svg}");
     }
     let dot = picture("reader", "dot");
     assert!(dot.contains("subgraph cluster_1 {"), "{dot}");
@@ -215,7 +216,7 @@ lifecycle:
     sandbox.write("scenarios/wrong.yaml", scenario);
     let (answer, code) = sandbox.json(&["check"]);
     assert_eq!((code, &answer["valid"]), (2, &json!(false)));
-    let told: Vec<String> = answer["errors"]
+    let errors: Vec<String> = answer["errors"]
         .as_array()
         .unwrap()
         .iter()
@@ -239,7 +240,7 @@ lifecycle:
         "scenarios/wrong.yaml:14: lifecycle[0].turn must be a whole number above 0",
         "scenarios/wrong.yaml:15: lifecycle[1].operation: unknown value \"ad_agent\"",
     ] {
-        assert!(told.iter().any(|told| told.starts_with(expected)), "{expected}\n{told:#?}");
+        assert!(errors.iter().any(|error| error.starts_with(expected)), "{expected}\n{errors:#?}");
     }
     let near = answer["errors"].as_array().unwrap().iter();
     let near: Vec<&Value> = near.map(|error| &error["suggestion"]).collect();

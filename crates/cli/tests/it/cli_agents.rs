@@ -1,4 +1,4 @@
-//! Command-line programs as agents, from the outside.
+//! Command-line programs as agents.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::sandbox::{HomeSandbox, kill};
 
-/// A home with programs that the tests need.
+/// A home with the programs of these tests.
 fn home() -> HomeSandbox {
     let sandbox = HomeSandbox::new();
     sandbox.write_shell_agent("echo", "cat", "");
@@ -48,8 +48,9 @@ fn cli_agent_gets_input_and_returns_a_result() {
     let path: Vec<_> = result["state_transitions"].as_array().unwrap().iter().collect();
     let path: Vec<_> = path.iter().map(|moved| moved["to"].as_str().unwrap()).collect();
     assert_eq!(path, ["starting", "running", "completed", "cleanup", "idle"]);
-    let kept = sandbox.file("data").join(result["output_files"]["folder"].as_str().unwrap());
-    assert_eq!(fs::read_to_string(kept.join("stdout")).unwrap(), "hello, program");
+    let output_folder =
+        sandbox.file("data").join(result["output_files"]["folder"].as_str().unwrap());
+    assert_eq!(fs::read_to_string(output_folder.join("stdout")).unwrap(), "hello, program");
 }
 
 #[test]
@@ -65,7 +66,7 @@ fn read_write_agents_run_one_at_a_time_across_processes() {
         })
         .collect();
     lines.sort();
-    // Had two run at once, they would have counted the same lines.
+    // Two concurrent runs would count the same lines.
     assert_eq!(lines, ["1", "2", "3"]);
 }
 
@@ -74,9 +75,9 @@ fn full_queue_rejects_tasks() {
     let sandbox = home();
     let mut running = sandbox.start(&["run", "slow", "x"]);
     sandbox.wait_until("it runs", || sandbox.file("pid").exists().then_some(()));
-    // All of them work in the same folder.
+    // All runs share the working directory, so they queue.
     let mut waiting: Vec<_> = (0..2).map(|_| sandbox.start(&["run", "count", "x"])).collect();
-    sandbox.wait_until("both are in line", || {
+    sandbox.wait_until("both are queued", || {
         let (status, _) = sandbox.json(&["agent", "status", "count"]);
         (status["queued"] == 2).then_some(())
     });
@@ -97,7 +98,7 @@ fn cancel_kills_the_whole_process_tree() {
     let pid = sandbox.wait_until("it runs", || {
         fs::read_to_string(sandbox.file("pid")).ok().filter(|pid| pid.ends_with('\n'))
     });
-    let active = sandbox.wait_until("it is told", || {
+    let active = sandbox.wait_until("the execution is listed", || {
         let (active, _) = sandbox.json(&["execution", "list", "--active"]);
         let id = active[0]["id"].as_str()?.to_owned();
         (active[0]["state"] == "running").then_some(id)
@@ -135,15 +136,15 @@ fn cli_agent_gets_named_variables_and_secrets_are_masked() {
     let out = String::from_utf8(output.stdout).unwrap();
     assert!(out.contains("GIVEN=here") && out.contains("KEY=***"), "{out}");
     assert!(out.contains("TOKEN=***") && !out.contains("OTHER"), "{out}");
-    // It was there, and is nowhere to be seen.
+    // Neither records, output files nor the database contain the secrets.
     let everything =
         ["task", "execution"].map(|what| sandbox.polity(&["--json", what, "list"]).out);
     let files = fs::read_dir(sandbox.file("data/output")).unwrap();
-    let kept: Vec<String> = files
+    let outputs: Vec<String> = files
         .map(|folder| fs::read_to_string(folder.unwrap().path().join("0/stdout")).unwrap())
         .collect();
     for secret in ["value-of-my-key", "tok-9876543210", "Zk3Jd8sQ1mP0vX7y"] {
-        for text in everything.iter().chain(&kept).chain([&out]) {
+        for text in everything.iter().chain(&outputs).chain([&out]) {
             assert!(!text.contains(secret), "{secret} in {text}");
         }
         let journal = fs::read(sandbox.file("data/polity.db")).unwrap();
@@ -158,7 +159,7 @@ fn cli_agent_gets_named_variables_and_secrets_are_masked() {
 #[test]
 fn missing_executable_creates_no_task() {
     let sandbox = home();
-    for (name, file, told) in [
+    for (name, file, expected) in [
         ("gone", "executable_path: no-such-program", "no-such-program"),
         ("folder", "executable_path: ./agents", "agents"),
         ("plain", "executable_path: ./polity.yaml", "polity.yaml"),
@@ -166,7 +167,7 @@ fn missing_executable_creates_no_task() {
     ] {
         sandbox
             .write(&format!("agents/{name}.yaml"), &format!("{{name: {name}, kind: cli, {file}}}"));
-        sandbox.polity(&["run", name, "x"]).fails(2, told).err_has("hint:");
+        sandbox.polity(&["run", name, "x"]).fails(2, expected).err_has("hint:");
     }
     sandbox.polity(&["run", "off", "x"]).fails(2, "disabled");
     assert_eq!(sandbox.tasks().len(), 0);
@@ -222,7 +223,7 @@ fn killed_polity_leaves_no_process() {
         let is_gone = |pid: &String| !std::path::Path::new(&format!("/proc/{pid}")).exists();
         pids.iter().all(is_gone).then_some(())
     });
-    // They may be run again, and are: until someone ends them.
+    // A kill leaves the tasks resumable: they run again until they are cancelled.
     let mut resumed = sandbox.start(&["task", "resume", "--all"]);
     sandbox.wait_until("they run again", || {
         let (active, _) = sandbox.json(&["execution", "list", "--active"]);
@@ -235,8 +236,7 @@ fn killed_polity_leaves_no_process() {
     resumed.wait().unwrap();
 }
 
-/// Whoever ends everything that Polity has started, its shims too, leaves processes that no one knows
-/// but their control group.
+/// If a shim is killed too, only its control group still identifies the process tree.
 #[test]
 fn next_process_kills_what_a_killed_shim_left() {
     let sandbox = home();
@@ -246,17 +246,17 @@ fn next_process_kills_what_a_killed_shim_left() {
         let pid = fs::read_to_string(sandbox.file("left")).ok()?;
         pid.ends_with('\n').then(|| format!("/proc/{}", pid.trim()))
     });
-    let shim = sandbox.wait_until("it is told", || {
+    let shim = sandbox.wait_until("the execution is listed", || {
         let (active, _) = sandbox.json(&["execution", "list", "--active"]);
         active[0]["process_id"].as_i64()
     });
     let name = fs::read_to_string(format!("/proc/{shim}/comm")).unwrap();
-    assert_eq!(name.trim_end(), "agent-shim", "it is not ended with Polity by its name");
+    assert_eq!(name.trim_end(), "agent-shim", "the name differs from that of Polity");
     let record = fs::read_dir(sandbox.file("data/runs")).unwrap().next().unwrap().unwrap().path();
     let has_group = fs::read_to_string(record).unwrap().contains("\"cgroup\"");
     running.kill().unwrap();
     let shim = rustix::process::Pid::from_raw(i32::try_from(shim).unwrap()).unwrap();
-    // It may have ended by itself in the meantime, and the family with it.
+    // The shim may have exited already.
     let _ = rustix::process::kill_process(shim, rustix::process::Signal::KILL);
     running.wait().unwrap();
     sandbox.polity(&["-q", "run", "reader", "x"]);
@@ -270,7 +270,7 @@ fn next_process_kills_what_a_killed_shim_left() {
 fn non_idempotent_agent_needs_review_after_a_kill() {
     let sandbox = home();
     let mut running = sandbox.start(&["run", "slow", "x"]);
-    sandbox.wait_until("it is told", || {
+    sandbox.wait_until("the execution is listed", || {
         let (active, _) = sandbox.json(&["execution", "list", "--active"]);
         (active[0]["state"] == "running").then_some(())
     });
@@ -288,16 +288,16 @@ fn duplicate_requests_share_one_run_across_processes() {
     let script = "echo x >> ran; sleep 0.5; wc -l < ran";
     sandbox.write_shell_agent("once", script, ", deduplicate_seconds: 60");
     let run = |more: &[&str]| sandbox.start(&[&["-q", "run", "once", "x"], more].concat());
-    let told = |child: std::process::Child| {
+    let stdout_of = |child: std::process::Child| {
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
     let children: Vec<_> = (0..3).map(|_| run(&[])).collect();
     for child in children {
-        assert_eq!(told(child), "1\n");
+        assert_eq!(stdout_of(child), "1\n");
     }
-    assert_eq!(told(run(&[])), "1\n");
+    assert_eq!(stdout_of(run(&[])), "1\n");
     assert_eq!(executions(&sandbox).len(), 1);
     let shared = sandbox.tasks();
     assert_eq!(shared.iter().filter(|task| task["shared_with"].is_string()).count(), 3);
@@ -305,16 +305,16 @@ fn duplicate_requests_share_one_run_across_processes() {
     let first = shared[0]["shared_with"].as_str().unwrap();
     assert!(sandbox.polity(&["task", "show", newest]).out.contains(first));
     assert!(sandbox.polity(&["task", "trace", newest]).out.contains(first));
-    // What was given is not the same in every case.
-    assert_eq!(told(run(&["--param", "a=1"])), "2\n");
-    assert_eq!(told(run(&["--env", "TOKEN=some-secret-value"])), "3\n");
-    assert_eq!(told(run(&["--env", "TOKEN=some-secret-value"])), "3\n");
+    // Different parameters or environments are different requests.
+    assert_eq!(stdout_of(run(&["--param", "a=1"])), "2\n");
+    assert_eq!(stdout_of(run(&["--env", "TOKEN=some-secret-value"])), "3\n");
+    assert_eq!(stdout_of(run(&["--env", "TOKEN=some-secret-value"])), "3\n");
 }
 
 #[test]
 fn agents_with_copied_workspaces_run_in_parallel() {
     let sandbox = home();
-    // Each waits until the other has begun, which is seen beside the folder that they copy.
+    // Each run waits until the other has started; both use a folder outside their copies.
     let script = "echo x >> a; touch $OUT/$(basename $PWD); \
                   until [ $(ls $OUT | wc -l) -ge 2 ]; do sleep 0.05; done; cat a";
     sandbox.write("project/a", "first\n");
@@ -342,7 +342,7 @@ fn agents_with_copied_workspaces_run_in_parallel() {
     assert_eq!(fs::read_to_string(folder.join("a")).unwrap(), "first\nx\n");
     let shown = sandbox.polity(&["execution", "show", execution["id"].as_str().unwrap()]);
     shown.out_has("1 file changed in data/workspaces/").out_has("/artifacts/a (8 bytes)");
-    // The folders go with their tasks.
+    // `gc` removes the workspaces with their tasks.
     sandbox.write("config/retention_policy.yaml", "default_days: 0\n");
     sandbox.polity(&["gc"]).exits(0);
     assert_eq!(fs::read_dir(sandbox.file("data/workspaces")).unwrap().count(), 0);

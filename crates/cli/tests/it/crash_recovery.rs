@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::sandbox::{HomeSandbox, kill};
 use crate::tools::home;
 
-/// A small generator, so that the times are the same in every run.
+/// A seeded generator, so that the kill times are the same in every run.
 pub(crate) struct KillTimes(pub(crate) u64);
 
 impl KillTimes {
@@ -46,13 +46,13 @@ fn kill_loses_no_task_and_keeps_the_journal_valid() {
         let steps = trace["steps"].as_array().unwrap();
         let count = |name: &str| steps.iter().filter(|step| step["step_name"] == name).count();
         assert_eq!((count("created"), count("completed")), (1, 1), "{trace}");
-        // The rule applies twice in a task, whatever happens to its process in between.
+        // The rule matches twice per task, however often its process is killed.
         assert_eq!(count("retry"), 2, "{trace}");
     }
 }
 
-/// Each task has two effects, one after the other, that may not be repeated. However often its
-/// process is killed, each happens at most once; and both do, unless a person was asked.
+/// Each task makes two calls in sequence that must not be repeated. Polity makes each call at most
+/// once, and both unless a review answered for it.
 #[test]
 fn kill_repeats_no_unsafe_call() {
     let sandbox = home_with_effects();
@@ -60,8 +60,7 @@ fn kill_repeats_no_unsafe_call() {
     check_effects(&sandbox);
 }
 
-/// The same where another agent hands out the work: no sub-agent is opened twice, and each has its
-/// parent's one answer.
+/// The same with a sub-agent: it opens once, and its parent gets one answer.
 #[test]
 fn kill_repeats_no_sub_agent_call() {
     let sandbox = home_with_effects();
@@ -93,8 +92,8 @@ fn home_with_effects() -> HomeSandbox {
     sandbox
 }
 
-/// Runs and resumes tasks that are killed at some moment, and in the end has all of them finished:
-/// a person says of each call in doubt that it was made.
+/// Runs, kills and resumes tasks until all have finished. Every uncertain call is answered as
+/// already made.
 fn kill_repeatedly(sandbox: &HomeSandbox, agent: &str, seed: u64, rounds: u32) {
     let mut kill_times = KillTimes(seed);
     for round in 0..rounds {
@@ -119,7 +118,7 @@ fn kill_repeatedly(sandbox: &HomeSandbox, agent: &str, seed: u64, rounds: u32) {
 }
 
 fn check_effects(sandbox: &HomeSandbox) {
-    assert!(!sandbox.tasks().is_empty(), "no process came so far as to have a task");
+    assert!(!sandbox.tasks().is_empty(), "every process was killed before it created a task");
     for task in sandbox.tasks() {
         assert_eq!(task["status"], "completed", "{task}");
         if task["assigned_agent"] != "worker" {

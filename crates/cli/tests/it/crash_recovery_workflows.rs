@@ -1,5 +1,5 @@
-//! `kill -9` at random times in a workflow of ten steps: no step is lost, none gives another
-//! result, and none that may not be repeated happens twice.
+//! `kill -9` at random times in a workflow of ten steps: no step is lost, results do not change,
+//! and non-idempotent steps run at most once.
 
 use std::fs;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::crash_recovery::{KillTimes, rounds};
 use crate::sandbox::{HomeSandbox, kill};
 use crate::tools::home;
 
-/// Steps that may be made once, steps that may be repeated, agents and conditions.
+/// Idempotent and non-idempotent steps, agents and conditions.
 const STEPS: &str = "
 name: steps
 entry_point: s1
@@ -40,7 +40,7 @@ edges:
 const RESULT: &str =
     "thought of counted, thought of counted slowly six, counted, counted, counted slowly";
 
-/// The steps that may be made only once, with what their tools say.
+/// The non-idempotent steps with the output of their tools.
 const ONCE: [(&str, &str); 3] = [("s1", "counted"), ("s5", "counted slowly"), ("s7", "counted")];
 
 fn steps() -> HomeSandbox {
@@ -57,23 +57,23 @@ fn lines(sandbox: &HomeSandbox, task: &str, step: &str) -> usize {
     fs::read_to_string(path).unwrap_or_default().lines().count()
 }
 
-/// Starts a command and kills it at some moment. Says whether it was still at work.
+/// Starts a command and kills it after a random time. Returns true if it was still running.
 fn kill_within(sandbox: &HomeSandbox, args: &[&str], kill_times: &mut KillTimes) -> bool {
     let mut child = sandbox.start(args);
     std::thread::sleep(Duration::from_millis(20 + kill_times.next_ms(500)));
-    let is_at_work = child.try_wait().unwrap().is_none();
+    let was_running = child.try_wait().unwrap().is_none();
     kill(&mut child);
-    is_at_work
+    was_running
 }
 
-/// The newest task, if there is one with this input.
+/// Returns the newest task with this input.
 fn task(sandbox: &HomeSandbox, input: &str) -> Option<Value> {
     let tasks = sandbox.tasks().into_iter();
     tasks.filter(|task| task["assigned_agent"] == "steps").find(|task| task["description"] == input)
 }
 
-/// A person looks at what is in doubt, and says what the file says.
-fn settle_doubts(sandbox: &HomeSandbox, input: &str) {
+/// Answers each review of an uncertain call according to the tool's log file.
+fn answer_reviews(sandbox: &HomeSandbox, input: &str) {
     for review in sandbox.json(&["review", "list"]).0.as_array().unwrap() {
         let (id, step) =
             (review["task_id"].as_str().unwrap(), review["position"].as_str().unwrap());
@@ -93,20 +93,20 @@ fn kill_keeps_every_workflow_step_exactly_once() {
     let kills = rounds(10, 200);
     let sandbox = steps();
     let mut kill_times = KillTimes(17);
-    let (mut killed, mut number, mut doubts) = (0, 0, 0);
+    let (mut killed, mut number, mut reviews) = (0, 0, 0);
     while killed < kills {
         let input = format!("t{number}");
         number += 1;
         killed += u32::from(kill_within(&sandbox, &["run", "steps", &input], &mut kill_times));
-        // The process may have died before there was a task.
+        // The process may die before it creates the task.
         let Some(first) = task(&sandbox, &input) else { continue };
         let id = first["id"].as_str().unwrap();
         loop {
-            let (found, _) = sandbox.json(&["task", "show", id]);
-            match found["status"].as_str().unwrap() {
+            let (task_document, _) = sandbox.json(&["task", "show", id]);
+            match task_document["status"].as_str().unwrap() {
                 "awaiting_human" => {
-                    doubts += 1;
-                    settle_doubts(&sandbox, &input);
+                    reviews += 1;
+                    answer_reviews(&sandbox, &input);
                 }
                 "pending" | "running" if killed < kills => {
                     killed +=
@@ -121,15 +121,15 @@ fn kill_keeps_every_workflow_step_exactly_once() {
         }
         check(&sandbox, &input, id);
     }
-    println!("{killed} kills of {number} tasks, {doubts} doubts");
+    println!("{killed} kills of {number} tasks, {reviews} reviews");
 }
 
 fn check(sandbox: &HomeSandbox, input: &str, id: &str) {
-    let (found, _) = sandbox.json(&["task", "show", id]);
+    let (shown, _) = sandbox.json(&["task", "show", id]);
     assert_eq!(
-        (&found["status"], &found["result"]),
+        (&shown["status"], &shown["result"]),
         (&json!("completed"), &json!(RESULT)),
-        "{found}"
+        "{shown}"
     );
     for (step, _) in ONCE {
         assert_eq!(lines(sandbox, input, step), 1, "{step} of {input}");

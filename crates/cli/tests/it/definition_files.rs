@@ -1,4 +1,4 @@
-//! `polity check`, `schema` and `agent`: definitions, good and bad.
+//! `polity check`, `schema` and `agent`, with valid and invalid definitions.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::sandbox::HomeSandbox;
 
-/// A home with something wrong in every file.
+/// A home with a problem in every file.
 fn broken_home() -> HomeSandbox {
     let sandbox = HomeSandbox::new();
     sandbox.write("polity.yaml", "limits: {concurent_tasks: 5}\nstore: {durability: ful}\n");

@@ -1,8 +1,8 @@
-//! Every console block of the README, the guides and the examples is run, and its output compared.
+//! Runs every console block of the README, the guides and the examples, and compares the output.
 //!
-//! A line that begins with `$ ` is given to a shell; the lines after it are what it prints, both
-//! outputs together. `[..]` stands for any text within a line. The blocks of one file run in order
-//! in one folder: an empty one, or for an example a copy of its own.
+//! A shell runs each line that begins with `$ `. The lines after it are its expected stdout and
+//! stderr, in which `[..]` matches any text within a line. The blocks of a file run in order in one
+//! folder, which is empty or a copy of the example.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ fn example_commands_work() {
     }
 }
 
-/// Runs the blocks of a file and gives how many commands there were.
+/// Runs the blocks of a file and returns the number of commands.
 fn check(file: &Path, copy_of: Option<&Path>) -> usize {
     let text = fs::read_to_string(file).unwrap();
     let scratch = tempfile::tempdir().unwrap();
@@ -95,11 +95,11 @@ fn matches(printed: &str, expected: &[String]) -> bool {
     let printed: Vec<_> = printed.trim_end().lines().map(trimmed).collect();
     let expected: Vec<_> = expected.join("\n").trim_end().lines().map(trimmed).collect();
     printed.len() == expected.len()
-        && printed.iter().zip(&expected).all(|(line, pattern)| fits(line, pattern))
+        && printed.iter().zip(&expected).all(|(line, pattern)| line_matches(line, pattern))
 }
 
-/// True if a line matches a pattern in which `[..]` matches any text.
-fn fits(line: &str, pattern: &str) -> bool {
+/// Returns true if a line matches a pattern in which `[..]` matches any text.
+fn line_matches(line: &str, pattern: &str) -> bool {
     let mut parts = pattern.split("[..]");
     let Some(mut rest) = parts.next().and_then(|first| line.strip_prefix(first)) else {
         return false;
@@ -143,6 +143,6 @@ fn pattern_wildcard_matches_any_text() {
         ("task 12 done", "[..]12[..]", true),
         ("task 12 done", "task [..] gone", false),
     ] {
-        assert_eq!(fits(line, pattern), fit, "{line} {pattern}");
+        assert_eq!(line_matches(line, pattern), fit, "{line} {pattern}");
     }
 }

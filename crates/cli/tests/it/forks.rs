@@ -1,5 +1,4 @@
-//! `polity task fork` and `polity task show --at`: going back to a checkpoint, and going on from it
-//! another way.
+//! `polity task fork` and `polity task show --at`: inspecting a checkpoint and continuing from it.
 
 use serde_json::{Value, json};
 
@@ -18,7 +17,7 @@ edges:
   - {from: tone, to: {plain: plain, grand: grand}}
 ";
 
-/// A home with a workflow whose agents say what they are given.
+/// A home with a workflow whose agents repeat their input.
 pub(crate) fn sandbox() -> HomeSandbox {
     let sandbox = HomeSandbox::new();
     sandbox.write("workflows/story.yaml", WORKFLOW);
@@ -27,14 +26,14 @@ pub(crate) fn sandbox() -> HomeSandbox {
     sandbox
 }
 
-/// Runs the workflow, and gives the task's id.
+/// Runs the workflow and returns the task id.
 pub(crate) fn run(sandbox: &HomeSandbox, input: &str) -> String {
     let task = sandbox.get(&["run", "story", input]);
     task["id"].as_str().unwrap().to_owned()
 }
 
-/// Forks a task at its first checkpoint, in another tone.
-pub(crate) fn grand(sandbox: &HomeSandbox, id: &str) -> Value {
+/// Forks a task at its first checkpoint with a changed tone.
+pub(crate) fn fork_with_grand_tone(sandbox: &HomeSandbox, id: &str) -> Value {
     let set = ["--set", "metadata.tone=grand"];
     sandbox.get(&[&["task", "fork", id, "--from", "0"], &set[..]].concat())
 }
@@ -67,7 +66,7 @@ fn fork_continues_with_a_changed_state() {
     let (first, _) = sandbox.json(&["task", "show", &id]);
     assert_eq!(first["result"], "Plainly, Draft of rain");
     assert!(first.get("forked_from").is_none(), "{first}");
-    let fork = grand(&sandbox, &id);
+    let fork = fork_with_grand_tone(&sandbox, &id);
     assert_eq!(fork["result"], "Grandly, Draft of rain");
     assert_eq!(fork["forked_from"], json!({"task_id": id, "checkpoint": 0}));
     assert_ne!(fork["id"], first["id"]);
@@ -85,7 +84,7 @@ fn fork_shows_steps_and_exit_code_like_a_run() {
     let fork = ["task", "fork", &id, "--from", "0"];
     sandbox.polity(&fork).prints("Plainly, Draft of rain\n").err_has("plain");
     let output = sandbox.polity(&[&fork[..], &["--set", "metadata.tone=sour"]].concat());
-    assert_eq!(output.code, 1, "no edge fits: {output:?}");
+    assert_eq!(output.code, 1, "no edge matches: {output:?}");
 }
 
 #[test]
@@ -95,7 +94,7 @@ fn fork_shares_stored_history() {
     let output = "\"content\":\"Draft of a long and winding tale\"";
     let before = count(&sandbox, output);
     assert!(before > 0);
-    let fork = grand(&sandbox, &id);
+    let fork = fork_with_grand_tone(&sandbox, &id);
     assert_eq!(count(&sandbox, output), before, "the shared message is not stored again");
     let (checkpoints, _) = sandbox.json(&["task", "checkpoints", fork["id"].as_str().unwrap()]);
     let messages = checkpoints[0]["state"]["messages"].as_array().unwrap();
@@ -136,10 +135,10 @@ fn fork_is_recorded_and_replayed() {
 fn invalid_fork_creates_no_task() {
     let sandbox = sandbox();
     let id = run(&sandbox, "rain");
-    let fails = |args: &[&str], code: i32, words: &str| {
+    let fails = |args: &[&str], code: i32, expected: &str| {
         let output = sandbox.polity(&[&["task", "fork"], args].concat());
         assert_eq!((output.code, output.out.as_str()), (code, ""), "{output:?}");
-        assert!(output.err.contains(words), "{words}: {output:?}");
+        assert!(output.err.contains(expected), "{expected}: {output:?}");
     };
     fails(&["0000", "--from", "0"], 1, "there is no task 0000");
     fails(&[&id, "--from", "9"], 1, "has no checkpoint 9");
@@ -163,8 +162,8 @@ fn show_at_prints_a_checkpoint() {
         assert_eq!((&one, code), (&all[number], 0));
     }
     let output = sandbox.polity(&["task", "show", &id, "--at", "1"]);
-    for words in ["tone", "plain", "draft = \"Draft of rain\"", "assistant  Draft of rain"] {
-        assert!(output.out.contains(words), "{words}: {output:?}");
+    for expected in ["tone", "plain", "draft = \"Draft of rain\"", "assistant  Draft of rain"] {
+        assert!(output.out.contains(expected), "{expected}: {output:?}");
     }
     let output = sandbox.polity(&["task", "show", &id, "--at", "7"]);
     output.fails(1, "there are 0 (draft), 1 (tone), 2 (plain)");
@@ -175,11 +174,11 @@ fn task_list_counts_parts_and_lists_them_on_request() {
     let sandbox = sandbox();
     let id = run(&sandbox, "rain");
     let (listed, _) = sandbox.json(&["task", "list"]);
-    assert_eq!(listed.as_array().unwrap().len(), 1, "parts stand with their task");
+    assert_eq!(listed.as_array().unwrap().len(), 1, "the list contains only root tasks");
     let table = sandbox.polity(&["task", "list"]).out;
     assert!(table.contains("PARTS"), "{table}");
-    let words: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
-    assert_eq!(words[..4], [&id[..8], "completed", "story", "2"], "{table}");
+    let columns: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(columns[..4], [&id[..8], "completed", "story", "2"], "{table}");
     let (all, _) = sandbox.json(&["task", "list", "--parts"]);
     assert_eq!(all.as_array().unwrap().len(), 3);
     sandbox.polity(&["task", "list", "--parts"]).out_has("PARENT").out_has("└ echo");

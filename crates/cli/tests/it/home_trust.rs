@@ -1,4 +1,4 @@
-//! Homes in parent folders that another user may have written.
+//! Homes in parent folders that another user may write to.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -13,16 +13,16 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// The error of a command in a folder below the home.
-fn refused(sandbox: &HomeSandbox, path: &Path, reason: &str) {
+/// Expects an error that rejects the home above the current folder.
+fn expect_refusal(sandbox: &HomeSandbox, path: &Path, reason: &str) {
     let below = sandbox.file("below");
     fs::create_dir_all(&below).unwrap();
     let output = sandbox.command(&["run", "greeter", "Ada"]).current_dir(&below).output().unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{told}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
     let expected = format!("{}: {reason}", path.display());
-    assert!(told.contains(&expected) && told.contains("--home"), "{expected}: {told}");
-    // A named home is trusted.
+    assert!(stderr.contains(&expected) && stderr.contains("--home"), "{expected}: {stderr}");
+    // A home named by `--home` is trusted.
     let home = sandbox.path().to_str().unwrap();
     sandbox.polity(&["run", "greeter", "Ada", "--home", home]).prints("Hello, Ada.\n");
 }
@@ -31,11 +31,11 @@ fn refused(sandbox: &HomeSandbox, path: &Path, reason: &str) {
 fn home_that_others_may_write_to_is_refused() {
     let sandbox = HomeSandbox::new();
     for name in ["", "polity.yaml", "agents", "agents/greeter.yaml", "scripts/greeter.yaml"] {
-        // A joined empty name would end in a slash.
+        // Joining an empty name would add a trailing slash.
         let path = if name.is_empty() { sandbox.path().to_owned() } else { sandbox.file(name) };
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         set_mode(&path, mode | 0o002);
-        refused(&sandbox, &path, "every user may write to it");
+        expect_refusal(&sandbox, &path, "every user may write to it");
         set_mode(&path, mode);
     }
     sandbox.polity(&["run", "greeter", "Ada"]).prints("Hello, Ada.\n");
@@ -44,14 +44,14 @@ fn home_that_others_may_write_to_is_refused() {
 #[test]
 fn home_of_another_user_is_refused() {
     if !rustix::process::geteuid().is_root() {
-        // Only root may give files away.
+        // Only root may change the owner of a file.
         return;
     }
     let sandbox = HomeSandbox::new();
     for name in ["polity.yaml", "agents", "agents/greeter.yaml"] {
         let path = sandbox.file(name);
         chown(&path, Some(NOBODY), None).unwrap();
-        refused(&sandbox, &path, "it belongs to another user (uid 65534)");
+        expect_refusal(&sandbox, &path, "it belongs to another user (uid 65534)");
         chown(&path, Some(0), None).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! People in workflows: questions, one after the other and in time.
+//! Human nodes of workflows: sequences of questions, and timeouts.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -69,10 +69,10 @@ edges:
     );
     sandbox.polity(&["run", "flow", "x"]).exits(3);
     let shown = sandbox.polity(&["review", "show", "last"]).out;
-    for told in
+    for expected in
         ["continues with publish", "continues with draft", "fails the task: no edge for modify"]
     {
-        assert!(shown.contains(told), "{told} is not in {shown}");
+        assert!(shown.contains(expected), "{expected} is not in {shown}");
     }
     let (review, _) = sandbox.json(&["review", "show", "last"]);
     assert_eq!(review["answers"][0], json!({"action": "approve", "leads_to": ["publish"]}));
@@ -156,10 +156,10 @@ nodes:
         let (reviews, _) = kit.json(&["review", "list"]);
         let of_top = |review: &&Value| review["top_task_id"] == top;
         let reviews: Vec<&Value> = reviews.as_array().unwrap().iter().filter(of_top).collect();
-        let mut found: Vec<&str> =
+        let mut paths: Vec<&str> =
             reviews.iter().map(|review| review["place"].as_str().unwrap()).collect();
-        found.sort_unstable();
-        assert_eq!(found, places);
+        paths.sort_unstable();
+        assert_eq!(paths, places);
         let listed = kit.polity(&["review", "list"]).out;
         let shown = kit.polity(&["review", "show", reviews[0]["task_id"].as_str().unwrap()]).out;
         let several = kit.polity(&["review", "show", "last"]).err;
@@ -214,8 +214,8 @@ nodes:
     for detaches in [false, true] {
         let before = count_lines(&kit, "a");
         kit.polity(&["run", "flow", "go"]).exits(3);
-        let whole = kit.json(&["task", "show", "last"]).0["id"].as_str().unwrap().to_owned();
-        let (parts, _) = kit.json(&["task", "list", "--parent", &whole]);
+        let parent = kit.json(&["task", "show", "last"]).0["id"].as_str().unwrap().to_owned();
+        let (parts, _) = kit.json(&["task", "list", "--parent", &parent]);
         let part = parts[0]["id"].as_str().unwrap();
         if detaches {
             kit.polity(&["review", "approve", part, "--detach"]).exits(0);
@@ -223,10 +223,10 @@ nodes:
             kit.polity(&["task", "resume", part]).prints("it said: counted\n");
         } else {
             let output = kit.polity(&["review", "approve", part]);
-            assert_eq!(output.code, 3, "the whole still asks: {output:?}");
+            assert_eq!(output.code, 3, "the parent still waits: {output:?}");
         }
         assert_eq!(count_lines(&kit, "a"), before + 1);
-        let output = kit.polity(&["--quiet", "review", "approve", &whole, "--message", "yes"]);
+        let output = kit.polity(&["--quiet", "review", "approve", &parent, "--message", "yes"]);
         let expected = "{\"ask\":\"yes\",\"left\":\"it said: counted\"}\n";
         assert_eq!((output.code, output.out.as_str()), (0, expected), "{output:?}");
         assert_eq!(count_lines(&kit, "a"), before + 1);

@@ -1,4 +1,4 @@
-//! Homes that cannot be written, and disks that are full.
+//! Read-only homes and full disks.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,12 +6,12 @@ use std::process::{Command, Stdio};
 
 use crate::sandbox::{CommandOutput, HomeSandbox, command_output};
 
-/// Runs the program as someone who may not write everywhere: root may, so root becomes nobody.
+/// Runs the program as a user without write access: root switches to nobody.
 fn polity_as_nobody(sandbox: &HomeSandbox, args: &[&str]) -> CommandOutput {
     let program = env!("CARGO_BIN_EXE_polity");
     let is_root = rustix::process::geteuid().is_root();
     let mut command = if is_root {
-        // Nobody may not be able to reach the place where the program was built.
+        // The user nobody may lack access to the build folder.
         let copy = sandbox.file("polity-program");
         if !copy.exists() {
             fs::copy(program, &copy).unwrap();
@@ -35,7 +35,7 @@ fn read_only_home_is_an_error() {
     let sandbox = HomeSandbox::new();
     allow(&sandbox, 0o755);
     if rustix::process::geteuid().is_root() {
-        // The program must be in place before the folder is closed.
+        // The program must be copied before the folder becomes read-only.
         allow(&sandbox, 0o755);
     }
     polity_as_nobody(&sandbox, &["--version"]).exits(0);
@@ -67,8 +67,7 @@ fn queries_work_on_a_read_only_home() {
     assert_eq!(refused.code, 1, "{refused:?}");
 }
 
-/// Files may not grow beyond 100 kB; what would make them is refused, as on a full disk. Whatever is
-/// in the file `input` is the program's.
+/// Simulates a full disk by limiting files to 100 kB. The program reads the file `input` on stdin.
 fn on_a_full_disk(sandbox: &HomeSandbox, args: &str) -> CommandOutput {
     let program = env!("CARGO_BIN_EXE_polity");
     let script = format!("trap '' XFSZ; ulimit -f 100; exec {program} {args}");
@@ -115,9 +114,9 @@ fn task_resumes_after_a_full_disk() {
     sandbox.write("input", &"x".repeat(300_000));
     let refused = limited("run greeter - --json").exits(1);
     assert!(["disk_full", "store_failed"].contains(&&*refused.error().code), "{refused:?}");
-    assert_eq!(sandbox.tasks().len(), 1, "what was not written is not there");
+    assert_eq!(sandbox.tasks().len(), 1, "the failed run left a task");
 
-    // This one is begun, and its answer does not fit.
+    // The task starts, but its answer does not fit on the disk.
     limited("run greeter long --json").exits(1);
     let task = &sandbox.tasks()[0];
     assert_eq!((task["status"].as_str(), &task["interrupted"]), (Some("running"), &true.into()));

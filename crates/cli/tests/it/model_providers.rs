@@ -1,4 +1,4 @@
-//! Agents whose models are called over HTTP.
+//! Agents with models over HTTP.
 
 use polity_testkit::mcp::fixture;
 use polity_testkit::model_server::{ModelCall, ModelFault, ModelServer, ModelTurn, WireFormat};
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::sandbox::{CommandOutput, HomeSandbox, command_output};
 
-/// A variable that no one sets by chance.
+/// A variable that the environment does not set.
 const KEY_VARIABLE: &str = "POLITY_TEST_MODEL_KEY";
 
 const KEY: &str = "sk-test-0123456789";
@@ -65,14 +65,14 @@ fn missing_key_creates_no_task() {
     let sandbox = home("openai", &server.url());
     let refused = sandbox.polity(&["run", "caller", "Hello"]);
     assert_ne!(refused.code, 0);
-    for words in ["POLITY_TEST_MODEL_KEY is not set", "`export POLITY_TEST_MODEL_KEY=...`"] {
-        assert!(refused.err.contains(words), "{refused:?}");
+    for expected in ["POLITY_TEST_MODEL_KEY is not set", "`export POLITY_TEST_MODEL_KEY=...`"] {
+        assert!(refused.err.contains(expected), "{refused:?}");
     }
     assert_eq!(sandbox.tasks().len(), 0);
     assert_eq!(server.requests().len(), 0);
 }
 
-/// Gives the agent the tools of the server with faults, here called `kit`.
+/// Gives the agent the tools of the faulty test server, named `kit`.
 fn with_tools(sandbox: &HomeSandbox, more: &str) {
     let server = json!({"name": "kit", "transport": "stdio",
         "config": {"command": "python3", "args": [fixture()]}});
@@ -81,8 +81,8 @@ fn with_tools(sandbox: &HomeSandbox, more: &str) {
     sandbox.write("agents/caller.yaml", &format!("{agent}tools: [kit/*]\n{more}"));
 }
 
-/// Everything that can happen to a tool call, in one conversation. The model server refuses a
-/// history in which a call has no answer, as the providers do.
+/// Every outcome of a tool call in one conversation. Like the providers, the model server rejects a
+/// history with an unanswered call.
 #[test]
 fn history_stays_valid_after_failed_tool_calls() {
     for provider in ["openai", "anthropic", "gemini"] {
@@ -146,12 +146,12 @@ fn wrong_endpoint_and_empty_answer_are_errors() {
     let agent = std::fs::read_to_string(sandbox.file("agents/caller.yaml")).unwrap();
     sandbox.write("agents/caller.yaml", &format!("{agent}max_retries: 0\n"));
     let unreachable = run(&sandbox).exits(1);
-    for words in ["127.0.0.1:9", "llm_config.endpoint"] {
-        assert!(unreachable.err.contains(words), "{unreachable:?}");
+    for expected in ["127.0.0.1:9", "llm_config.endpoint"] {
+        assert!(unreachable.err.contains(expected), "{unreachable:?}");
     }
 }
 
-/// Without its key an agent cannot go on. That is no reason to fail its task for good.
+/// A missing key stops the agent, but does not fail its task.
 #[test]
 fn review_answer_without_the_key_changes_nothing() {
     let server = ModelServer::with([
@@ -164,7 +164,7 @@ fn review_answer_without_the_key_changes_nothing() {
     sandbox.polity(&["review", "approve", "last"]).fails(2, KEY_VARIABLE);
     assert_eq!(sandbox.tasks()[0]["status"], "awaiting_human");
     assert!(!sandbox.file("a").exists());
-    // Recorded for later, and resumed in vain: the task is still there for someone with the key.
+    // The answer is stored for later. Resuming fails, and the task stays resumable.
     sandbox.polity(&["review", "approve", "last", "--detach"]).exits(0);
     sandbox.polity(&["task", "resume", "last"]).exits(2);
     let mut resume = sandbox.command(&["task", "resume", "last"]);

@@ -1,4 +1,4 @@
-//! The shim that programs are started through: whatever happens, nothing of them is left.
+//! The process shim: it leaves no process of an agent running.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -15,11 +15,11 @@ use serde_json::Map;
 
 use crate::sandbox::HomeSandbox;
 
-/// Starts a child that ignores SIGTERM in a session of its own, which starts another; tells the
-/// process ids of both, and goes on.
+/// Starts a child that ignores SIGTERM in its own session, which starts another. Prints both
+/// process ids and waits.
 const FAMILY: &str = r#"setsid sh -c 'trap "" TERM; sleep 1000 & echo $! $$; wait' & wait"#;
 
-/// The program through the shim, as a child of this process.
+/// The command that runs a program through the shim.
 fn supervised(program: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_polity"));
     let parent = std::process::id().to_string();
@@ -28,7 +28,7 @@ fn supervised(program: &[&str]) -> Command {
     command
 }
 
-/// The process ids that the process tree prints.
+/// Returns the process ids that the process tree prints.
 fn family(child: &mut Child) -> Vec<i32> {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -41,8 +41,9 @@ fn is_alive(pid: i32) -> bool {
 }
 
 fn wait_until_gone(pids: &[i32]) {
-    HomeSandbox::empty()
-        .wait_until("the family is gone", || pids.iter().all(|pid| !is_alive(*pid)).then_some(()));
+    HomeSandbox::empty().wait_until("the process tree has ended", || {
+        pids.iter().all(|pid| !is_alive(*pid)).then_some(())
+    });
 }
 
 fn send(child: &Child, signal: Signal) {

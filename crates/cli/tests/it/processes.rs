@@ -1,4 +1,4 @@
-//! Several processes on one home: at once, after one another, against each other.
+//! Several processes on one home: concurrent, sequential and conflicting.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Child;
@@ -124,20 +124,20 @@ fn second_ctrl_c_quits_and_leaves_the_task_interrupted() {
     let sandbox = HomeSandbox::new();
     let mut running = sandbox.start(&["run", "greeter", "slow"]);
     sandbox.wait_for_status("running");
-    // Whoever holds the journal keeps the cancel from being written, as a disk that hangs would.
+    // The open transaction blocks the cancel event, like a hanging disk.
     let journal = rusqlite::Connection::open(sandbox.file("data/polity.db")).unwrap();
     journal.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let mut told = String::new();
+    let mut output = String::new();
     let mut stderr = BufReader::new(running.stderr.take().unwrap());
     signal(&running, "-INT");
-    while !told.contains("cancelling") {
-        assert_ne!(stderr.read_line(&mut told).unwrap(), 0, "{told}");
+    while !output.contains("cancelling") {
+        assert_ne!(stderr.read_line(&mut output).unwrap(), 0, "{output}");
     }
     signal(&running, "-INT");
     let code = running.wait().unwrap().code();
-    stderr.read_to_string(&mut told).unwrap();
-    assert_eq!(code, Some(1), "{told}");
-    assert!(told.contains("interrupted") && told.contains("polity task resume"), "{told}");
+    stderr.read_to_string(&mut output).unwrap();
+    assert_eq!(code, Some(1), "{output}");
+    assert!(output.contains("interrupted") && output.contains("polity task resume"), "{output}");
     drop(journal);
     let task = &sandbox.tasks()[0];
     assert_eq!((task["status"].as_str(), &task["interrupted"]), (Some("running"), &true.into()));
@@ -153,7 +153,7 @@ fn ctrl_c_at_the_end_keeps_result_and_exit_code() {
         let ended = running.wait_with_output().unwrap();
         let status = ended.status;
         if status.code().is_none() {
-            // It had not got as far as listening to signals.
+            // The signal arrived before the program installed its handler.
             continue;
         }
         let task: serde_json::Value = serde_json::from_slice(&ended.stdout)

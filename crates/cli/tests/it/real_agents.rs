@@ -1,5 +1,5 @@
-//! Command-line agents that others wrote, run as a user would run them, each against a model server
-//! on this machine. The short run has a few of them, the long run all.
+//! Third-party command-line agents against a local model server. The normal run covers some of
+//! them, the long run all.
 
 mod agent_table;
 
@@ -21,7 +21,7 @@ const ANSWER: &str = "Hello from the model.";
 /// The variable that marks every process of a run.
 const MARK: &str = "POLITY_TEST_MARK";
 
-/// An agent in a home of its own, with a server to talk to.
+/// An agent in its own home, with a model server.
 struct RealAgentFixture {
     agent: &'static RealAgent,
     server: ModelServer,
@@ -31,7 +31,7 @@ struct RealAgentFixture {
 }
 
 impl RealAgentFixture {
-    /// Nothing, if the agent is left to the long run.
+    /// Returns `None` if only the long run covers the agent.
     fn new(
         agent: &'static RealAgent,
         answer: impl Fn(&RecordedRequest) -> ModelTurn + Send + Sync + 'static,
@@ -39,7 +39,7 @@ impl RealAgentFixture {
         Self::with_mark(agent, |_| answer)
     }
 
-    /// The same, with answers that know the mark of the run.
+    /// Like `new`, for answers that contain the marker of the run.
     fn with_mark<A>(agent: &'static RealAgent, answer: impl FnOnce(String) -> A) -> Option<Self>
     where
         A: Fn(&RecordedRequest) -> ModelTurn + Send + Sync + 'static,
@@ -97,14 +97,14 @@ impl RealAgentFixture {
         output
     }
 
-    /// The one execution that there is.
+    /// Returns the only execution.
     fn execution(&self) -> Value {
         let (list, _) = self.sandbox.json(&["execution", "list"]);
         assert_eq!(list.as_array().unwrap().len(), 1);
         list[0].clone()
     }
 
-    /// The command lines of all processes that belong to this run.
+    /// Returns the command lines of all processes of this run.
     fn left(&self) -> Vec<String> {
         let mark = format!("{MARK}={}", self.mark);
         let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
@@ -113,7 +113,7 @@ impl RealAgentFixture {
                 let read = |file: &str| fs::read(process.path().join(file)).ok();
                 let text = |file: &str| Some(String::from_utf8_lossy(&read(file)?).into_owned());
                 let (variables, arguments) = (text("environ")?, text("cmdline")?);
-                // What has ended and is not yet reaped has neither.
+                // A zombie has neither variables nor arguments.
                 let is_ours = variables.split('\0').any(|variable| variable == mark)
                     || arguments.split('\0').any(|argument| argument == nap(&self.mark));
                 is_ours.then(|| arguments.replace('\0', " "))
@@ -171,7 +171,7 @@ fn answer_is_the_result(agent: &'static RealAgent) {
     assert_eq!(execution["result"]["session_id"].is_string(), agent.has_session, "{execution:#}");
 }
 
-/// Some exit with 0 then.
+/// Some agents exit with 0 in this case.
 fn rejected_key_is_a_permanent_failure(agent: &'static RealAgent) {
     let refuse = |_: &RecordedRequest| ModelTurn::status(401, "invalid x-api-key");
     let Some(setting) = RealAgentFixture::new(agent, refuse) else { return };
@@ -180,7 +180,7 @@ fn rejected_key_is_a_permanent_failure(agent: &'static RealAgent) {
     assert!(output.err.contains("check its key"), "{output:?}");
 }
 
-/// All of them try again by themselves; what is left in the end is ours to judge.
+/// Every agent retries by itself; the preset classifies the final failure.
 fn lasting_rate_limit_is_a_transient_failure(agent: &'static RealAgent) {
     if agent.is_patient && !is_long_run() {
         return;
@@ -206,12 +206,12 @@ fn rate_limit_is_retried_and_a_long_answer_is_complete(agent: &'static RealAgent
     };
     let output = setting.run().exits(0);
     assert!(long.len() > 2 * 65536);
-    let whole =
+    let is_complete =
         if agent.is_terse { output.out.trim_end() == long } else { output.out.contains(&long) };
-    assert!(whole, "{} bytes of {}", output.out.len(), long.len());
+    assert!(is_complete, "{} bytes of {}", output.out.len(), long.len());
 }
 
-/// Tools leave processes behind also where all went well.
+/// Tools can leave processes behind even after a success.
 fn processes_left_by_a_tool_are_killed(agent: &'static RealAgent) {
     let Some(shell) = &agent.shell else { return };
     let Some(setting) = RealAgentFixture::with_mark(agent, |mark| {
@@ -231,7 +231,7 @@ fn processes_left_by_a_tool_are_killed(agent: &'static RealAgent) {
     assert_eq!(fs::read_to_string(setting.sandbox.file("work/ran")).unwrap(), "done\n");
 }
 
-/// Agents start their tools in sessions of their own.
+/// Agents start their tools in separate sessions.
 fn cancel_leaves_no_process(agent: &'static RealAgent) {
     let Some(setting) = RealAgentFixture::with_mark(agent, |mark| {
         let command = format!("setsid sleep {0} & sleep {0}", nap(&mark));
@@ -245,7 +245,7 @@ fn cancel_leaves_no_process(agent: &'static RealAgent) {
     };
     let running = setting.command().spawn().unwrap();
     let sleeping = format!("sleep {} ", nap(&setting.mark));
-    setting.sandbox.wait_until("it is at work", || {
+    setting.sandbox.wait_until("the agent is running", || {
         if agent.shell.is_none() {
             return (!setting.server.requests().is_empty()).then_some(());
         }

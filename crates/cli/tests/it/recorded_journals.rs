@@ -1,4 +1,4 @@
-//! Databases that earlier versions wrote are read as they were meant.
+//! Journals of earlier versions stay readable.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,8 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/journals")
 }
 
-/// The output of the program for every task.
-fn shown(sandbox: &HomeSandbox) -> Vec<Value> {
+/// Returns the documents of every task.
+fn task_documents(sandbox: &HomeSandbox) -> Vec<Value> {
     let show = |task: &Value| {
         let id = task["id"].as_str().unwrap();
         let view = |what: &str| sandbox.json(&["task", what, id]).0;
@@ -29,22 +29,22 @@ fn shown(sandbox: &HomeSandbox) -> Vec<Value> {
     sandbox.tasks().iter().map(show).collect()
 }
 
-/// Every field that was there is there, with the same value. There may be more.
-fn assert_contains(place: &str, then: &Value, now: &Value) {
+/// Expects every recorded field with its value. New fields are allowed.
+fn assert_contains(path: &str, then: &Value, now: &Value) {
     match (then, now) {
         (Value::Object(then), Value::Object(now)) => {
             for (name, then) in then {
-                let place = format!("{place}.{name}");
-                let now = now.get(name).unwrap_or_else(|| panic!("{place} is gone"));
-                assert_contains(&place, then, now);
+                let path = format!("{path}.{name}");
+                let now = now.get(name).unwrap_or_else(|| panic!("{path} is missing"));
+                assert_contains(&path, then, now);
             }
         }
         (Value::Array(then), Value::Array(now)) if then.len() == now.len() => {
             for (index, (then, now)) in then.iter().zip(now).enumerate() {
-                assert_contains(&format!("{place}[{index}]"), then, now);
+                assert_contains(&format!("{path}[{index}]"), then, now);
             }
         }
-        _ => assert_eq!(now, then, "{place}"),
+        _ => assert_eq!(now, then, "{path}"),
     }
 }
 
@@ -62,7 +62,7 @@ fn recorded_journals_replay_and_resume() {
         let expected: Vec<Value> = serde_json::from_str(&expected).unwrap();
         let tasks = sandbox.tasks();
         assert_eq!(tasks.len(), expected.len(), "{journal:?}");
-        for (then, now) in expected.iter().zip(shown(&sandbox)) {
+        for (then, now) in expected.iter().zip(task_documents(&sandbox)) {
             let name = journal.file_stem().unwrap().to_str().unwrap();
             assert_contains(&format!("{name}: {}", then["task"]["id"]), then, &now);
         }
@@ -124,7 +124,7 @@ fn written() -> HomeSandbox {
     sandbox
 }
 
-/// A fork from the first checkpoint of the newest task of `done`.
+/// Forks the newest task of `done` from its last checkpoint but one.
 fn fork(sandbox: &HomeSandbox) {
     let path = sandbox.file("data/polity.db");
     let store = SqliteStore::open(&path, StoreAccess::ReadWrite(CommitDurability::Full)).unwrap();
@@ -139,7 +139,7 @@ fn fork(sandbox: &HomeSandbox) {
         let runtime = Runtime::start(deps).await.unwrap();
         let updates = json!({"metadata.greeting": "Good day."});
         let updates = StateUpdates::new(updates.as_object().unwrap().clone()).unwrap();
-        // From the last checkpoint but one, only the end is left to be done.
+        // Only the final node runs again.
         runtime.fork(done, 4, updates).await.unwrap().wait().await.unwrap();
     });
 }
@@ -163,6 +163,6 @@ fn record_journal() {
     }
     fork(&sandbox);
     sandbox.polity(&["backup", journal.to_str().unwrap()]).exits(0);
-    let shown = serde_json::to_string_pretty(&shown(&sandbox)).unwrap();
-    fs::write(expected, shown + "\n").unwrap();
+    let task_documents = serde_json::to_string_pretty(&task_documents(&sandbox)).unwrap();
+    fs::write(expected, task_documents + "\n").unwrap();
 }

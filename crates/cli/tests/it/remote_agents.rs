@@ -1,4 +1,4 @@
-//! Agents on other servers, from the outside: the SDKs of A2A run the servers.
+//! Remote A2A agents, with servers of the official SDKs.
 
 mod servers;
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use self::servers::{SdkServer, StubServer, TcpRelay, card};
 use crate::sandbox::{CommandOutput, HomeSandbox, command_output, finish, kill};
 
-/// A home with one agent, whose card is there.
+/// A home with one agent and its card URL.
 fn home(card: &str) -> HomeSandbox {
     let sandbox = HomeSandbox::empty();
     sandbox.write("polity.yaml", "limits: {remote_seconds: 60}");
@@ -18,7 +18,7 @@ fn home(card: &str) -> HomeSandbox {
     sandbox
 }
 
-/// Has the agent's card somewhere else.
+/// Changes the agent's card URL.
 fn point(sandbox: &HomeSandbox, card: &str, more: &str) {
     let agent = format!("name: painter\nkind: remote\nrole: paints\ncard_url: {card}\n{more}");
     sandbox.write("agents/painter.yaml", &agent);
@@ -36,7 +36,7 @@ fn run(sandbox: &HomeSandbox, input: &str) -> CommandOutput {
     sandbox.polity(&["-q", "run", "painter", input])
 }
 
-/// Starts work that waits for a file, and waits until the server has reported its id.
+/// Starts a task that waits for a file, and waits until the server reports the remote task id.
 fn start_waiting(sandbox: &HomeSandbox) -> (Child, String) {
     let input = format!("wait {}", sandbox.file("go").display());
     let child = sandbox.start(&["-q", "run", "painter", &input]);
@@ -63,7 +63,7 @@ fn both_sdks_work_over_every_binding() {
     ];
     for (server, protocol) in servers {
         point(&sandbox, &server.card(), "");
-        for (input, code, told) in [
+        for (input, code, expected) in [
             ("a house", 0, "painted a house\n"),
             ("message hello", 0, "heard hello\n"),
             ("fail", 1, "out of paint"),
@@ -71,7 +71,7 @@ fn both_sdks_work_over_every_binding() {
             let output = run(&sandbox, input);
             assert_eq!(output.code, code, "{protocol}: {output:?}");
             assert!(
-                format!("{}{}", output.out, output.err).contains(told),
+                format!("{}{}", output.out, output.err).contains(expected),
                 "{protocol}: {output:?}"
             );
         }
@@ -99,17 +99,17 @@ fn remote_outcomes_map_to_task_statuses() {
     ] {
         run(&sandbox, input).prints(expected);
     }
-    for (input, told) in [
+    for (input, expected) in [
         ("reject", "does not take this work: not my work"),
         ("auth", "the museum wants a ticket; give the agent's file an auth"),
     ] {
-        run(&sandbox, input).fails(1, "agent_failed").err_has(told);
+        run(&sandbox, input).fails(1, "agent_failed").err_has(expected);
     }
     sandbox.polity(&["-q", "run", "painter", "x", "--param", "size=3"]).exits(0);
     assert_eq!(server.messages().last().unwrap()["metadata"], json!({"size": 3.0}));
     sandbox.write("polity.yaml", "limits: {output_bytes: 50000}");
     run(&sandbox, "flood").fails(1, "limits.output_bytes allows, which is 50000");
-    // That was ended there, and so was the one that wanted more rights.
+    // Polity cancelled this remote task and the one that required authentication.
     assert_eq!(server.cancelled(), 2);
     sandbox.write("polity.yaml", "limits: {remote_seconds: 1}");
     run(&sandbox, "wait /nowhere/to/be/found").fails(5, "limits.remote_seconds");
@@ -137,7 +137,7 @@ fn unreachable_server_is_retried() {
     let sandbox = home(&card(relay.port));
     let address = format!("http://127.0.0.1:{}", relay.port);
     let server = SdkServer::python(&sandbox, &["--offer", "JSONRPC/1.0", "--address", &address]);
-    relay.lead_to(server.port);
+    relay.forward_to(server.port);
     let (running, _) = start_waiting(&sandbox);
     relay.cut();
     sandbox.write("go", "");
@@ -159,7 +159,7 @@ fn cancel_reaches_the_server() {
         assert_eq!(finish(running).code, 4);
         assert_eq!(server.cancelled(), 1);
         assert_eq!(sandbox.step_names("last").last().unwrap(), "remote_cancelled");
-        // One that only waits for an answer is ended there, too.
+        // Cancelling also reaches remote tasks that wait for input.
         assert_eq!(run(&sandbox, "ask").code, 3);
         sandbox.polity(&["task", "cancel", "last"]).exits(0);
         assert_eq!(sandbox.step_names("last").last().unwrap(), "remote_cancelled");
@@ -168,7 +168,7 @@ fn cancel_reaches_the_server() {
         assert_eq!(sandbox.step_names("last").last().unwrap(), "remote_cancelled");
         assert_eq!(server.cancelled(), 3);
     }
-    // All of it goes into files, and comes back from them.
+    // Remote steps survive an export and an import.
     let files = sandbox.file("kept");
     let files = files.to_str().unwrap();
     sandbox.polity(&["task", "export", "last", "--out", files]).exits(0);
@@ -180,7 +180,7 @@ fn cancel_reaches_the_server() {
 #[test]
 fn unconfirmed_message_needs_review() {
     let (sandbox, server) = python(&["--offer", "JSONRPC/1.0"]);
-    // The server ends while it has the message.
+    // The server exits after it received the message.
     run(&sandbox, "die").exits(3);
     assert_eq!(server.messages().len(), 1);
     let (reviews, _) = sandbox.json(&["review", "list"]);
@@ -188,7 +188,7 @@ fn unconfirmed_message_needs_review() {
     let output =
         sandbox.polity(&["-q", "review", "approve", "last", "--skip-with", "it was painted"]);
     assert_eq!((output.code, output.out.as_str()), (0, "it was painted\n"), "{output:?}");
-    // The process ends before the server has answered.
+    // Polity is killed before the server answers.
     let offer = r#"{"supportedInterfaces": [{"url": "http://127.0.0.1:PORT/rpc",
         "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]}"#;
     let stub = StubServer::new("200 OK", offer);
@@ -200,7 +200,7 @@ fn unconfirmed_message_needs_review() {
     assert_eq!(stub.posts(), 1);
     let (execution, _) = sandbox.json(&["execution", "list"]);
     assert_eq!(execution[0]["result"]["status"], "failure", "{execution}");
-    // It is sent again because a person says so, and not before.
+    // Polity sends it again only after an approval.
     let mut again = sandbox.start(&["review", "approve", "last", "--retry"]);
     sandbox.wait_until("it was sent again", || (stub.posts() == 2).then_some(()));
     kill(&mut again);
@@ -221,9 +221,9 @@ fn token_is_sent_only_to_the_card_origin() {
     let refused = paint("wrong", "a house");
     refused.fails(1, "status 401").err_has("set PAINTER_TOKEN to a token that it takes");
     paint(token, "a house").prints("painted a house\n");
-    let kept = fs::read(sandbox.file("data/polity.db")).unwrap();
-    assert!(!kept.windows(token.len()).any(|window| window == token.as_bytes()));
-    // What the server repeats of it is not told.
+    let database = fs::read(sandbox.file("data/polity.db")).unwrap();
+    assert!(!database.windows(token.len()).any(|window| window == token.as_bytes()));
+    // The token is masked in the server's answer.
     assert_eq!(paint(token, &format!("{token} twice")).out, "painted *** twice\n");
     let key = SdkServer::python(
         &sandbox,
@@ -244,7 +244,7 @@ fn unusable_cards_are_errors_with_hints() {
     let grpc = r#"{"supportedInterfaces": [{"url": "h:1", "protocolBinding": "GRPC",
         "protocolVersion": "1.0"}]}"#;
     let large = format!("{{\"name\": \"{}\"}}", "x".repeat(2 << 20));
-    let spoken = "JSONRPC 1.0, HTTP+JSON 1.0, JSONRPC 0.3";
+    let supported = "JSONRPC 1.0, HTTP+JSON 1.0, JSONRPC 0.3";
     let cases = [
         ("404 Not Found", "no", "card_url is the whole address"),
         ("200 OK", "<html>", "is no card of an agent"),
@@ -255,12 +255,12 @@ fn unusable_cards_are_errors_with_hints() {
         ("301 Moved Permanently", "", "give the address that it leads to as card_url"),
     ];
     let sandbox = home("http://127.0.0.1:9/");
-    for (status, body, told) in cases {
+    for (status, body, expected) in cases {
         let stub = StubServer::new(status, body);
         point(&sandbox, &stub.card(), "");
         let output = run(&sandbox, "a house").exits(1);
-        assert!(output.err.contains(told), "{told}: {output:?}");
-        assert!(!told.contains("offers") || output.err.contains(spoken), "{output:?}");
+        assert!(output.err.contains(expected), "{expected}: {output:?}");
+        assert!(!expected.contains("offers") || output.err.contains(supported), "{output:?}");
     }
 }
 
@@ -295,10 +295,10 @@ rules:
     let (trace, _) = sandbox.json(&["task", "trace", "last"]);
     assert_eq!(trace["sub_agent_sessions"].as_object().unwrap().len(), 2);
     for task in sandbox.tasks() {
-        let (shown, _) = sandbox.json(&["task", "trace", task["id"].as_str().unwrap()]);
-        assert!(!shown.to_string().contains("CANARY-OF-THE-PAINTER"), "{shown}");
+        let (trace, _) = sandbox.json(&["task", "trace", task["id"].as_str().unwrap()]);
+        assert!(!trace.to_string().contains("CANARY-OF-THE-PAINTER"), "{trace}");
     }
-    // A parent that is cancelled ends what works for it there.
+    // Cancelling a parent cancels the remote task of its sub-agent.
     let wait = format!("wait {}", sandbox.file("go").display());
     let script = format!(
         "rules: [{{when: go, role: user, tool_calls: [{{tool: agent/painter, arguments: \
@@ -339,19 +339,19 @@ fn remote_workflow_node_can_ask_for_review() {
     assert_ne!(messages[2]["context"], messages[0]["context"]);
 }
 
-/// A conversation with a question is recorded, and replayed without a server.
+/// A conversation with a question is recorded and replayed without a server.
 #[test]
 fn remote_calls_are_recorded_and_replayed() {
     let (sandbox, server) = python(&["--offer", "JSONRPC/1.0"]);
-    let tape = |way: &'static str| {
-        sandbox.polity(&["run", "painter", "ask a house", way, "tape.json"]).exits(3);
-        let answer = ["review", "modify", "last", "--message", "blue", way, "tape.json"];
+    let run_and_answer = |option: &'static str| {
+        sandbox.polity(&["run", "painter", "ask a house", option, "tape.json"]).exits(3);
+        let answer = ["review", "modify", "last", "--message", "blue", option, "tape.json"];
         sandbox.polity(&answer).prints("painted it blue\n")
     };
-    tape("--record").err_has("2 remote messages in tape.json");
+    run_and_answer("--record").err_has("2 remote messages in tape.json");
     assert_eq!(server.messages().len(), 2);
     drop(server);
-    tape("--replay");
+    run_and_answer("--replay");
     let differs = sandbox.polity(&["run", "painter", "ask a tree", "--replay", "tape.json"]);
     differs.fails(1, "  - text: ask a house\n  + text: ask a tree");
 }

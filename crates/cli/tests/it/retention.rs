@@ -1,11 +1,11 @@
-//! Retention, from the outside.
+//! Retention policies and `polity gc`.
 
 use std::fs;
 
 use serde_json::{Value, json};
 
 use crate::sandbox::HomeSandbox;
-use crate::sub_agents::{DIGS, ONE, home};
+use crate::sub_agents::{DELEGATES_ONCE, DIGS, home};
 
 fn run(sandbox: &HomeSandbox, args: &[&str]) -> String {
     let task = sandbox.get(&[&["run", "greeter", "Ada"], args].concat());
@@ -63,15 +63,15 @@ fn gc_dry_run_explains_and_gc_removes() {
     assert!(text.contains("status failed: 14, kept until "), "{text}");
 
     let spent = sandbox.polity(&["cost"]).out;
-    let gone = sandbox.polity(&["gc"]);
-    assert!(gone.out.ends_with("removed 2 tasks, kept 3 tasks\n"), "{gone:?}");
-    assert!(gone.out.contains("1     default: 5"), "{gone:?}");
+    let removed = sandbox.polity(&["gc"]);
+    assert!(removed.out.ends_with("removed 2 tasks, kept 3 tasks\n"), "{removed:?}");
+    assert!(removed.out.contains("1     default: 5"), "{removed:?}");
     assert_eq!(sandbox.tasks().len(), 3);
     sandbox.polity(&["task", "show", &own]).exits(1);
     assert_eq!(sandbox.polity(&["cost"]).out, spent);
     let (again, _) = sandbox.json(&["gc"]);
     assert_eq!((&again["removed"], &again["kept"]), (&json!(0), &json!(3)));
-    assert_eq!(run(&sandbox, &[]).len(), 36, "the home goes on");
+    assert_eq!(run(&sandbox, &[]).len(), 36, "the home still runs tasks");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn gc_keeps_running_tasks() {
 
 #[test]
 fn gc_removes_parts_and_their_output() {
-    let sandbox = home("", ONE, DIGS);
+    let sandbox = home("", DELEGATES_ONCE, DIGS);
     let (task, _) = sandbox.json(&["run", "boss", "go", "--retention-days", "0"]);
     let executions: Vec<String> = {
         let connection = rusqlite::Connection::open(sandbox.file("data/polity.db")).unwrap();
@@ -142,7 +142,7 @@ fn gc_of_an_empty_home_creates_nothing() {
 fn gc_summarizes_many_kept_tasks() {
     let sandbox = HomeSandbox::new();
     let id = run(&sandbox, &[]);
-    // Copies of a row are as good as so many runs.
+    // Copied rows replace many runs.
     let connection = rusqlite::Connection::open(sandbox.file("data/polity.db")).unwrap();
     connection
         .execute_batch(

@@ -1,4 +1,4 @@
-//! `notify.on_review`: someone is notified when a task begins to wait for a person.
+//! `notify.on_review`: a command or webhook runs when a task begins to wait for a review.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 use crate::sandbox::{CommandOutput, HomeSandbox, command_output, finish};
 use crate::tools::{calls, home};
 
-/// A command that writes each notification to a file of its task.
-const TELLS: &str = "#!/bin/sh\nset -eu\ncat > \"notifications-$POLITY_TASK_ID.json\"\n\
+/// A command that writes each notification to a file named after its task.
+const NOTIFY_SCRIPT: &str = "#!/bin/sh\nset -eu\ncat > \"notifications-$POLITY_TASK_ID.json\"\n\
     echo \"$PWD|$POLITY_HOME|$POLITY_REVIEW_POSITION|$POLITY_REVIEW_QUESTION|$*\" >> notifications.txt\n\
     env > env.txt\n";
 
 /// A home in which `count` needs approval, with a notification.
-fn asks(notify: &Value) -> HomeSandbox {
+fn home_with_notification(notify: &Value) -> HomeSandbox {
     let sandbox = home("approval: [kit/count]\n", "{}", &[]);
     calls(&sandbox, &json!([{"tool": "kit/count", "arguments": {"file": "a"}}]));
     sandbox.write("polity.yaml", &json!({"notify": {"on_review": notify}}).to_string());
@@ -38,14 +38,14 @@ fn notifications(sandbox: &HomeSandbox) -> Vec<String> {
     lines.lines().map(str::to_owned).collect()
 }
 
-/// A local HTTP server that keeps the head and body of each request.
+/// A local HTTP server that records the head and body of each request.
 struct FakeWebhook {
     url: String,
     requests: mpsc::Receiver<(String, Value)>,
 }
 
 impl FakeWebhook {
-    /// A server that answers with each status in turn, and then is gone.
+    /// A server that answers with each status in turn and then closes.
     fn answering(statuses: &[u16]) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -64,9 +64,9 @@ impl FakeWebhook {
                 let length = length.lines().next().unwrap().parse().unwrap();
                 let mut body = vec![0; length];
                 reader.read_exact(&mut body).unwrap();
-                // A test that looks only at what is said has no use for it.
+                // The test may have dropped the receiver.
                 let _ = send.send((head.clone(), serde_json::from_slice(&body).unwrap()));
-                // What it was called by comes back, as with many servers.
+                // The response repeats the request line, as many servers do.
                 let output = head.lines().next().unwrap();
                 let length = output.len();
                 let answer = format!(
@@ -86,9 +86,10 @@ impl FakeWebhook {
 
 #[test]
 fn command_runs_once_per_review() {
-    let sandbox =
-        asks(&json!({"command": ["./tell.sh", "two words", "${POLITY_REVIEW_POSITION}"]}));
-    script(&sandbox, "tell.sh", TELLS);
+    let sandbox = home_with_notification(
+        &json!({"command": ["./tell.sh", "two words", "${POLITY_REVIEW_POSITION}"]}),
+    );
+    script(&sandbox, "tell.sh", NOTIFY_SCRIPT);
     let output = command_output(
         &sandbox.command(&["run", "worker", "go"]).env("OTHER", "x").output().unwrap(),
     );
@@ -104,7 +105,7 @@ fn command_runs_once_per_review() {
     assert_eq!(notifications(&sandbox), [expected]);
     let env = fs::read_to_string(sandbox.file("env.txt")).unwrap();
     assert!(env.contains("PATH=") && !env.contains("OTHER="), "{env}");
-    // What is looked at, or goes on without a question, tells no one again.
+    // Neither a resume without a new review nor an answer notifies again.
     sandbox.polity(&["task", "resume", &id]).exits(3);
     sandbox.polity(&["review", "approve", &id]).exits(0);
     assert_eq!(notifications(&sandbox).len(), 1);
@@ -112,8 +113,8 @@ fn command_runs_once_per_review() {
 
 #[test]
 fn resuming_process_notifies_of_the_next_review() {
-    let sandbox = asks(&json!({"command": "./tell.sh 'two words'"}));
-    script(&sandbox, "tell.sh", TELLS);
+    let sandbox = home_with_notification(&json!({"command": "./tell.sh 'two words'"}));
+    script(&sandbox, "tell.sh", NOTIFY_SCRIPT);
     let both = json!([
         {"tool": "kit/count", "arguments": {"file": "a"}},
         {"tool": "kit/count", "arguments": {"file": "b"}},
@@ -136,17 +137,18 @@ fn resuming_process_notifies_of_the_next_review() {
 
 #[test]
 fn detached_task_notifies() {
-    let sandbox = asks(&json!({"command": "./tell.sh"}));
-    script(&sandbox, "tell.sh", TELLS);
+    let sandbox = home_with_notification(&json!({"command": "./tell.sh"}));
+    script(&sandbox, "tell.sh", NOTIFY_SCRIPT);
     sandbox.polity(&["run", "worker", "go", "--detach"]).exits(0);
-    sandbox
-        .wait_until("someone is notified", || (notifications(&sandbox).len() == 1).then_some(()));
+    sandbox.wait_until("the notification arrives", || {
+        (notifications(&sandbox).len() == 1).then_some(())
+    });
 }
 
 #[test]
 fn sub_agent_review_names_its_own_task() {
-    let sandbox = asks(&json!({"command": "./tell.sh"}));
-    script(&sandbox, "tell.sh", TELLS);
+    let sandbox = home_with_notification(&json!({"command": "./tell.sh"}));
+    script(&sandbox, "tell.sh", NOTIFY_SCRIPT);
     sandbox.write_scripted_agent("boss", ", sub_agents: [worker]");
     let hand_out = json!({"tool": "agent/worker", "arguments": {"task_description": "go"}});
     let script = json!({"rules": [
@@ -168,7 +170,7 @@ fn sub_agent_review_names_its_own_task() {
 #[test]
 fn webhook_is_retried() {
     let hook = FakeWebhook::answering(&[500, 200]);
-    let sandbox = asks(&json!({"webhook": format!("{}/hook", hook.url)}));
+    let sandbox = home_with_notification(&json!({"webhook": format!("{}/hook", hook.url)}));
     let output = run(&sandbox).exits(3);
     assert!(!output.err.contains("warning"), "{output:?}");
     let (review, _) = sandbox.json(&["review", "show", "last"]);
@@ -183,7 +185,7 @@ fn webhook_is_retried() {
 
 #[test]
 fn failed_notification_is_only_a_warning() {
-    let gone = FakeWebhook::answering(&[]).url;
+    let unreachable = FakeWebhook::answering(&[]).url;
     let cases = [
         (
             json!({"command": "no-such-program"}),
@@ -192,7 +194,7 @@ fn failed_notification_is_only_a_warning() {
         (json!({"command": "./fails.sh"}), "ended with exit status: 7: no bell\nand no light"),
         (json!({"command": ["./fails.sh", "${NOT_SET}"]}), "environment variable NOT_SET, which"),
         (json!({"webhook": "${NOT_SET}"}), "environment variable NOT_SET, which is not set"),
-        (json!({"webhook": gone}), "cannot be reached"),
+        (json!({"webhook": unreachable}), "cannot be reached"),
         (json!({"webhook": FakeWebhook::answering(&[404]).url}), "answered with status 404"),
         (
             json!({"webhook": FakeWebhook::answering(&[503, 502, 500]).url}),
@@ -200,14 +202,14 @@ fn failed_notification_is_only_a_warning() {
         ),
     ];
     for (notify, expected) in cases {
-        let sandbox = asks(&notify);
+        let sandbox = home_with_notification(&notify);
         script(&sandbox, "fails.sh", "#!/bin/sh\necho and no light\necho no bell >&2\nexit 7\n");
         let output = sandbox.polity(&["--quiet", "run", "worker", "go"]);
         assert_eq!((output.code, output.out.as_str()), (3, ""), "{notify} {output:?}");
-        for words in
+        for expected in
             ["warning: no notification was sent for the review of task", expected, "hint: "]
         {
-            assert!(output.err.contains(words), "{notify}: {words} is not in {output:?}");
+            assert!(output.err.contains(expected), "{notify}: {expected} is not in {output:?}");
         }
         sandbox.polity(&["review", "approve", "last"]).exits(0);
     }
@@ -215,7 +217,7 @@ fn failed_notification_is_only_a_warning() {
 
 #[test]
 fn json_output_has_the_warning_on_stderr() {
-    let sandbox = asks(&json!({"command": "no-such-program"}));
+    let sandbox = home_with_notification(&json!({"command": "no-such-program"}));
     let output = sandbox.polity(&["run", "worker", "go", "--json"]).exits(3);
     let warning: Value = serde_json::from_str(&output.err).unwrap();
     assert_eq!(warning["warning"]["code"], "notify");
@@ -225,7 +227,7 @@ fn json_output_has_the_warning_on_stderr() {
 
 #[test]
 fn ctrl_c_aborts_a_hanging_command() {
-    let sandbox = asks(&json!({"command": "./hangs.sh"}));
+    let sandbox = home_with_notification(&json!({"command": "./hangs.sh"}));
     script(&sandbox, "hangs.sh", "#!/bin/sh\nsleep 600 &\necho $! > pid\nwait\n");
     let running = sandbox.start(&["run", "worker", "go"]);
     let pid = sandbox.wait_until("it hangs", || {
@@ -237,7 +239,7 @@ fn ctrl_c_aborts_a_hanging_command() {
     rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
     let output = finish(running);
     output.fails(3, "stopped before all review notifications");
-    sandbox.wait_until("nothing is left of it", || {
+    sandbox.wait_until("the command has ended", || {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
         stat.map_or(true, |stat| stat.contains(") Z ")).then_some(())
     });
@@ -251,7 +253,9 @@ fn secrets_are_substituted_and_never_shown() {
         (format!("{}/${{HOOK}}?key=${{HOOK}}", hook.url), secret.to_owned()),
         ("${HOOK}".to_owned(), format!("{}/{secret}?key={secret}", hook.url)),
     ] {
-        let sandbox = asks(&json!({"webhook": webhook, "command": ["./fails.sh", "${HOOK}"]}));
+        let sandbox = home_with_notification(
+            &json!({"webhook": webhook, "command": ["./fails.sh", "${HOOK}"]}),
+        );
         script(&sandbox, "fails.sh", "#!/bin/sh\necho the key is $1 >&2\nexit 1\n");
         let mut command = sandbox.command(&["--verbose", "run", "worker", "go"]);
         let output = command_output(&command.env("HOOK", value).output().unwrap());
@@ -272,11 +276,11 @@ fn secrets_are_substituted_and_never_shown() {
 
 #[test]
 fn replay_does_not_notify() {
-    let sandbox = asks(&json!({"command": "./tell.sh"}));
-    script(&sandbox, "tell.sh", TELLS);
-    let taped = |way| sandbox.polity(&["run", "worker", "go", way, "tape"]).code;
-    assert_eq!(taped("--record"), 3);
+    let sandbox = home_with_notification(&json!({"command": "./tell.sh"}));
+    script(&sandbox, "tell.sh", NOTIFY_SCRIPT);
+    let run_with = |option| sandbox.polity(&["run", "worker", "go", option, "tape"]).code;
+    assert_eq!(run_with("--record"), 3);
     assert_eq!(notifications(&sandbox).len(), 1);
-    assert_eq!(taped("--replay"), 3);
+    assert_eq!(run_with("--replay"), 3);
     assert_eq!(notifications(&sandbox).len(), 1);
 }

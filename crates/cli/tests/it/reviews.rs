@@ -34,8 +34,8 @@ fn review_shows_agent_tool_and_arguments() {
     assert!(review["checkpoint_id"].is_string() && review["created_at"].is_string());
     assert!(review["deadline"].is_null());
     let shown = sandbox.polity(&["review", "show", &id]).out;
-    for told in ["worker", "kit/count", "\"file\": \"a\"", "polity review approve"] {
-        assert!(shown.contains(told), "{told} is not in {shown}");
+    for expected in ["worker", "kit/count", "\"file\": \"a\"", "polity review approve"] {
+        assert!(shown.contains(expected), "{expected} is not in {shown}");
     }
     assert_eq!(count_lines(&sandbox, "a"), 0);
     sandbox.polity(&["task", "resume", &id]).exits(3);
@@ -131,7 +131,7 @@ fn waiting_task_can_be_cancelled() {
     assert_eq!(count_lines(&sandbox, "a"), 0);
 }
 
-/// A task whose process was killed while a tool had done its work and not yet answered.
+/// A task whose process was killed after a tool took effect and before it answered.
 fn home_with_uncertain_call() -> (HomeSandbox, String) {
     let sandbox = home("", "{}", &["--log", "log"]);
     let arguments = json!({"file": "a", "seconds": 600});
@@ -142,7 +142,7 @@ fn home_with_uncertain_call() -> (HomeSandbox, String) {
     });
     kill(&mut running);
     sandbox.polity(&["task", "resume", "last"]).exits(3);
-    assert_eq!(count_lines(&sandbox, "a"), 1, "it is not made again by itself");
+    assert_eq!(count_lines(&sandbox, "a"), 1, "Polity repeats no uncertain call");
     let id = sandbox.tasks()[0]["id"].as_str().unwrap().to_owned();
     (sandbox, id)
 }
@@ -151,8 +151,10 @@ fn home_with_uncertain_call() -> (HomeSandbox, String) {
 fn uncertain_call_can_be_skipped() {
     let (sandbox, id) = home_with_uncertain_call();
     let shown = sandbox.polity(&["review", "show", &id]).out;
-    for told in ["kit/count_slowly", "it is unknown whether", "--retry", "--skip-with", "reject"] {
-        assert!(shown.contains(told), "{told} is not in {shown}");
+    for expected in
+        ["kit/count_slowly", "it is unknown whether", "--retry", "--skip-with", "reject"]
+    {
+        assert!(shown.contains(expected), "{expected} is not in {shown}");
     }
     sandbox.polity(&["review", "approve", &id]).fails(2, "--retry").err_has("--skip-with");
     let output = sandbox.polity(&["review", "approve", &id, "--skip-with", "counted by hand"]);
@@ -165,7 +167,7 @@ fn uncertain_call_can_be_retried() {
     let (sandbox, id) = home_with_uncertain_call();
     sandbox.polity(&["review", "approve", &id, "--retry", "--detach"]).exits(0);
     let mut running = sandbox.start(&["task", "resume", &id]);
-    sandbox.wait_until("it is made again", || (count_lines(&sandbox, "a") == 2).then_some(()));
+    sandbox.wait_until("the call is repeated", || (count_lines(&sandbox, "a") == 2).then_some(()));
     sandbox.polity(&["task", "cancel", &id]).exits(0);
     assert_eq!(running.wait().unwrap().code(), Some(4));
 }
@@ -236,7 +238,7 @@ fn answer_applies_only_to_its_checkpoint() {
     let call = |file: &str| json!({"tool": "kit/count", "arguments": {"file": file}});
     calls(&sandbox, &json!([call("a"), call("b")]));
     sandbox.polity(&["run", "worker", "go"]).exits(3);
-    let seen = || {
+    let current_checkpoint = || {
         let (review, _) = sandbox.json(&["review", "show", "last"]);
         review["checkpoint_id"].as_str().unwrap().to_owned()
     };
@@ -244,10 +246,10 @@ fn answer_applies_only_to_its_checkpoint() {
         sandbox.polity(&["review", "approve", "last", "--checkpoint", checkpoint])
     };
     approve("00000000-0000-4000-8000-000000000000").fails(1, "has no checkpoint 00000000");
-    let first = seen();
+    let first = current_checkpoint();
     assert_eq!(approve(&first).code, 3);
     approve(&first).fails(1, "asks something else");
     assert_eq!(count_lines(&sandbox, "b"), 0);
-    assert_eq!(approve(&seen()).code, 0);
+    assert_eq!(approve(&current_checkpoint()).code, 0);
     assert_eq!((count_lines(&sandbox, "a"), count_lines(&sandbox, "b")), (1, 1));
 }

@@ -1,4 +1,4 @@
-//! `polity run` and `polity init`: what a newcomer does first, and what goes wrong for them.
+//! `polity run` and `polity init`: first steps and common errors.
 
 use crate::sandbox::{HomeSandbox, command_output, finish};
 
@@ -171,13 +171,13 @@ fn unsupported_definitions_are_errors() {
         sandbox.write(&format!("agents/{name}.yaml"), &file);
     };
     with("boss", "sub_agents: [far]");
-    for (agent, told) in [
+    for (agent, expected) in [
         ("far", "FAR_TOKEN is not set"),
         ("chat", "of kind cli in mode interactive"),
         ("cloud", "the provider openai"),
         ("boss", "FAR_TOKEN is not set"),
     ] {
-        sandbox.polity(&["run", agent, "x"]).fails(2, told);
+        sandbox.polity(&["run", agent, "x"]).fails(2, expected);
     }
     assert_eq!(sandbox.tasks().len(), 0);
 }
@@ -248,7 +248,7 @@ fn demo_runs_in_an_empty_folder() {
     let sandbox = HomeSandbox::empty();
     let home = sandbox.file("demo");
     let output = sandbox.polity(&["demo", "--home", home.to_str().unwrap()]).exits(0);
-    for told in [
+    for expected in [
         "It will be sunny in Oslo",
         "retry",
         "snow is water",
@@ -260,7 +260,7 @@ fn demo_runs_in_an_empty_folder() {
         "society: 20 turns, 25 agents",
         "Where to look next",
     ] {
-        assert!(output.out.contains(told), "{output:?}");
+        assert!(output.out.contains(expected), "{output:?}");
     }
 }
 

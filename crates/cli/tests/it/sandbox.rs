@@ -1,4 +1,4 @@
-//! A temporary home, and the binary to run in it.
+//! A temporary home and the `polity` binary.
 
 use std::fs;
 use std::io::Write;
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The timeout of a test, far longer than needed.
+/// The timeout of a wait, far longer than needed.
 const TEST_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// A script whose model thinks for as long as the input says, in milliseconds, and then answers.
+/// A script whose model waits for the input's number of milliseconds and then answers.
 const SCRIPT: &str = r#"
 rules:
   - {when: "^slow$", reply: "at last", delay_ms: 60000}
@@ -34,7 +34,7 @@ system_prompt: You greet people.
 llm_config: {provider: scripted, script: greeter}
 ";
 
-/// A home folder that is gone after the test.
+/// A home folder that is removed after the test.
 pub(crate) struct HomeSandbox {
     folder: TempDir,
 }
@@ -59,7 +59,7 @@ pub(crate) struct CommandError {
 }
 
 impl HomeSandbox {
-    /// A home with one agent, whose script covers what the tests need.
+    /// A home with one agent whose script covers most tests.
     pub(crate) fn new() -> Self {
         let sandbox = Self::bare();
         sandbox.write("agents/greeter.yaml", AGENT);
@@ -67,21 +67,21 @@ impl HomeSandbox {
         sandbox
     }
 
-    /// A home with the example of a simulation.
+    /// A home with the simulation example.
     pub(crate) fn society() -> Self {
         let sandbox = Self::empty();
         sandbox.polity(&["init", ".", "--example", "society"]).exits(0);
         sandbox
     }
 
-    /// A home with nothing but its settings.
+    /// A home with only its settings.
     pub(crate) fn bare() -> Self {
         let sandbox = Self::empty();
         sandbox.write("polity.yaml", "");
         sandbox
     }
 
-    /// A folder with nothing in it.
+    /// An empty folder.
     pub(crate) fn empty() -> Self {
         Self { folder: tempfile::tempdir().unwrap() }
     }
@@ -100,7 +100,7 @@ impl HomeSandbox {
         fs::write(path, content).unwrap();
     }
 
-    /// Writes an LLM agent with the script of the same name. More fields begin with a comma.
+    /// Writes an LLM agent with the script of the same name. Extra fields begin with a comma.
     pub(crate) fn write_scripted_agent(&self, name: &str, fields: &str) {
         let file = format!(
             "{{name: {name}, kind: llm, role: r, system_prompt: p, \
@@ -109,7 +109,7 @@ impl HomeSandbox {
         self.write(&format!("agents/{name}.yaml"), &file);
     }
 
-    /// Writes a CLI agent that runs a shell script in the home. More fields begin with a comma.
+    /// Writes a CLI agent that runs a shell script in the home. Extra fields begin with a comma.
     pub(crate) fn write_shell_agent(&self, name: &str, script: &str, fields: &str) {
         let script = Value::from(script);
         let file = format!(
@@ -119,14 +119,14 @@ impl HomeSandbox {
         self.write(&format!("agents/{name}.yaml"), &file);
     }
 
-    /// The step names of a task's trace.
+    /// Returns the step names of a task's trace.
     pub(crate) fn step_names(&self, task: &str) -> Vec<String> {
         let trace = self.get(&["task", "trace", task]);
         let steps = trace["steps"].as_array().unwrap().iter();
         steps.map(|step| step["step_name"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// The program, set up to run in this home.
+    /// The command that runs the program in this home.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_polity"));
         command.current_dir(self.path()).env_remove("POLITY_HOME").args(args);
@@ -135,28 +135,28 @@ impl HomeSandbox {
         command
     }
 
-    /// Runs the program to its end.
+    /// Runs the program until it exits.
     pub(crate) fn polity(&self, args: &[&str]) -> CommandOutput {
         let output = command_output(&self.command(args).output().unwrap());
         CommandOutput { args: args.iter().map(ToString::to_string).collect(), ..output }
     }
 
-    /// Runs the program with something on stdin.
+    /// Runs the program with this stdin.
     pub(crate) fn polity_with_input(&self, args: &[&str], input: &[u8]) -> CommandOutput {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        // A program that has read enough closes its end.
+        // A program that has read enough closes the pipe.
         let _ = stdin.write_all(input);
         drop(stdin);
         finish(child)
     }
 
-    /// Starts the program and leaves it running.
+    /// Starts the program without waiting.
     pub(crate) fn start(&self, args: &[&str]) -> Child {
         self.command(args).spawn().unwrap()
     }
 
-    /// Runs the program with `--json` and reads what it prints.
+    /// Runs the program with `--json` and parses its output.
     pub(crate) fn json(&self, args: &[&str]) -> (Value, i32) {
         let output = self.polity(&[args, &["--json"]].concat());
         let value =
@@ -178,12 +178,12 @@ impl HomeSandbox {
         self.polity(&[args, &["--json"]].concat()).exits(exit).error()
     }
 
-    /// The home's tasks and their parts, newest first.
+    /// Returns the home's tasks and their parts, newest first.
     pub(crate) fn tasks(&self) -> Vec<Value> {
         self.json(&["task", "list", "--parts"]).0.as_array().unwrap().clone()
     }
 
-    /// Waits until the newest task is in this state, and gives its id.
+    /// Waits until the newest task has this status and returns its id.
     pub(crate) fn wait_for_status(&self, status: &str) -> String {
         self.wait_until(&format!("a task is {status}"), || {
             let tasks = self.tasks();
@@ -192,20 +192,20 @@ impl HomeSandbox {
         })
     }
 
-    /// Waits until something is there.
-    pub(crate) fn wait_until<T>(&self, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-        let began = Instant::now();
+    /// Waits until the closure returns a value.
+    pub(crate) fn wait_until<T>(&self, what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+        let start = Instant::now();
         loop {
-            if let Some(found) = look() {
-                return found;
+            if let Some(value) = probe() {
+                return value;
             }
-            assert!(began.elapsed() < TEST_TIMEOUT, "waited in vain until {what}");
+            assert!(start.elapsed() < TEST_TIMEOUT, "timed out waiting until {what}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 }
 
-/// Waits for the end of a started program.
+/// Waits for a started program.
 pub(crate) fn finish(child: Child) -> CommandOutput {
     command_output(&child.wait_with_output().unwrap())
 }
@@ -226,7 +226,7 @@ pub(crate) fn command_output(output: &Output) -> CommandOutput {
 }
 
 impl CommandOutput {
-    /// The error that `--json` prints.
+    /// Parses the error that `--json` prints.
     pub(crate) fn error(&self) -> CommandError {
         let read = serde_json::from_str(&self.err);
         let value: Value = read.unwrap_or_else(|error| panic!("{error}: {self:?}"));
@@ -241,7 +241,7 @@ impl CommandOutput {
         self
     }
 
-    /// Checks that the program succeeded and that this is all it printed.
+    /// Checks that the program succeeded and printed exactly this.
     #[track_caller]
     pub(crate) fn prints(self, out: &str) -> Self {
         assert_eq!((self.code, self.out.as_str()), (0, out), "{self:?}");

@@ -1,4 +1,4 @@
-//! Changes of a scenario for a run or fork, and their errors.
+//! Changes of a scenario for a run or a fork, and their errors.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::sandbox::{HomeSandbox, command_output};
 #[test]
 fn fork_rejects_changes_of_its_past() {
     let sandbox = HomeSandbox::society();
-    let straight = sandbox.get(&["sim", "run", "society"]);
+    let original = sandbox.get(&["sim", "run", "society"]);
     let added = |turn: u64| {
         let entry = json!([{
             "turn": turn, "operation": "add_agent", "target_agent_name": "bob", "initial_state": {}
@@ -18,20 +18,20 @@ fn fork_rejects_changes_of_its_past() {
     };
     for turn in [2, 10] {
         let error = sandbox.error(2, &["sim", "fork", "last", "--at", "10", "--set", &added(turn)]);
-        let told =
+        let expected =
             format!("lifecycle[0].turn: turn {turn} has already run: this begins after turn 10");
-        assert!(error.message.ends_with(&told), "{error:?}");
+        assert!(error.message.ends_with(&expected), "{error:?}");
     }
     let other = "lifecycle.0.target_agent_name=bob";
     let error = sandbox.error(2, &["sim", "fork", "last", "--at", "10", "--set", other]);
-    let told = "turn 3 has already run: this begins after turn 10";
-    assert!(error.message.ends_with(told), "{error:?}");
+    let expected = "turn 3 has already run: this begins after turn 10";
+    assert!(error.message.ends_with(expected), "{error:?}");
     let fork = sandbox.get(&["sim", "fork", "last", "--at", "10", "--set", &added(11)]);
     assert_eq!((&fork["agents"], &fork["warnings"]), (&json!(26), &json!([])));
-    // What was there before is no one's change.
-    let (id, end) = (straight["run_id"].as_str().unwrap(), "lifecycle.2.turn=15");
+    // Requests that were already in the scenario are not changes of the past.
+    let (id, end) = (original["run_id"].as_str().unwrap(), "lifecycle.2.turn=15");
     let fork = sandbox.get(&["sim", "fork", id, "--at", "7", "--set", end]);
-    assert_eq!(fork["agents"], straight["agents"]);
+    assert_eq!(fork["agents"], original["agents"]);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn errors_name_the_option_at_fault() {
     let message = sandbox.error(2, &["sim", "fork", id, "--at", "2", "--set", set]).message;
     assert!(message.contains("with --set world.behaviours={}: "), "{message}");
     let fork = sandbox.get(&["sim", "fork", id, "--at", "2"]);
-    assert_eq!(fork["turns"], 4, "as many as the other run");
+    assert_eq!(fork["turns"], 4, "the number of turns of the original run");
     let population = "population=[{\"name\": \"ada\", \"fields\": {\"nope\": 1}}]";
     let lifecycle = "lifecycle=[{\"turn\": 1, \"operation\": \"pause_agent\", \
                      \"target_agent_name\": \"ada\", \"initiating_agent\": \"ada\"}]";
@@ -127,14 +127,14 @@ fn fork_outside_a_home_creates_none() {
 #[test]
 fn verbose_shows_lifecycle_requests() {
     let sandbox = HomeSandbox::society();
-    let told = sandbox.polity(&["sim", "run", "society", "-v"]).err;
+    let stderr = sandbox.polity(&["sim", "run", "society", "-v"]).err;
     for line in [
         "turn 3: add_agent \"ada_1\" (\"ada\" is taken), by the scenario\n",
         "turn 5: pause_agent \"ada\", by the scenario\n",
         "turn 8: remove_agent \"reader_3\", by the scenario\n",
         "turn 9: resume_agent \"ada\", its pause is over\n",
     ] {
-        assert!(told.contains(line), "{line}{told}");
+        assert!(stderr.contains(line), "{line}{stderr}");
     }
     assert!(!sandbox.polity(&["sim", "run", "society"]).err.contains("add_agent"));
 }
@@ -155,14 +155,14 @@ fn agents_flag_scales_groups() {
 fn set_changes_groups_and_world_values() {
     let sandbox = HomeSandbox::society();
     let args = ["sim", "run", "society", "--turns", "0", "--set", "population.ada.state=resting"];
-    let begun = sandbox.get(&[&args[..], &["--set", "world.values.replies=5"]].concat());
-    assert_eq!(begun["states"]["resting"], 1);
-    assert_eq!(begun["world"]["replies"], 5);
+    let run = sandbox.get(&[&args[..], &["--set", "world.values.replies=5"]].concat());
+    assert_eq!(run["states"]["resting"], 1);
+    assert_eq!(run["world"]["replies"], 5);
     sandbox.get(&["sim", "run", "society", "--turns", "6"]);
     let fork = ["sim", "fork", "last", "--at", "6", "--set", "world.values.replies=1000"];
     let forked = sandbox.get(&fork);
     assert_eq!(forked["world"]["replies"], 1000);
-    // What it once was it may be again.
+    // A fork may set a value back.
     let back = ["sim", "fork", "last", "--at", "6", "--turns", "8"];
     let again = sandbox.get(&[&back[..], &["--set", "world.values.replies=1000"]].concat());
     let other = sandbox.get(&[
@@ -210,13 +210,13 @@ fn empty_out_folder_is_accepted() {
     let sandbox = HomeSandbox::society();
     let out = sandbox.file("out");
     let run = || sandbox.polity(&["sim", "run", "society", "--out", out.to_str().unwrap()]);
-    // What a process leaves that is killed while it makes the folder.
+    // A process killed while it creates the folder leaves these files.
     fs::create_dir_all(out.join("checkpoints")).unwrap();
     fs::write(out.join("owner.lock"), "").unwrap();
     fs::write(out.join("scenario.json"), "{").unwrap();
     fs::write(out.join("chart.unfinished"), "").unwrap();
     assert_eq!(run().code, 0);
-    assert_eq!(run().code, 1, "it is a run now");
+    assert_eq!(run().code, 1, "the folder contains a run now");
     for file in ["scenario.json", "notes.txt", "checkpoints/turn_000001.json"] {
         fs::remove_dir_all(&out).unwrap();
         fs::create_dir_all(out.join("checkpoints")).unwrap();

@@ -1,4 +1,4 @@
-//! `polity sim`: populations that are run, stopped, resumed, forked and changed while they run.
+//! `polity sim`: running, stopping, resuming, forking and changing populations.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::sandbox::{CommandOutput, HomeSandbox, finish, kill};
 
-/// Turns that no test waits for.
+/// More turns than any test runs.
 const FOREVER: &str = "10000000";
 
-/// A run that continues until it is stopped, with its id.
+/// Starts a run that continues until it is stopped, and returns its id.
 fn start_run(sandbox: &HomeSandbox) -> (Child, String) {
     let every = "checkpoint_every=5";
     let child =
@@ -48,7 +48,7 @@ fn run_json_has_the_summary() {
     assert_eq!((&answer["turns"], &answer["seed"]), (&json!(20), &json!(7)));
     assert_eq!(answer["warnings"], json!([]));
     assert_eq!(answer["states"].as_object().unwrap().len(), 8);
-    // At the end of a turn everyone is idle; what they did in between is counted.
+    // Every agent is idle at the end of a turn; `visits` counts the states in between.
     assert_eq!(answer["states"]["idle"], 25);
     let visits = answer["visits"].as_object().unwrap();
     assert_eq!(visits.keys().count(), 8);
@@ -58,8 +58,8 @@ fn run_json_has_the_summary() {
         answer["world"]["replies"].as_f64(),
         Some(f64::from(u32::try_from(entered("engaging_reply")).unwrap()))
     );
-    let standing = sandbox.get(&["sim", "status", "last"]);
-    assert_eq!(standing["summary"], answer);
+    let status = sandbox.get(&["sim", "status", "last"]);
+    assert_eq!(status["summary"], answer);
     sandbox.polity(&["sim", "status", "last"]).out_has("STATE             AGENTS  VISITS");
     let digest = answer["digest"].as_str().unwrap();
     assert!(digest.len() == 64 && digest.bytes().all(|b| b.is_ascii_hexdigit()), "{digest}");
@@ -94,7 +94,7 @@ fn large_population_is_identical_with_one_and_four_threads() {
         summary.as_object_mut().unwrap().remove("run_id");
     }
     assert_eq!(one, four);
-    assert_eq!(one["agents"], 20_000, "one came and one went");
+    assert_eq!(one["agents"], 20_000, "one agent was added and one removed");
     assert!(one["world"]["replies"].as_f64().unwrap() > 1000.0, "{}", one["world"]);
 }
 
@@ -121,7 +121,7 @@ fn run_outside_the_home_is_named_by_its_folder() {
 #[test]
 fn option_errors_name_the_option() {
     let sandbox = HomeSandbox::society();
-    for (args, code, told) in [
+    for (args, code, expected) in [
         (
             vec!["--set", "seed=3", "--set", "world.rates.decides.rate=2"],
             2,
@@ -145,13 +145,13 @@ fn option_errors_name_the_option() {
         (vec!["--set", "max_agents=3"], 6, "has 25 agents, and max_agents is 3"),
     ] {
         let error = sandbox.error(code, &[&["sim", "run", "society"], &args[..]].concat());
-        assert!(error.message.contains(told), "{error:?}");
+        assert!(error.message.contains(expected), "{error:?}");
     }
     sandbox.get(&["sim", "run", "society", "--turns", "1"]);
     let longer = ["sim", "resume", "last", "--turns", "1000000000000", "--json"];
     sandbox.polity(&longer).exits(6);
 
-    // In a file, a limit that is exceeded is a definition that is not valid.
+    // In a file, an exceeded limit makes the definition invalid.
     let path = sandbox.file("scenarios/society.yaml");
     let text = fs::read_to_string(&path).unwrap().replace("max_agents: 30", "max_agents: 3");
     fs::write(&path, text + "oracle: {llm_config: {}}\n").unwrap();
@@ -166,10 +166,10 @@ fn option_errors_name_the_option() {
 #[test]
 fn resume_from_any_turn_gives_the_same_result() {
     let sandbox = HomeSandbox::society();
-    let straight = sandbox.get(&["sim", "run", "society"]);
+    let uninterrupted = sandbox.get(&["sim", "run", "society"]);
     for turn in ["0", "4", "8", "19", "20"] {
         let resumed = sandbox.get(&["sim", "resume", "last", "--from", turn]);
-        assert_eq!(resumed, straight, "from turn {turn}");
+        assert_eq!(resumed, uninterrupted, "from turn {turn}");
     }
     let longer = sandbox.get(&["sim", "resume", "last", "--turns", "23"]);
     let same = sandbox.get(&["sim", "run", "society", "--turns", "23"]);
@@ -182,14 +182,14 @@ fn second_ctrl_c_quits_within_a_long_turn() {
     let sandbox = HomeSandbox::society();
     let long = ["--set", "ticks_per_turn=100000", "--set", "max_agents=30000", "--agents", "25000"];
     let mut child = sandbox.start(&[&["sim", "run", "society"], &long[..]].concat());
-    sandbox.wait_until("the run has begun", || {
+    sandbox.wait_until("the run has started", || {
         let runs = sandbox.json(&["sim", "status"]).0;
         runs.as_array().filter(|runs| !runs.is_empty()).map(drop)
     });
     press_ctrl_c(&child);
-    let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
-    let heard = told.next().unwrap().unwrap();
-    assert_eq!(heard, "stopping at the end of this turn; press Ctrl-C again to quit at once");
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let line = lines.next().unwrap().unwrap();
+    assert_eq!(line, "stopping at the end of this turn; press Ctrl-C again to quit at once");
     press_ctrl_c(&child);
     assert_eq!(child.wait().unwrap().code(), Some(4));
     assert_eq!(sandbox.json(&["sim", "status", "last"]).0["interrupted"], true);
@@ -204,15 +204,15 @@ fn killed_run_resumes_to_the_same_result() {
         kill(&mut child);
         let before = turn();
         child = sandbox.start(&["sim", "resume", &id]);
-        sandbox.wait_until("it goes on", || (turn() >= before + 10).then_some(()));
+        sandbox.wait_until("the run continues", || (turn() >= before + 10).then_some(()));
     }
     kill(&mut child);
-    let standing = sandbox.get(&["sim", "status", &id]);
-    assert_eq!((&standing["status"], &standing["interrupted"]), (&json!("running"), &json!(true)));
-    let turns = (standing["turn"].as_u64().unwrap() + 7).to_string();
+    let status = sandbox.get(&["sim", "status", &id]);
+    assert_eq!((&status["status"], &status["interrupted"]), (&json!("running"), &json!(true)));
+    let turns = (status["turn"].as_u64().unwrap() + 7).to_string();
     let resumed = sandbox.get(&["sim", "resume", &id[..8], "--turns", &turns]);
-    let straight = sandbox.get(&["sim", "run", "society", "--turns", &turns]);
-    assert_eq!(resumed["digest"], straight["digest"]);
+    let uninterrupted = sandbox.get(&["sim", "run", "society", "--turns", &turns]);
+    assert_eq!(resumed["digest"], uninterrupted["digest"]);
     assert_eq!(sandbox.get(&["sim", "status", &id])["status"], "ended");
 }
 
@@ -253,7 +253,7 @@ fn lifecycle_changes_a_running_population() {
     assert_eq!(summary["paused"], json!(["reader_2"]));
     assert_eq!(summary["agents"], 25);
 
-    // A run that is stopped takes requests for when it goes on.
+    // A stopped run accepts requests for its next turn.
     let (later, code) = ask(&["resume", "reader_2"]);
     assert_eq!((&later["valid"], code), (&json!(true), 0));
     let turns = (summary["turns"].as_u64().unwrap() + 2).to_string();
@@ -284,19 +284,19 @@ fn interrupted_run_shows_how_to_resume() {
 #[test]
 fn fork_shares_the_past_only() {
     let sandbox = HomeSandbox::society();
-    let straight = sandbox.get(&["sim", "run", "society"]);
-    let id = straight["run_id"].as_str().unwrap();
+    let original = sandbox.get(&["sim", "run", "society"]);
+    let id = original["run_id"].as_str().unwrap();
     let same = sandbox.get(&["sim", "fork", id, "--at", "10"]);
-    assert_eq!(same["digest"], straight["digest"]);
-    assert_ne!(same["run_id"], straight["run_id"]);
+    assert_eq!(same["digest"], original["digest"]);
+    assert_ne!(same["run_id"], original["run_id"]);
     let sets = ["--set", "world.rates.decides.rate=1", "--set", "turns=15"];
     let other = sandbox.get(&[&["sim", "fork", id, "--at", "10"], &sets[..]].concat());
-    assert_ne!(other["digest"], straight["digest"]);
+    assert_ne!(other["digest"], original["digest"]);
     assert_eq!((&other["turns"], &same["turns"]), (&json!(15), &json!(20)));
     let short = sandbox.get(&["sim", "fork", id, "--at", "10", "--turns", "12"]);
-    let standing = sandbox.get(&["sim", "status", short["run_id"].as_str().unwrap()]);
-    assert_eq!(standing["forked_from"], json!({"run_id": id, "turn": 10}));
-    assert_eq!(standing["checkpoints"], json!([10, 11, 12]));
+    let status = sandbox.get(&["sim", "status", short["run_id"].as_str().unwrap()]);
+    assert_eq!(status["forked_from"], json!({"run_id": id, "turn": 10}));
+    assert_eq!(status["checkpoints"], json!([10, 11, 12]));
 
     for (args, code, message) in [
         (vec!["--at", "99"], 1, "no checkpoint of turn 99"),
@@ -369,7 +369,7 @@ fn lifecycle_problems_have_line_and_column() {
     let (answer, code) = sandbox.json(&["check"]);
     assert_eq!((code, &answer["valid"]), (2, &json!(false)));
     let first = u64::try_from(good.lines().count()).unwrap() + 2;
-    let told: Vec<(u64, u64, &str)> = answer["errors"]
+    let positions: Vec<(u64, u64, &str)> = answer["errors"]
         .as_array()
         .unwrap()
         .iter()
@@ -379,7 +379,7 @@ fn lifecycle_problems_have_line_and_column() {
         })
         .collect();
     assert_eq!(
-        told,
+        positions,
         [
             (0, 82, "lifecycle[0].auto_resume_turns"),
             (1, 84, "lifecycle[1].initial_state.state"),
@@ -395,7 +395,7 @@ fn lifecycle_problems_have_line_and_column() {
     fs::write(&path, format!("{good}lifecycle:\n{late}\n")).unwrap();
     let (answer, code) = sandbox.json(&["check"]);
     assert_eq!((code, &answer["errors"][0]["field"]), (2, &json!("lifecycle[0].turn")));
-    // A run that is made shorter leaves out what would come later.
+    // A shorter run drops requests for later turns.
     fs::write(&path, text).unwrap();
     sandbox.get(&["sim", "run", "society", "--turns", "4"]);
 }
@@ -426,7 +426,7 @@ fn damaged_checkpoint_is_rejected_and_an_earlier_one_works() {
     let sandbox = HomeSandbox::society();
     let out = sandbox.file("run");
     let out = out.to_str().unwrap();
-    let straight = sandbox.get(&["sim", "run", "society", "--out", out]);
+    let original = sandbox.get(&["sim", "run", "society", "--out", out]);
     let path = sandbox.file("run/checkpoints/turn_000020.json");
     let text = fs::read_to_string(&path).unwrap();
     let (before, after) = text.split_once("\"replies\":").unwrap();
@@ -450,7 +450,7 @@ fn damaged_checkpoint_is_rejected_and_an_earlier_one_works() {
         assert!(error.code == "damaged" && error.message.contains(reason), "{error:?}");
     }
     let resumed = sandbox.get(&["sim", "resume", out, "--from", "19"]);
-    assert_eq!(resumed["digest"], straight["digest"]);
+    assert_eq!(resumed["digest"], original["digest"]);
     for taken in [out, sandbox.path().to_str().unwrap()] {
         sandbox.polity(&["sim", "run", "society", "--out", taken]).exits(1);
     }
@@ -472,13 +472,13 @@ transitions:
         population: [{name: a}, {name: b, fields: {whole: 1}}], \
         world: {rates: [{trigger: look, rate: 1}]}}";
     sandbox.write("scenarios/ratios.yaml", scenario);
-    // A state that nothing leads back from is fine, one that nothing leads to is not.
+    // The chart has no transition back to `low`, which is valid.
     let answer = sandbox.get(&["sim", "run", "ratios"]);
     assert_eq!(answer["states"], json!({"low": 1, "high": 1}));
     let warnings = answer["warnings"].as_array().unwrap();
     assert!(!warnings.is_empty());
     assert_eq!(warnings[0]["target_agent_name"], "a");
-    assert_eq!(warnings.len(), 1, "one that fails again and again is told once");
+    assert_eq!(warnings.len(), 1, "a repeated failure gives one warning");
     let reason = warnings[0]["reason"].as_str().unwrap();
     assert!(reason.contains("division by zero"), "{reason}");
     assert!(reason.contains("transitions[0]"), "{reason}");
@@ -497,7 +497,7 @@ fn status_lists_runs_and_rejects_unknown_ids() {
     let spoilt = sandbox.file("data/simulations/spoilt/run.json");
     fs::create_dir_all(spoilt.parent().unwrap()).unwrap();
     fs::write(spoilt, "{").unwrap();
-    assert_eq!(sandbox.get(&["sim", "status"]), runs, "one that is spoilt hides no other");
+    assert_eq!(sandbox.get(&["sim", "status"]), runs, "a damaged run hides no other run");
     assert_eq!(sandbox.error(2, &["sim", "resume", "last", "--turns", "1"]).code, "usage");
     assert_eq!(sandbox.error(1, &["sim", "status", "zzzz"]).code, "not_found");
     let misspelt = sandbox.error(2, &["sim", "run", "sosiety"]);

@@ -1,4 +1,4 @@
-//! Agents with an `output_schema`, whose answers are JSON that fits it.
+//! Agents with an `output_schema`.
 
 use polity_testkit::model_server::{ModelServer, ModelTurn};
 use serde_json::{Value, json};
@@ -71,13 +71,13 @@ fn invalid_schema_is_rejected_before_the_run() {
     sandbox.write_scripted_agent("clerk", schema);
     for args in [["check"].as_slice(), &["run", "clerk", "at once"]] {
         let output = sandbox.polity(args).exits(2);
-        let told = format!("{}{}", output.out, output.err);
+        let output = format!("{}{}", output.out, output.err);
         for problem in [
             "agents/clerk.yaml:2:33: output_schema.type: unknown value \"objekt\", did you mean \
              \"object\"?",
             "output_schema.properties.a.$ref must be a text, found the number 5",
         ] {
-            assert!(told.contains(problem), "{told}");
+            assert!(output.contains(problem), "{output}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Agents that hand work to others, and what they may spend, from the outside.
+//! Sub-agents and budgets.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::sandbox::{HomeSandbox, kill};
 
-/// A home with a boss over a worker, whose scripts are given.
+/// A home with a supervisor `boss` and a sub-agent `worker`, with these scripts.
 pub(crate) fn home(boss_fields: &str, boss_script: &str, worker_script: &str) -> HomeSandbox {
     let sandbox = HomeSandbox::bare();
     agent(&sandbox, "boss", &format!("sub_agents: [worker]\n{boss_fields}"));
@@ -25,8 +25,8 @@ fn agent(sandbox: &HomeSandbox, name: &str, fields: &str) {
     sandbox.write(&format!("agents/{name}.yaml"), &text);
 }
 
-/// A boss that hands out one thing, and says what came of it.
-pub(crate) const ONE: &str = r#"
+/// A supervisor that delegates once and repeats the result.
+pub(crate) const DELEGATES_ONCE: &str = r#"
 rules:
   - when: "^go$"
     role: user
@@ -39,7 +39,7 @@ pub(crate) const DIGS: &str = "default: {reply: dug, usage: {input_tokens: 9, ou
 
 #[test]
 fn session_is_shown_as_session_and_as_task() {
-    let sandbox = home("", ONE, DIGS);
+    let sandbox = home("", DELEGATES_ONCE, DIGS);
     let (task, code) = sandbox.json(&["run", "boss", "go"]);
     assert_eq!((code, &task["result"]), (0, &json!("it said: dug")));
     let tokens = |usage: &Value| usage["input_tokens"].as_u64().unwrap();
@@ -70,15 +70,15 @@ fn session_is_shown_as_session_and_as_task() {
     assert_eq!((&output[0]["content"], &output[1]["content"]), (&json!("dig"), &json!("dug")));
     let (listed, _) = sandbox.json(&["session", "list", "--task", "last"]);
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["session_id"]), (1, &json!(id)));
-    // The newest task that someone asked for is still the last one.
+    // `last` is the newest task that a user started.
     assert_eq!(sandbox.json(&["task", "show", "last"]).0["id"], task["id"]);
     assert_eq!(sandbox.json(&["task", "show", id]).0["parent_task_id"], task["id"]);
     sandbox.polity(&["task", "trace", "last"]).out_has(&format!("\n   {id} worker completed"));
-    for (args, told) in [
+    for (args, expected) in [
         (["session", "show", "ffffffff"], "there is no session ffffffff"),
         (["session", "show", task["id"].as_str().unwrap()], "there is no session"),
     ] {
-        sandbox.polity(&args).fails(1, told);
+        sandbox.polity(&args).fails(1, expected);
     }
 }
 
@@ -117,10 +117,10 @@ fn requests_contain_nothing_of_other_conversations() {
 
 #[test]
 fn cancel_of_a_parent_cancels_its_sub_agents() {
-    let sandbox = home("", ONE, "default: {reply: late, delay_ms: 60000}");
+    let sandbox = home("", DELEGATES_ONCE, "default: {reply: late, delay_ms: 60000}");
     let mut run = sandbox.start(&["run", "boss", "go"]);
     let running = || sandbox.tasks().iter().filter(|task| task["status"] == "running").count();
-    sandbox.wait_until("both are at work", || (running() == 2).then_some(()));
+    sandbox.wait_until("both are running", || (running() == 2).then_some(()));
     sandbox.polity(&["task", "cancel", "last"]).exits(0);
     assert_eq!(run.wait().unwrap().code(), Some(4));
     for task in sandbox.tasks() {
@@ -130,7 +130,7 @@ fn cancel_of_a_parent_cancels_its_sub_agents() {
 
 #[test]
 fn killed_parent_resumes_with_its_sub_agent() {
-    let sandbox = home("", ONE, "default: {reply: dug, delay_ms: 300}");
+    let sandbox = home("", DELEGATES_ONCE, "default: {reply: dug, delay_ms: 300}");
     for delay in [20, 60, 120, 200, 320] {
         let mut run = sandbox.start(&["run", "boss", "go"]);
         std::thread::sleep(Duration::from_millis(delay));
@@ -153,11 +153,11 @@ fn killed_parent_resumes_with_its_sub_agent() {
 #[test]
 fn sub_agent_review_is_answered_by_either_id() {
     for by_parent in [true, false] {
-        let sandbox = home("approval: [agent/worker]", ONE, DIGS);
+        let sandbox = home("approval: [agent/worker]", DELEGATES_ONCE, DIGS);
         agent(&sandbox, "top", "sub_agents: [boss]");
         sandbox.write(
             "scripts/top.yaml",
-            &ONE.replace("agent/worker", "agent/boss").replace("dig", "go"),
+            &DELEGATES_ONCE.replace("agent/worker", "agent/boss").replace("dig", "go"),
         );
         sandbox.polity(&["run", "top", "go"]).exits(3);
         let tasks = sandbox.tasks();
@@ -204,7 +204,7 @@ fn ambiguous_review_lists_every_question() {
     for question in ["{\"task_description\":\"dig\"}", "{\"task_description\":\"dig deeper\"}"] {
         assert!(shown.err.contains(question), "{shown:?}");
     }
-    // Each is answered by itself, and the whole is done when both are.
+    // Each review is answered separately; the parent completes after both.
     for expected in [3, 0] {
         let (reviews, _) = sandbox.json(&["review", "list"]);
         let output =
@@ -216,7 +216,7 @@ fn ambiguous_review_lists_every_question() {
 #[test]
 fn endless_sub_agent_is_stopped_at_its_limit() {
     let again = "default: {reply: again, tool_calls: [{tool: agent/nobody, arguments: {}}]}";
-    let sandbox = home("", ONE, again);
+    let sandbox = home("", DELEGATES_ONCE, again);
     let output = sandbox.polity(&["run", "boss", "go"]).exits(0);
     assert!(output.out.starts_with("it said: error: worker failed (limit_"), "{output:?}");
     assert!(output.out.ends_with("; its last words: again\n"), "{output:?}");
@@ -230,7 +230,7 @@ fn budget_ends_the_task_with_a_partial_result() {
         ("budget: {max_tokens: 1000}", &["run", "boss", "go", "--max-tokens", "5"], 10),
         ("", &["run", "boss", "go", "--max-tokens", "29"], 30),
     ] {
-        let sandbox = home(fields, ONE, DIGS);
+        let sandbox = home(fields, DELEGATES_ONCE, DIGS);
         let (task, code) = sandbox.json(args);
         assert_eq!((code, &task["error_code"]), (6, &json!("budget")), "{task}");
         let total = &task["total_usage"];
@@ -239,17 +239,17 @@ fn budget_ends_the_task_with_a_partial_result() {
         assert_eq!(total, spent, "{task}");
         assert!(task["error"].as_str().unwrap().contains(&format!("{spent} of")), "{task}");
     }
-    let exact = home("", ONE, DIGS).json(&["run", "boss", "go", "--max-tokens", "30"]);
+    let exact = home("", DELEGATES_ONCE, DIGS).json(&["run", "boss", "go", "--max-tokens", "30"]);
     assert_eq!(exact.1, 0, "{exact:?}");
-    // The answer that went over the limit is kept.
-    let over = home("", ONE, DIGS).json(&["run", "boss", "go", "--max-tokens", "29"]).0;
+    // The answer that exceeded the limit is kept.
+    let over = home("", DELEGATES_ONCE, DIGS).json(&["run", "boss", "go", "--max-tokens", "29"]).0;
     assert_eq!(over["result"], "it said: dug");
 }
 
 #[test]
 fn dollar_budget_needs_a_price() {
     let priced = "price: {input_per_million_usd: 1000, output_per_million_usd: 0}";
-    let sandbox = home("", ONE, DIGS);
+    let sandbox = home("", DELEGATES_ONCE, DIGS);
     for name in ["boss", "worker"] {
         let path = format!("agents/{name}.yaml");
         let text = std::fs::read_to_string(sandbox.file(&path)).unwrap();
@@ -257,8 +257,8 @@ fn dollar_budget_needs_a_price() {
     }
     let (task, code) = sandbox.json(&["run", "boss", "go", "--max-cost-usd", "0.018"]);
     assert_eq!((code, &task["error_code"]), (6, &json!("budget")), "{task}");
-    let told = "the budget of boss is used up: $0.0180 of $0.0180 (budget.max_cost_usd)";
-    assert_eq!(task["error"], told);
+    let expected = "the budget of boss is used up: $0.0180 of $0.0180 (budget.max_cost_usd)";
+    assert_eq!(task["error"], expected);
     sandbox.write(
         "agents/worker.yaml",
         "{name: worker, kind: llm, role: r, system_prompt: p,
@@ -273,7 +273,7 @@ fn dollar_budget_needs_a_price() {
 
 #[test]
 fn invalid_sub_agents_are_rejected_with_hints() {
-    let sandbox = home("", ONE, DIGS);
+    let sandbox = home("", DELEGATES_ONCE, DIGS);
     let check = |expected: &str| {
         let (report, code) = sandbox.json(&["check"]);
         assert_eq!(code, 2, "{report}");

@@ -1,8 +1,8 @@
-//! `polity task diff`: where two runs part.
+//! `polity task diff`: the first difference of two runs.
 
 use serde_json::json;
 
-use crate::forks::{grand, run, sandbox};
+use crate::forks::{fork_with_grand_tone, run, sandbox};
 use crate::sandbox::HomeSandbox;
 
 #[test]
@@ -21,7 +21,7 @@ fn identical_runs_have_no_differences() {
 fn diff_shows_the_first_differing_step() {
     let sandbox = sandbox();
     let a = run(&sandbox, "rain");
-    let fork = grand(&sandbox, &a);
+    let fork = fork_with_grand_tone(&sandbox, &a);
     let b = fork["id"].as_str().unwrap();
     let (diff, code) = sandbox.json(&["task", "diff", &a, b]);
     assert_eq!((code, &diff["same"], &diff["common_steps"]), (0, &json!(false), &json!(1)));
@@ -36,7 +36,7 @@ fn diff_shows_the_first_differing_step() {
     assert_eq!(steps[1]["b"]["node"], "grand");
     assert_eq!(steps[2]["field"], "result");
     let output = sandbox.polity(&["task", "diff", &a, b]);
-    for words in [
+    for expected in [
         format!("forked from {} at checkpoint 0", &a[..8]),
         format!("both share the history of {} up to checkpoint 0", &a[..8]),
         "the same: 3 definitions, input, 1 step, status".to_owned(),
@@ -44,7 +44,7 @@ fn diff_shows_the_first_differing_step() {
         "b tone [set metadata.tone=\"grand\"] -> grand".to_owned(),
         "result differs:\n  a Plainly, Draft of rain\n  b Grandly, Draft of rain".to_owned(),
     ] {
-        assert!(output.out.contains(&words), "{words}: {}", output.out);
+        assert!(output.out.contains(&expected), "{expected}: {}", output.out);
     }
 }
 
@@ -52,7 +52,7 @@ fn diff_shows_the_first_differing_step() {
 fn forks_of_one_checkpoint_share_its_history() {
     let sandbox = sandbox();
     let id = run(&sandbox, "rain");
-    let (one, two) = (grand(&sandbox, &id), grand(&sandbox, &id));
+    let (one, two) = (fork_with_grand_tone(&sandbox, &id), fork_with_grand_tone(&sandbox, &id));
     let [one, two] = [one, two].map(|fork| fork["id"].as_str().unwrap().to_owned());
     let (diff, _) = sandbox.json(&["task", "diff", &one, &two]);
     assert_eq!(diff["same"], true, "{diff}");
@@ -112,7 +112,7 @@ nodes:
   right: {type: agent, agent: greeter, input: '{{ metadata.right }}'}
 ",
     );
-    // Once the left one thinks for longer, and once the right one.
+    // The slower branch is once the left and once the right one.
     let run = |left: &str, right: &str| {
         let params = [format!("left={left}"), format!("right={right}")];
         let args = ["run", "both", "go", "--param", &params[0], "--param", &params[1]];

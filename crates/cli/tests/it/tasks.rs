@@ -1,4 +1,4 @@
-//! `polity task`: lists, details, traces, watching and waiting.
+//! `polity task`: `list`, `show`, `trace`, `watch` and `wait`.
 
 use crate::sandbox::HomeSandbox;
 
@@ -6,7 +6,7 @@ use crate::sandbox::HomeSandbox;
 fn task_list_is_sorted_and_filtered() {
     let sandbox = HomeSandbox::new();
     assert_eq!(sandbox.polity(&["task", "list"]).out, "no tasks\n");
-    assert!(!sandbox.file("data").exists(), "reading makes nothing");
+    assert!(!sandbox.file("data").exists(), "queries create no data folder");
     for input in ["one", "two", "forbidden"] {
         sandbox.polity(&["run", "greeter", input]);
     }
@@ -119,8 +119,8 @@ fn task_show_prints_details() {
     sandbox.polity(&["run", "greeter", "forbidden"]);
     let id = sandbox.tasks()[0]["id"].as_str().unwrap().to_owned();
     let shown = sandbox.polity(&["task", "show", &id]).out;
-    for told in ["status     failed", "input      forbidden", "model_rejected: the scripted"] {
-        assert!(shown.contains(told), "{shown}");
+    for expected in ["status     failed", "input      forbidden", "model_rejected: the scripted"] {
+        assert!(shown.contains(expected), "{shown}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Spans over OTLP, as a collector that others wrote receives them from the real program.
+//! OTLP export of spans to a third-party collector.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -16,7 +16,7 @@ use crate::tools::{calls, home};
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
-/// The collector Rotel, which writes down what it receives.
+/// The collector Rotel, which logs everything it receives.
 struct OtlpCollector {
     process: Child,
     port: u16,
@@ -60,7 +60,7 @@ impl OtlpCollector {
         command_output(&sandbox.command(args).env(ENDPOINT, self.url()).output().unwrap())
     }
 
-    /// The received spans, once there are as many as expected.
+    /// Waits for the expected number of spans and returns them.
     fn spans(&self, sandbox: &HomeSandbox, count: usize) -> Vec<ReceivedSpan> {
         let mut written = 0;
         sandbox.wait_until(&format!("the collector has {count} spans"), || {
@@ -87,7 +87,7 @@ impl OtlpCollector {
         spans
     }
 
-    /// The received resource attributes.
+    /// Returns the received resource attributes.
     fn resource(&self) -> BTreeMap<String, String> {
         let log = fs::read_to_string(&self.log).unwrap();
         let resource = log.lines().skip_while(|line| !line.starts_with("Resource attributes"));
@@ -124,7 +124,7 @@ impl ReceivedSpan {
     }
 }
 
-/// An attribute as the collector writes it: `     -> name: Str(value)`.
+/// Parses an attribute in the collector's format: `     -> name: Str(value)`.
 fn attribute(line: &str) -> Option<(String, String)> {
     let (name, value) = line.trim().strip_prefix("-> ")?.split_once(": ")?;
     Some((name.to_owned(), value.to_owned()))
@@ -192,7 +192,7 @@ fn run_exports_model_and_tool_spans() {
     assert_eq!(resource["service.name"], "Str(polity)");
     assert_eq!(resource["deployment.environment.name"], "Str(test)");
     let log = fs::read_to_string(&collector.log).unwrap();
-    assert!(!log.contains("whisper"), "what was said stays in the home: {log}");
+    assert!(!log.contains("whisper"), "message texts are not exported: {log}");
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn invalid_endpoint_is_reported_at_start() {
     }
 }
 
-/// A receiver that accepts the request and never answers.
+/// The receiver accepts the request and never answers.
 #[test]
 fn hanging_receiver_does_not_delay_the_exit() {
     let sandbox = HomeSandbox::new();

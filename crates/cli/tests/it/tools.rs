@@ -1,4 +1,4 @@
-//! Agents with tools of real MCP servers, through the real program.
+//! Agents with tools of real MCP servers.
 
 use std::fs;
 
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::sandbox::{CommandOutput, HomeSandbox, command_output};
 
-/// A home whose agent `worker` has the tools of the server with faults, here called `kit`.
+/// A home whose agent `worker` has the tools of the faulty test server, named `kit`.
 ///
 /// The scripted model makes the calls that the task's input lists as JSON: `[["kit/echo", {...}]]`
-/// would be one call. A second line of calls follows on the first one's answers.
+/// is one call. A second line of calls follows after the first line's results.
 pub(crate) fn home(agent: &str, tools: &str, args: &[&str]) -> HomeSandbox {
     let sandbox = HomeSandbox::bare();
     let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
@@ -36,7 +36,7 @@ pub(crate) fn home(agent: &str, tools: &str, args: &[&str]) -> HomeSandbox {
     sandbox
 }
 
-/// Has the model make these calls in its first answer, and say what the last tool said.
+/// Scripts the model to make these calls in its first answer, and then to repeat the last result.
 pub(crate) fn calls(sandbox: &HomeSandbox, calls: &Value) {
     let script = json!({
         "rules": [
@@ -52,7 +52,7 @@ fn run(sandbox: &HomeSandbox, what: &Value) -> CommandOutput {
     sandbox.polity(&["run", "worker", "go"])
 }
 
-/// The calls of the newest task's trace: the tool, and what went wrong with it.
+/// Returns the calls of the newest task's trace: the tool and its error.
 fn traced(sandbox: &HomeSandbox) -> Vec<(String, Option<String>)> {
     let (trace, _) = sandbox.json(&["task", "trace", "last"]);
     let steps = trace["steps"].as_array().unwrap().clone();
@@ -104,7 +104,7 @@ fn agent_uses_a_third_party_server() {
     let (tools, code) = sandbox.json(&["tool", "list", "files"]);
     assert_eq!((code, tools.as_array().unwrap().len()), (0, 14));
     let read = tools.as_array().unwrap().iter().find(|tool| tool["name"] == "read_text_file");
-    assert_eq!(read.unwrap()["idempotent"], true, "the server says that it only reads");
+    assert_eq!(read.unwrap()["idempotent"], true, "the server marks the tool as read-only");
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn invalid_call_is_reported_to_the_model() {
         (json!({"tool": "kit/bad_output"}), "does not fit its own output schema"),
         (json!({"tool": "kit/fail"}), "it cannot be done"),
         (json!({"tool": "kit/die"}), "I am dying"),
-        // The wrong server, and the only one that has it.
+        // The server is wrong, and only one server has the tool.
         (json!({"tool": "elsewhere/echo", "arguments": {"text": "found"}}), "it said: found"),
     ] {
         let output = run(&sandbox, &json!([call]));
@@ -322,9 +322,9 @@ fn tool_list_survives_an_unreachable_server() {
     let sandbox = home("", "{}", &[]);
     let servers = fs::read_to_string(sandbox.file("config/mcp_servers.yaml")).unwrap();
     let mut servers: Value = serde_json::from_str(&servers).unwrap();
-    let gone =
+    let unreachable =
         json!({"name": "gone", "transport": "stdio", "config": {"command": "no-such-program"}});
-    servers["servers"].as_array_mut().unwrap().push(gone);
+    servers["servers"].as_array_mut().unwrap().push(unreachable);
     sandbox.write("config/mcp_servers.yaml", &servers.to_string());
     sandbox.write(
         "workflows/flow.yaml",

@@ -1,4 +1,5 @@
-//! Workflows that several processes want to go on with, and files that change meanwhile.
+//! Workflows that several processes resume at once, and definition files that change while a task
+//! waits.
 
 use std::fs;
 
@@ -6,7 +7,7 @@ use serde_json::json;
 
 use crate::sandbox::{CommandOutput, HomeSandbox, finish};
 
-/// A home whose workflow writes, asks, and writes again.
+/// A home whose workflow writes, asks and writes again.
 fn home() -> HomeSandbox {
     let sandbox = HomeSandbox::new();
     sandbox.write(
@@ -24,7 +25,7 @@ edges: [{from: draft, to: ask}, {from: ask, to: end}]
     sandbox
 }
 
-/// A task of it that waits.
+/// A home with a task of this workflow that waits for a review.
 fn home_awaiting_review() -> (HomeSandbox, String) {
     let sandbox = home();
     sandbox.polity(&["run", "asks", "Ada"]).exits(3);
@@ -34,7 +35,7 @@ fn home_awaiting_review() -> (HomeSandbox, String) {
     (sandbox, id)
 }
 
-/// Runs two commands in the same moment.
+/// Runs two commands concurrently.
 fn run_concurrently(sandbox: &HomeSandbox, one: &[&str], other: &[&str]) -> [CommandOutput; 2] {
     let (one, other) = (sandbox.start(one), sandbox.start(other));
     [one, other].map(finish)
@@ -46,13 +47,13 @@ fn only_one_of_two_concurrent_answers_counts() {
         let (sandbox, id) = home_awaiting_review();
         let approve = ["review", "approve", &id, "--detach"];
         let reject = ["review", "reject", &id, "--detach"];
-        let told = run_concurrently(&sandbox, &approve, &reject);
+        let outputs = run_concurrently(&sandbox, &approve, &reject);
         let (task, _) = sandbox.json(&["task", "show", &id]);
         let is_rejected = task["status"] == "failed";
-        let [approved, rejected] = &told;
+        let [approved, rejected] = &outputs;
         let (winner, loser) = if is_rejected { (rejected, approved) } else { (approved, rejected) };
-        assert_eq!(winner.code, i32::from(is_rejected), "{told:?} {task}");
-        assert_eq!(loser.code, 1, "{told:?} {task}");
+        assert_eq!(winner.code, i32::from(is_rejected), "{outputs:?} {task}");
+        assert_eq!(loser.code, 1, "{outputs:?} {task}");
         assert!(loser.err.contains("has no open review"), "{loser:?}");
         let (checkpoints, _) = sandbox.json(&["task", "checkpoints", &id]);
         let expected = if is_rejected { "reject" } else { "approve" };
@@ -65,13 +66,13 @@ fn only_one_of_two_processes_resumes_a_task() {
     let (sandbox, id) = home_awaiting_review();
     sandbox.polity(&["review", "approve", &id, "--detach"]).exits(0);
     let resume = ["task", "resume", id.as_str()];
-    let told = run_concurrently(&sandbox, &resume, &resume);
-    let codes = told.each_ref().map(|output| output.code);
-    assert!(codes == [0, 1] || codes == [1, 0], "{told:?}");
+    let outputs = run_concurrently(&sandbox, &resume, &resume);
+    let codes = outputs.each_ref().map(|output| output.code);
+    assert!(codes == [0, 1] || codes == [1, 0], "{outputs:?}");
     let (task, _) = sandbox.json(&["task", "show", &id]);
     assert_eq!((&task["status"], &task["result"]), (&json!("completed"), &json!("thought")));
     let tasks = sandbox.tasks();
-    assert_eq!(tasks.len(), 3, "no step was done twice: {tasks:?}");
+    assert_eq!(tasks.len(), 3, "no step ran twice: {tasks:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `polity workflow`: lists, shows and draws workflows.
+//! `polity workflow` and `polity task graph`.
 
 use crate::sandbox::HomeSandbox;
 
@@ -52,8 +52,11 @@ fn workflow_show_keeps_node_order() {
     for flags in [&["--json"][..], &[]] {
         let output = sandbox.polity(&[&["workflow", "show", "welcome"], flags].concat());
         let nodes = output.out.find("nodes").unwrap();
-        let place = |node: &str| output.out[nodes..].find(node).unwrap();
-        assert!(place("review") < place("greet") && place("greet") < place("again"), "{output:?}");
+        let position = |node: &str| output.out[nodes..].find(node).unwrap();
+        assert!(
+            position("review") < position("greet") && position("greet") < position("again"),
+            "{output:?}"
+        );
     }
 }
 
@@ -80,10 +83,10 @@ fn unknown_workflows_are_errors() {
     let sandbox = sandbox();
     sandbox.write("workflows/torn.yaml", "name: torn\nnodes: {}\n");
     for command in ["show", "graph"] {
-        let fails = |name: &str, words: &str| {
+        let fails = |name: &str, expected: &str| {
             let output = sandbox.polity(&["workflow", command, name]);
             assert_eq!((output.code, output.out.as_str()), (2, ""), "{output:?}");
-            assert!(output.err.contains(words), "{output:?}");
+            assert!(output.err.contains(expected), "{output:?}");
         };
         fails("welcom", "did you mean \"welcome\"?");
         fails("nothing_like_it", "there is no workflow \"nothing_like_it\"");
@@ -92,7 +95,7 @@ fn unknown_workflows_are_errors() {
     }
 }
 
-/// A workflow whose second node a person must allow, and which leaves one node out.
+/// A workflow whose second node needs approval, and which skips one node.
 const SIGNED: &str = "
 name: signed
 entry_point: choose
@@ -131,7 +134,7 @@ fn task_graph_uses_the_pinned_workflow() {
     }
     sandbox.polity(&["task", "cancel", id]);
     let (drawn, _) = sandbox.json(&["workflow", "graph", "--task", id]);
-    assert_eq!(drawn["nodes"]["sign"], "skipped", "no one waits any more");
+    assert_eq!(drawn["nodes"]["sign"], "skipped", "the review was answered");
 }
 
 #[test]
@@ -153,7 +156,7 @@ edges: [{from: inner, to: after}]
     let (drawn, _) = sandbox.json(&["workflow", "graph", "--task", id]);
     assert_eq!(drawn["nodes"], serde_json::json!({"inner": "waiting"}));
 
-    // The part is a session of its own, with the messages of its State.
+    // The part is a session with the messages of its `State`.
     let (sessions, _) = sandbox.json(&["session", "list", "--task", id]);
     let session = &sessions[0];
     assert_eq!(session["agent_name"], "signed");
@@ -176,10 +179,10 @@ fn task_graph_rejects_another_workflow() {
     sandbox.write("workflows/signed.yaml", SIGNED);
     let (agent, _) = sandbox.json(&["run", "greeter", "Ada"]);
     let (flow, _) = sandbox.json(&["run", "signed", "Ada"]);
-    let fails = |args: &[&str], code: i32, words: &str| {
+    let fails = |args: &[&str], code: i32, expected: &str| {
         let output = sandbox.polity(&[&["workflow", "graph"], args].concat());
         assert_eq!((output.code, output.out.as_str()), (code, ""), "{output:?}");
-        assert!(output.err.contains(words), "{words}: {output:?}");
+        assert!(output.err.contains(expected), "{expected}: {output:?}");
     };
     let (agent, flow) = (agent["id"].as_str().unwrap(), flow["id"].as_str().unwrap());
     fails(&["--task", agent], 2, "runs the agent \"greeter\", not a workflow");

@@ -1,8 +1,7 @@
-//! The agents, and how each is pointed at a model server on this machine.
+//! The agents, and their configuration for a local model server.
 //!
-//! In what is written here `@URL@` stands for the address of the server, and `@HOME@` for a folder
-//! that each run has for itself: nothing is left in the home of whoever runs the tests. What an
-//! agent would tell or fetch elsewhere is switched off.
+//! In variables and files, `@URL@` is the address of the server and `@HOME@` a private folder of
+//! the run, so the tests leave the user's home unchanged. Telemetry and updates are disabled.
 
 use std::path::PathBuf;
 
@@ -10,50 +9,50 @@ use polity_testkit::model_server::{ModelCall, ModelTurn, RecordedRequest};
 use polity_testkit::peers;
 use serde_json::json;
 
-/// An agent that others wrote.
+/// A third-party agent.
 pub(super) struct RealAgent {
-    /// Its preset, which is also its name.
+    /// The preset, which is also the agent's name.
     pub(super) preset: &'static str,
     /// The installation path.
     pub(super) program: fn() -> PathBuf,
-    /// The runs of the tests that it is part of.
+    /// The test runs that include it.
     pub(super) runs: InstalledAs,
-    /// True if it retries for longer than a minute in any case.
+    /// True if it always retries for longer than a minute.
     pub(super) is_patient: bool,
     /// The configured model.
     pub(super) model: &'static str,
-    /// The variables that it gets.
+    /// The environment variables.
     pub(super) envs: &'static [(&'static str, &'static str)],
-    /// The files that it finds in its home.
+    /// The files in its home.
     pub(super) files: &'static [(&'static str, &'static str)],
-    /// The tool by which it runs commands.
+    /// The tool that runs commands.
     pub(super) shell: Option<ShellTool>,
-    /// True if it prints only the answer.
+    /// True if it prints nothing but the answer.
     pub(super) is_terse: bool,
-    /// True if it names its session.
+    /// True if it reports a session id.
     pub(super) has_session: bool,
-    /// The tokens that it counts of [`INPUT_TOKENS`] and [`OUTPUT_TOKENS`].
+    /// The tokens that it reports for [`INPUT_TOKENS`] and [`OUTPUT_TOKENS`].
     pub(super) tokens: Option<(u64, u64)>,
 }
 
-/// The runs of the tests that an agent is part of.
+/// The test runs that include an agent.
 #[derive(PartialEq)]
 pub(super) enum InstalledAs {
-    /// All of them: it installs quickly.
+    /// Every run: it installs quickly.
     All,
-    /// The long one.
+    /// Only the long run.
     Long,
 }
 
 /// A tool that runs commands.
 pub(super) struct ShellTool {
     tool: &'static str,
-    /// The argument that is the command.
+    /// The name of the command argument.
     argument: &'static str,
 }
 
 impl ShellTool {
-    /// Asks for a command to be run, where the request offers the tool.
+    /// Calls the tool with a command, if the request offers the tool.
     pub(super) fn call(&self, request: &RecordedRequest, command: &str) -> Option<ModelTurn> {
         let arguments = json!({self.argument: command, "description": "Sleeps"});
         let call = ModelCall::new(self.tool, &arguments.to_string());
@@ -67,7 +66,7 @@ pub(super) const INPUT_TOKENS: u64 = 120;
 /// The output tokens that the server reports.
 pub(super) const OUTPUT_TOKENS: u64 = 40;
 
-/// The variable of Polity that holds the key.
+/// The variable of the Polity process that holds the key.
 pub(super) const KEY_VARIABLE: &str = "POLITY_TEST_MODEL_KEY";
 
 const KEY: &str = "${POLITY_TEST_MODEL_KEY}";
@@ -79,7 +78,7 @@ pub(super) const GEMINI: RealAgent = RealAgent {
     is_patient: false,
     model: "gemini-2.5-pro",
     envs: &[("GEMINI_API_KEY", KEY), ("GOOGLE_GEMINI_BASE_URL", "@URL@")],
-    // With an address of one's own it would want to sign in at a gateway.
+    // With a custom endpoint it would otherwise ask for a gateway sign-in.
     files: &[(
         ".gemini/settings.json",
         r#"{"security": {"auth": {"selectedType": "gemini-api-key"}},
@@ -89,7 +88,7 @@ pub(super) const GEMINI: RealAgent = RealAgent {
     shell: Some(ShellTool { tool: "run_shell_command", argument: "command" }),
     is_terse: true,
     has_session: true,
-    // Half of what is written are thoughts, which it does not count.
+    // Half of the output tokens are thoughts, which it does not count.
     tokens: Some((INPUT_TOKENS, OUTPUT_TOKENS / 2)),
 };
 
@@ -122,14 +121,14 @@ pub(super) const CLAUDE: RealAgent = RealAgent {
     envs: &[
         ("ANTHROPIC_API_KEY", KEY),
         ("ANTHROPIC_BASE_URL", "@URL@"),
-        // Without it root may not let it do everything.
+        // It refuses to skip permissions as root without this.
         ("IS_SANDBOX", "1"),
     ],
     files: &[],
     shell: Some(ShellTool { tool: "Bash", argument: "command" }),
     is_terse: true,
     has_session: true,
-    // Half of what is read comes from a cache, and is counted elsewhere.
+    // Half of the input tokens come from a cache and are counted separately.
     tokens: Some((INPUT_TOKENS / 2, OUTPUT_TOKENS)),
 };
 

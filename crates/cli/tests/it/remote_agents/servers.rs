@@ -1,5 +1,4 @@
-//! Servers for agents: those of the SDKs, one that only says what it is told to, and a way between
-//! that can be cut.
+//! A2A servers: those of the SDKs, a stub with canned answers, and a TCP relay that can be cut.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,7 +16,7 @@ use crate::sandbox::HomeSandbox;
 /// The path of a card.
 const CARD: &str = ".well-known/agent-card.json";
 
-/// A server that an SDK runs.
+/// A server of an SDK.
 pub(super) struct SdkServer {
     child: Child,
     pub(super) port: u16,
@@ -25,7 +24,7 @@ pub(super) struct SdkServer {
 }
 
 impl SdkServer {
-    /// The Python SDK, with these arguments.
+    /// Starts the Python SDK's server with these arguments.
     pub(super) fn python(sandbox: &HomeSandbox, args: &[&str]) -> Self {
         let log = sandbox.file("python.log");
         let mut command = Command::new(peers::a2a_python());
@@ -33,7 +32,7 @@ impl SdkServer {
         Self::start(command, log)
     }
 
-    /// The JavaScript SDK, which offers itself like this.
+    /// Starts the JavaScript SDK's server with these interfaces.
     pub(super) fn javascript(sandbox: &HomeSandbox, offers: &str) -> Self {
         let log = sandbox.file("javascript.log");
         let mut command = Command::new("node");
@@ -43,7 +42,7 @@ impl SdkServer {
     }
 
     fn start(mut command: Command, log: PathBuf) -> Self {
-        // It ends with whoever holds the other end of its stdin, however that ends.
+        // The server exits when its stdin closes, so it cannot outlive the test.
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -68,7 +67,7 @@ impl SdkServer {
 
     /// The texts of the messages it received.
     pub(super) fn texts(&self) -> Vec<String> {
-        self.messages().iter().map(|told| told["text"].as_str().unwrap().to_owned()).collect()
+        self.messages().iter().map(|message| message["text"].as_str().unwrap().to_owned()).collect()
     }
 
     /// The number of cancel requests it received.
@@ -88,14 +87,14 @@ pub(super) fn card(port: u16) -> String {
     format!("http://127.0.0.1:{port}/{CARD}")
 }
 
-/// A server that answers every GET alike, and no POST at all.
+/// A server that gives every GET the same answer and never answers a POST.
 pub(super) struct StubServer {
     pub(super) port: u16,
     posts: Arc<AtomicUsize>,
 }
 
 impl StubServer {
-    /// Answers with this status line and body; `PORT` in the body is the server's own.
+    /// Answers with this status line and body; `PORT` in the body becomes the server's port.
     pub(super) fn new(status: &'static str, body: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -118,7 +117,7 @@ impl StubServer {
                     "HTTP/1.1 {status}\r\ncontent-type: application/json\r\n\
                      content-length: {bytes}\r\nconnection: close\r\n\r\n"
                 );
-                // Whoever has read enough may be gone.
+                // The client may have closed the connection.
                 let _ = stream.write_all(head.as_bytes());
                 let _ = stream.write_all(body.as_bytes());
             }
@@ -135,7 +134,7 @@ impl StubServer {
     }
 }
 
-/// A way to a server, which can be cut and opened again.
+/// A TCP relay to a server, which can be cut and opened again.
 pub(super) struct TcpRelay {
     pub(super) port: u16,
     to: Arc<Mutex<u16>>,
@@ -168,15 +167,15 @@ impl TcpRelay {
                     .lock()
                     .unwrap()
                     .extend([near.try_clone().unwrap(), far.try_clone().unwrap()]);
-                pass_on(near.try_clone().unwrap(), far.try_clone().unwrap());
-                pass_on(far, near);
+                copy_stream(near.try_clone().unwrap(), far.try_clone().unwrap());
+                copy_stream(far, near);
             }
         });
         relay
     }
 
-    /// Leads there from now on.
-    pub(super) fn lead_to(&self, port: u16) {
+    /// Forwards new connections to this port.
+    pub(super) fn forward_to(&self, port: u16) {
         *self.to.lock().unwrap() = port;
     }
 
@@ -192,7 +191,7 @@ impl TcpRelay {
     }
 }
 
-fn pass_on(mut from: TcpStream, mut to: TcpStream) {
+fn copy_stream(mut from: TcpStream, mut to: TcpStream) {
     std::thread::spawn(move || {
         let _ = std::io::copy(&mut from, &mut to);
         let _ = to.shutdown(Shutdown::Both);
