@@ -68,7 +68,7 @@ fn replay_needs_neither_model_nor_tools() {
         let args = [&["run", "worker"], input, &["--replay", TAPE]].concat();
         let replayed = sandbox.polity(&args).prints(&live.out);
         assert_eq!(messages(&sandbox), said_live);
-        assert!(!replayed.err.contains("no one asked for"), "{replayed:?}");
+        assert!(!replayed.err.contains("that the run did not use"), "{replayed:?}");
     }
     let before = read_cassette(&sandbox);
     let (task, code) = sandbox.json(&["run", "worker", "go", "--replay", TAPE]);
@@ -386,7 +386,7 @@ fn parallel_sub_agents_are_recorded_and_replayed() {
         sandbox.write(&format!("scripts/{script}.yaml"), "default: {reply: \"not recorded\"}");
     }
     let replayed = sandbox.polity(&["run", "editor", "--replay", TAPE]).prints(&live.out);
-    assert!(!replayed.err.contains("no one asked for"), "{replayed:?}");
+    assert!(!replayed.err.contains("that the run did not use"), "{replayed:?}");
     agent("writer", "Write well.", "");
     let differs = sandbox.polity(&["run", "editor", "--replay", TAPE]);
     differs.fails(1, "  - system_prompt: Write.\n  + system_prompt: Write well.");

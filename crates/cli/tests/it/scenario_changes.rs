@@ -101,7 +101,7 @@ fn errors_name_the_option_at_fault() {
                      \"target_agent_name\": \"ada\", \"initiating_agent\": \"ada\"}]";
     let args = ["sim", "run", "society", "--set", population, "--set", lifecycle];
     let message = sandbox.error(2, &args).message;
-    assert!(message.contains("nope") && !message.contains("never an agent"), "{message}");
+    assert!(message.contains("nope") && !message.contains("there is no agent"), "{message}");
 }
 
 #[test]
