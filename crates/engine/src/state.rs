@@ -342,7 +342,7 @@ impl TaskState {
                     context.charge(*usage);
                 }
             }
-            // It has its own run after all.
+            // The task no longer shares the run of its original.
             ExecutionChange::Queue { .. } => self.task.share(None),
             ExecutionChange::Run { remote: None, .. }
             | ExecutionChange::Complete

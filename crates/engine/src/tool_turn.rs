@@ -23,7 +23,7 @@ pub(crate) fn continue_turn<'v>(
         return batch.into_decision([]);
     }
     let first = |state| batch.call_states().iter().position(|call| *call == state);
-    // Doubts come first: their outcome may change a person's mind about the other calls.
+    // Uncertain calls come first: their outcome may change the reviewer's decision on other calls.
     let (doubt, held) = (first(CallState::InDoubt), first(CallState::Held));
     match (doubt.and_then(&view), held.and_then(&view)) {
         (Some(call), _) => batch.into_review(call, true),

@@ -60,7 +60,7 @@ struct CommitLoad<'a> {
 }
 
 impl CommitLoad<'_> {
-    /// Each task commits one message after the other, the next when the last is durable.
+    /// Each task commits messages one by one, waiting until each is durable.
     fn rate(&mut self, at_once: u64, slice: Duration) -> f64 {
         let first = self.next;
         self.next += at_once;
@@ -111,7 +111,7 @@ fn start(store: &dyn Store, number: u64) {
     store.commit(commit(task_id(number), 0, Some(1), events)).wait().unwrap();
 }
 
-/// Reading one trace costs what that task costs, not what the database holds.
+/// Reading a trace costs as much as its task, whatever the size of the database.
 fn traces(folder: &Path, others: u64) {
     let path = folder.join("traces.db");
     let store =

@@ -86,7 +86,7 @@ impl TaskImport {
                 reason,
             });
         }
-        // The other store has counted the spending.
+        // The original store has already counted the spending.
         changes.spent.clear();
         Ok(changes)
     }

@@ -95,7 +95,7 @@ fn lock(tables: &Mutex<MemoryTables>) -> MutexGuard<'_, MemoryTables> {
 impl ChangeFeed for MemoryChangeFeed {
     fn next(&mut self) -> StoreFuture<'_, Vec<EventHeader>> {
         StoreFuture::pending(async {
-            // A store that is closed commits nothing more.
+            // A closed store accepts no commits.
             if self.newest.wait_for(|newest| *newest > self.after).await.is_err() {
                 return std::future::pending().await;
             }

@@ -348,7 +348,7 @@ impl ProjectionChanges {
             row.usage += *usage;
             self.spent.push(*usage);
         }
-        // It runs on its own after all.
+        // The task no longer shares the run of its original.
         if let (ExecutionChange::Queue { .. }, Some(row)) = (change, &mut self.row) {
             row.shared_with = None;
         }

@@ -98,9 +98,9 @@ pub(crate) fn serve_tools() {
             }
             "tools/call" => {
                 calls += 1;
-                let noted = params["arguments"].to_string();
-                distinct.insert(noted.clone());
-                text(&format!("noted {noted}"))
+                let note = params["arguments"].to_string();
+                distinct.insert(note.clone());
+                text(&format!("noted {note}"))
             }
             _ => {
                 let error = json!({"code": -32601, "message": "there is no such method"});

@@ -223,7 +223,7 @@ impl PlaybackProgramDriver {
             }
         };
         let report = RunReport {
-            // The replaying process stands for the agent's.
+            // The id of the replaying process replaces that of the agent.
             process_id: was_started.then(std::process::id),
             exit: recorded.exit,
             session_id: recorded.session_id.clone(),

@@ -210,8 +210,8 @@ async fn two_turns(
     let reply = conversation.ask(models, tools).await?;
     conversation.act(&reply, tools).await;
     let last = conversation.ask(models, tools).await?;
-    let said = conversation.messages.iter().map(|message| message.content().to_owned()).collect();
-    Ok((said, last.content))
+    let texts = conversation.messages.iter().map(|message| message.content().to_owned()).collect();
+    Ok((texts, last.content))
 }
 
 fn answers() -> [Result<ModelReply, ModelFailure>; 3] {
@@ -247,7 +247,7 @@ async fn cassette_is_deterministic_and_stores_messages_once() {
     let (cassette, _) = recorded(1).await;
     let text = cassette.to_text().unwrap();
     assert_eq!(recorded(2).await.0.to_text().unwrap(), text);
-    assert!(!text.contains("overloaded"), "what was tried again is not kept: {text}");
+    assert!(!text.contains("overloaded"), "retried attempts are not recorded: {text}");
     assert!(!text.contains("timestamp") && !text.contains("\"id\""), "{text}");
     let session: Value = serde_json::from_str(&text).unwrap();
     let session = &session["sessions"]["editor"];
@@ -317,7 +317,7 @@ async fn other_tool_arguments_end_the_replay_at_the_next_model_call() {
         "{mismatch}"
     );
     assert!(mismatch.contains("  -   \"n\": 2\n  +   \"n\": 3\n"), "{mismatch}");
-    assert_eq!(player.unused_answers(), Vec::<String>::new(), "the difference is told already");
+    assert_eq!(player.unused_answers(), Vec::<String>::new(), "the mismatch was already reported");
 }
 
 #[tokio::test]
@@ -438,9 +438,9 @@ async fn replays_failures_without_delay() {
 
 #[test]
 fn rejects_invalid_cassettes_with_a_reason() {
-    let whole = Cassette::new("editor", "Hi").to_text().unwrap();
-    for end in 0..whole.trim_end().len() {
-        let cut = Cassette::parse(&whole[..end]).unwrap_err();
+    let cassette_text = Cassette::new("editor", "Hi").to_text().unwrap();
+    for end in 0..cassette_text.trim_end().len() {
+        let cut = Cassette::parse(&cassette_text[..end]).unwrap_err();
         assert!(matches!(cut, CassetteError::CutShort { .. }), "{end}: {cut}");
     }
     for (text, expected) in [

@@ -317,12 +317,12 @@ mod tests {
 
     #[test]
     fn status_decides_remedy() {
-        let said = |message: &str| format!(r#"{{"error":{{"message":"{message}"}}}}"#);
+        let body = |message: &str| format!(r#"{{"error":{{"message":"{message}"}}}}"#);
         for (status, body, remedy) in [
-            (401, said("no"), ErrorRemedy::Key),
-            (400, said("API key not valid. Please pass a valid API key."), ErrorRemedy::Key),
-            (400, said("no"), ErrorRemedy::None),
-            (404, said("no such model"), ErrorRemedy::EndpointOrModel),
+            (401, body("no"), ErrorRemedy::Key),
+            (400, body("API key not valid. Please pass a valid API key."), ErrorRemedy::Key),
+            (400, body("no"), ErrorRemedy::None),
+            (404, body("no such model"), ErrorRemedy::EndpointOrModel),
             (404, "404 page not found".to_owned(), ErrorRemedy::Endpoint),
             (302, String::new(), ErrorRemedy::Endpoint),
         ] {

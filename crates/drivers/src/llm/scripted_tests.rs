@@ -21,7 +21,7 @@ const SCRIPT: &str = r#"{
     "default": {"reply": "Hello, $input.", "delay_ms": 5}
 }"#;
 
-fn said(role: &str, content: &str) -> Message {
+fn message(role: &str, content: &str) -> Message {
     let (content, timestamp) = (content.to_owned(), Timestamp::UNIX_EPOCH);
     match role {
         "user" => Message::User { content, timestamp },
@@ -50,35 +50,35 @@ async fn ask(messages: &[Message], marks: &[u32]) -> Result<ModelReply, ModelFai
 
 #[tokio::test(start_paused = true)]
 async fn default_answer_interpolates_input() {
-    let reply = ask(&[said("user", "Ada")], &[]).await.unwrap();
+    let reply = ask(&[message("user", "Ada")], &[]).await.unwrap();
     assert_eq!((reply.content.as_str(), reply.mark), ("Hello, Ada.", None));
 }
 
 #[tokio::test(start_paused = true)]
 async fn captures_fill_replies_and_arguments() {
-    let reply = ask(&[said("user", "Weather in Oslo?")], &[]).await.unwrap();
+    let reply = ask(&[message("user", "Weather in Oslo?")], &[]).await.unwrap();
     assert_eq!(reply.tool_calls[0].tool, "forecast");
     let AskedArguments::Object(arguments) = reply.tool_calls[0].arguments.clone() else { panic!() };
     let arguments = Value::Object(arguments);
     assert_eq!(arguments, serde_json::json!({"city": "Oslo", "days": [1, "Oslo"]}));
 
-    let reply = ask(&[said("user", "cost 12")], &[]).await.unwrap();
+    let reply = ask(&[message("user", "cost 12")], &[]).await.unwrap();
     assert_eq!(reply.content, "$12 for cost 12, $unknown and $");
 }
 
 #[tokio::test(start_paused = true)]
 async fn rule_matches_only_its_role() {
-    let messages = [said("user", "Weather in Oslo?"), said("tool", "sunny")];
+    let messages = [message("user", "Weather in Oslo?"), message("tool", "sunny")];
     let reply = ask(&messages, &[]).await.unwrap();
     assert_eq!(reply.content, "Take sunglasses.");
     assert_eq!((reply.usage.input_tokens, reply.usage.output_tokens), (40, 6));
-    let reply = ask(&[said("user", "sunny")], &[]).await.unwrap();
+    let reply = ask(&[message("user", "sunny")], &[]).await.unwrap();
     assert_eq!(reply.content, "Hello, sunny.");
 }
 
 #[tokio::test(start_paused = true)]
 async fn rule_applies_at_most_times_per_task() {
-    let messages = [said("user", "overload")];
+    let messages = [message("user", "overload")];
     let failure = ask(&messages, &[0]).await.unwrap_err();
     assert_eq!(failure.failure.category, ErrorCategory::Transient);
     assert_eq!((failure.retry_after, failure.mark), (Some(Duration::from_secs(1)), Some(0)));
@@ -88,7 +88,7 @@ async fn rule_applies_at_most_times_per_task() {
 
 #[tokio::test(start_paused = true)]
 async fn status_403_is_permanent() {
-    let failure = ask(&[said("user", "forbidden")], &[]).await.unwrap_err();
+    let failure = ask(&[message("user", "forbidden")], &[]).await.unwrap_err();
     assert_eq!(failure.failure.category, ErrorCategory::Permanent);
     assert_eq!(failure.failure.message, "the scripted model answered with status 403");
 }

@@ -41,20 +41,20 @@ fn selects_the_preferred_interface_of_every_card_version() {
         (pure_03, A2aBinding::JsonRpc03, "/old"),
         (json!({"url": "https://h/old"}), A2aBinding::JsonRpc03, "/old"),
     ] {
-        let way = select_interface(card.clone(), None).unwrap();
-        assert_eq!((way.binding, way.url.path()), (binding, path), "{card}");
+        let interface = select_interface(card.clone(), None).unwrap();
+        assert_eq!((interface.binding, interface.url.path()), (binding, path), "{card}");
     }
 }
 
 #[test]
 fn unsupported_bindings_error_lists_supported_ones() {
     let card = card_1(&[offer("h:1", "GRPC", "1.0"), offer("https://h/", "HTTP+JSON", "0.3")]);
-    let told = select_interface(card, None).unwrap_err();
-    assert!(told.contains("offers GRPC 1.0, HTTP+JSON 0.3"), "{told}");
-    assert!(told.contains("JSONRPC 1.0, HTTP+JSON 1.0, JSONRPC 0.3"), "{told}");
-    // An address that is none is no way, whatever its binding.
-    let told = select_interface(card_1(&[offer("nowhere", "JSONRPC", "1.0")]), None).unwrap_err();
-    assert!(told.contains("offers JSONRPC 1.0 at \"nowhere\", which is no address"), "{told}");
+    let error = select_interface(card, None).unwrap_err();
+    assert!(error.contains("offers GRPC 1.0, HTTP+JSON 0.3"), "{error}");
+    assert!(error.contains("JSONRPC 1.0, HTTP+JSON 1.0, JSONRPC 0.3"), "{error}");
+    // An interface with an invalid URL is unusable, whatever its binding.
+    let error = select_interface(card_1(&[offer("nowhere", "JSONRPC", "1.0")]), None).unwrap_err();
+    assert!(error.contains("offers JSONRPC 1.0 at \"nowhere\", which is no address"), "{error}");
 }
 
 #[test]
@@ -62,18 +62,19 @@ fn token_goes_only_to_the_card_origin() {
     let other = offer("https://other/rpc", "JSONRPC", "1.0");
     let own = offer("https://h/rest", "HTTP+JSON", "1.0");
     let token = Some("TOKEN");
-    let told = select_interface(card_1(std::slice::from_ref(&other)), token).unwrap_err();
-    assert!(told.contains("https://other/rpc") && told.contains("TOKEN"), "{told}");
+    let error = select_interface(card_1(std::slice::from_ref(&other)), token).unwrap_err();
+    assert!(error.contains("https://other/rpc") && error.contains("TOKEN"), "{error}");
     assert_eq!(select_interface(card_1(&[other.clone(), own]), token).unwrap().url.path(), "/rest");
     assert_eq!(select_interface(card_1(&[other]), None).unwrap().url.path(), "/rpc");
     // Another port is another origin.
-    let told =
+    let error =
         select_interface(card_1(&[offer("https://h:8443/", "JSONRPC", "1.0")]), token).unwrap_err();
-    assert!(told.contains("another origin"), "{told}");
+    assert!(error.contains("another origin"), "{error}");
 }
 
 #[test]
 fn rejects_downgrade_from_tls() {
-    let told = select_interface(card_1(&[offer("http://h/", "JSONRPC", "1.0")]), None).unwrap_err();
-    assert!(told.contains("has no TLS"), "{told}");
+    let error =
+        select_interface(card_1(&[offer("http://h/", "JSONRPC", "1.0")]), None).unwrap_err();
+    assert!(error.contains("has no TLS"), "{error}");
 }

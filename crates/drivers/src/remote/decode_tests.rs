@@ -42,11 +42,11 @@ fn result_prefers_artifacts_then_status_then_last_message() {
         json.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         decode_task(json).unwrap().result()
     };
-    let said = json!({"state": "completed", "message": {"parts": [{"text": "done"}]}});
+    let status = json!({"state": "completed", "message": {"parts": [{"text": "done"}]}});
     let chunks = json!([{"parts": [{"text": "one "}, {"text": "two"}]}, {"parts": []},
         {"parts": [{"data": {"n": 3}}]}]);
-    assert_eq!(with(json!({"status": said, "artifacts": chunks})), "one two\n{\"n\":3}");
-    assert_eq!(with(json!({"status": said, "artifacts": []})), "done");
+    assert_eq!(with(json!({"status": status, "artifacts": chunks})), "one two\n{\"n\":3}");
+    assert_eq!(with(json!({"status": status, "artifacts": []})), "done");
     let history = json!([{"role": "ROLE_AGENT", "parts": [{"text": "last"}]},
         {"role": "ROLE_USER", "parts": [{"text": "asked"}]}]);
     assert_eq!(with(json!({"history": history})), "last");

@@ -9,8 +9,8 @@ fn interface(binding: A2aBinding, tenant: Option<&str>) -> A2aInterface {
     A2aInterface { url, binding, tenant: tenant.map(str::to_owned) }
 }
 
-/// The request that sends a message, with all that it may have.
-fn sends(interface: &A2aInterface) -> A2aRequest {
+/// A message request with every optional field.
+fn message_request(interface: &A2aInterface) -> A2aRequest {
     let agent = json!({"kind": "remote", "name": "painter", "card_url": "https://h/card.json"});
     let agent = AgentDefinition::from_canonical(&agent.to_string()).unwrap();
     let parameters = json!({"size": 3}).as_object().unwrap().clone();
@@ -48,7 +48,7 @@ fn encodes_messages_for_each_version() {
         (A2aBinding::HttpJson1, "/a2a/message:send", newer, "1.0"),
         (A2aBinding::JsonRpc03, "/a2a/", rpc("message/send", older), "0.3"),
     ] {
-        let request = sends(&interface(binding, None));
+        let request = message_request(&interface(binding, None));
         assert_eq!((request.url.path(), request.version), (path, version));
         assert_eq!(request.body, Some(body));
     }

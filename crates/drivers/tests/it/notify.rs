@@ -24,8 +24,8 @@ fn payload(question: &str) -> NotificationPayload {
 }
 
 fn command(text: &str) -> OnReview {
-    let words = ["sh", "-c", text].map(str::to_owned).to_vec();
-    OnReview { command: Some(ProgramCommand::try_from(words).unwrap()), webhook: None }
+    let command = ["sh", "-c", text].map(str::to_owned).to_vec();
+    OnReview { command: Some(ProgramCommand::try_from(command).unwrap()), webhook: None }
 }
 
 #[tokio::test]
@@ -56,8 +56,12 @@ async fn command_may_ignore_stdin_and_gets_any_text() {
     let reads_nothing = command("printf %s \"$QUESTION\" > said; seq 100000");
     let errors = send_notification(&reads_nothing, &payload, &options).await;
     assert!(errors.is_empty(), "{errors:?}");
-    let said = fs::read_to_string(home.path().join("said")).unwrap();
-    assert!(said.starts_with("what\u{fffd}is ßß") && said.ends_with("ß…"), "{}", said.len());
+    let question = fs::read_to_string(home.path().join("said")).unwrap();
+    assert!(
+        question.starts_with("what\u{fffd}is ßß") && question.ends_with("ß…"),
+        "{}",
+        question.len()
+    );
 }
 
 #[tokio::test]

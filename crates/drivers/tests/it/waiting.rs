@@ -13,7 +13,7 @@ pub(crate) async fn eventually<T>(what: &str, mut check: impl FnMut() -> Option<
         if let Some(found) = check() {
             return found;
         }
-        assert!(begun.elapsed() < TEST_TIMEOUT, "waited in vain until {what}");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "timed out waiting until {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

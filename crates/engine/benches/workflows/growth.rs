@@ -26,16 +26,16 @@ const TURNS: u32 = 400;
 const MESSAGE_BYTES: usize = 1000;
 
 pub(crate) fn measure() {
-    let [half, whole] = [TURNS / 2, TURNS].map(size);
+    let [half, full] = [TURNS / 2, TURNS].map(size);
     let (raw, half_raw) = (raw(TURNS), raw(TURNS / 2));
-    let ratio = whole / raw;
-    let growth = (whole / half) / (raw / half_raw);
+    let ratio = full / raw;
+    let growth = (full / half) / (raw / half_raw);
     figure(
         &format!("a conversation of {TURNS} turns of 1 kB on the disk"),
         &format!(
             "{:.0} kB, {ratio:.2} times the text; twice the turns take {:.2} times the space",
-            whole / 1e3,
-            whole / half
+            full / 1e3,
+            full / half
         ),
         "≤ 3 times, linear (LangGraph: 841 times, 17 with deltas)",
         ratio <= 3.0 && growth <= 1.1,
@@ -100,16 +100,19 @@ impl ModelDriver for EchoConversation {
         request: ModelRequest<'a>,
     ) -> BoxFuture<'a, Result<ModelReply, ModelFailure>> {
         Box::pin(async move {
-            let said = request.history.iter().count();
-            let is_over = said > self.rounds as usize * 2;
+            let messages = request.history.iter().count();
+            let is_over = messages > self.rounds as usize * 2;
             let ask = AskedTool {
                 server: "echo".to_owned(),
                 tool: "say".to_owned(),
-                arguments: AskedArguments::Object(Map::from_iter([("n".to_owned(), said.into())])),
+                arguments: AskedArguments::Object(Map::from_iter([(
+                    "n".to_owned(),
+                    messages.into(),
+                )])),
                 signature: None,
             };
             Ok(ModelReply {
-                content: text(said),
+                content: text(messages),
                 tool_calls: if is_over { Vec::new() } else { vec![ask] },
                 usage: Usage::default(),
                 is_cut: false,

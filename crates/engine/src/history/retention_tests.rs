@@ -110,8 +110,9 @@ fn sub_agent_tasks_are_removed_with_their_root() {
 
 #[test]
 fn unfinished_descendant_keeps_the_tree() {
-    let lives = TaskRow { parent_task_id: Some(id(2)), ..living(3, TaskStatus::AwaitingHuman) };
-    let (plan, decided) = decided(&[kept_for(0, row(1)), part(2, 1), lives], 99 * DAY);
+    let unfinished =
+        TaskRow { parent_task_id: Some(id(2)), ..living(3, TaskStatus::AwaitingHuman) };
+    let (plan, decided) = decided(&[kept_for(0, row(1)), part(2, 1), unfinished], 99 * DAY);
     assert_eq!(decided[0], (RetentionAction::Keep, "has living sub-agents".to_owned()));
     assert_eq!(decided[1].0, RetentionAction::Keep);
     assert_eq!(decided[2], (RetentionAction::Keep, "waits for a person".to_owned()));
@@ -120,7 +121,7 @@ fn unfinished_descendant_keeps_the_tree() {
 
 #[test]
 fn kept_fork_keeps_its_originals() {
-    // 1 was forked to 2, and 2 to 3, which stays. 4 was forked from 1 and may go.
+    // 2 is a fork of 1, and 3 of 2. 3 is kept. 4 is a fork of 1 and may be removed.
     let rows = [row(1), fork(2, 1), kept_for(30, fork(3, 2)), fork(4, 1)];
     let (plan, decided) = decided(&rows, 8 * DAY);
     let shared = |by| (RetentionAction::Keep, format!("task {} was forked from it", short(id(by))));
@@ -128,15 +129,15 @@ fn kept_fork_keeps_its_originals() {
     assert_eq!(decided[2], (RetentionAction::Keep, "its own retention_days 30".to_owned()));
     assert_eq!(plan.decisions[0].due_at, Some(at(7 * DAY)));
     assert_eq!(plan.units, [[id(4)]]);
-    // A chain that is due goes, forks first.
+    // A chain that is due is removed, forks first.
     let (plan, _) = self::decided(&rows, 30 * DAY);
     assert_eq!(plan.units, [[id(4)], [id(3)], [id(2)], [id(1)]]);
 }
 
 #[test]
 fn unfinished_fork_of_a_part_keeps_the_tree() {
-    let lives = TaskRow { forked_from: Some(id(2)), ..living(3, TaskStatus::Running) };
-    let (plan, decided) = decided(&[row(1), part(2, 1), lives], 99 * DAY);
+    let unfinished = TaskRow { forked_from: Some(id(2)), ..living(3, TaskStatus::Running) };
+    let (plan, decided) = decided(&[row(1), part(2, 1), unfinished], 99 * DAY);
     assert_eq!(
         decided[0],
         (RetentionAction::Keep, format!("task {} was forked from it", short(id(3))))

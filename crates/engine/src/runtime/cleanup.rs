@@ -42,7 +42,7 @@ async fn clean_up(
         }
         // A process that adopts the task from here on makes another attempt.
         runs.kill_leftovers(id, execution.retry_count + 1);
-        // A reviewer may have declared the run lost, and another may have followed it.
+        // A reviewer may have declared the run lost, and a new run may have followed.
         if execution.is_over() || task.status.is_final() {
             runs.remove_leftovers(id, execution.has_succeeded());
         }

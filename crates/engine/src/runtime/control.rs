@@ -60,7 +60,7 @@ pub(super) async fn cancel_except_own(
     if let CancelOutcome::Done(_) = outcome {
         for row in active_sub_tasks(&**deps.store, id).await? {
             match Box::pin(cancel_except_own(deps, own, row.id)).await {
-                // It has ended meanwhile.
+                // The task has ended meanwhile.
                 Ok(_) | Err(EngineError::Rejected(CommandRejection::Finished { .. })) => {}
                 Err(error) => return Err(error),
             }

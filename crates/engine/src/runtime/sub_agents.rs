@@ -68,7 +68,7 @@ enum SubAgentOutcome {
 /// The sub-agents of an agent, as tools of its model.
 pub(super) fn sub_agent_tools(assignee: &Assignee) -> Vec<Arc<ToolSpec>> {
     let Assignee::Agent(pinned) = assignee else { return Vec::new() };
-    // Most agents have none, and every task calls this.
+    // This runs for every task, and most agents have no sub-agents.
     if pinned.sub_agents().next().is_none() {
         return Vec::new();
     }
@@ -188,7 +188,7 @@ async fn run_to_outcome(
             Ok(TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled)
             | Err(
                 EngineError::Rejected(CommandRejection::Finished { .. })
-                // Another process has opened it at the same moment.
+                // Another process opened the session at the same time.
                 | EngineError::Commit(CommitError::Conflict { .. }),
             ) => {}
             // Another process owns it; its result counts.

@@ -212,7 +212,7 @@ impl Worker {
         let claim = ClaimTask { instance: self.inner.deps.instance(), owner_alive: false };
         match self.step(&Command::ClaimTask(claim)).await {
             Ok(_) => Ok(true),
-            // Another process was faster.
+            // Another process claimed the task first.
             Err(EngineError::TakenOver(_) | EngineError::Rejected(_)) => Ok(false),
             Err(error) => Err(error),
         }

@@ -73,7 +73,7 @@ fn invalid_json_is_sent_back_for_correction() {
         let state = with(asked(10), decision.events);
         assert_eq!((state.corrections(), state.turn()), (1, 2));
         let messages = state.messages();
-        assert_eq!(messages[1].content(), answer, "what the model said stays as it was");
+        assert_eq!(messages[1].content(), answer, "the answer is stored unchanged");
         let task = after(state, reply(r#"{"name":"Ada","age":36}"#)).snapshot();
         assert_eq!(task.result.as_deref(), Some(r#"{"name":"Ada","age":36}"#));
     }
@@ -190,11 +190,11 @@ proptest! {
     ) {
         let text = if pretty { format!("{value:#}") } else { value.to_string() };
         let after = if before.contains('`') { "\n``` " } else { "" };
-        let said = reply(&format!("{before}{text}{after}"));
+        let reply_text = reply(&format!("{before}{text}{after}"));
         let anything = OutputSchema::new(Map::new()).unwrap();
-        prop_assert_eq!(extract_json(&anything, &said), Ok(text.as_str()));
+        prop_assert_eq!(extract_json(&anything, &reply_text), Ok(text.as_str()));
         let kinds = json!({"type": ["object", "array"]}).as_object().unwrap().clone();
-        match extract_json(&OutputSchema::new(kinds).unwrap(), &said) {
+        match extract_json(&OutputSchema::new(kinds).unwrap(), &reply_text) {
             Ok(json) => prop_assert_eq!(serde_json::from_str::<Value>(json).unwrap(), value),
             Err(_) => prop_assert!(!value.is_object() && !value.is_array()),
         }

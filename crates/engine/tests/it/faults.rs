@@ -133,7 +133,7 @@ async fn history(processes: &[CrashingProcess], journal: Arc<dyn Store>) {
     let mut known = Vec::new();
     for (number, process) in (1..).zip(processes) {
         let store = Arc::new(CrashingStore::new(Arc::clone(&base.store), Some(process.dies)));
-        live(&base, &store, &world, number, process, &mut known).await;
+        run_process(&base, &store, &world, number, process, &mut known).await;
         store.crash();
         base.leases.end(instance_id(number));
         acknowledged.extend(store.acknowledged());
@@ -144,7 +144,7 @@ async fn history(processes: &[CrashingProcess], journal: Arc<dyn Store>) {
 }
 
 /// Carries out the orders until the process crashes or has finished.
-async fn live(
+async fn run_process(
     base: &RuntimeFixture,
     store: &Arc<CrashingStore>,
     world: &Arc<ToolEffects>,
@@ -271,7 +271,7 @@ pub(crate) async fn finish_orphans(
     }
 }
 
-/// Expects that a sub-agent is left whose parent waits for a person itself, or has ended.
+/// True if the parent of the sub-agent awaits a review itself, or has ended.
 pub(crate) fn waits_or_has_ended(rejection: &CommandRejection) -> bool {
     matches!(rejection, CommandRejection::AwaitingHuman { .. } | CommandRejection::Finished { .. })
 }
@@ -364,7 +364,7 @@ pub(crate) async fn check(
         let folded = state.following(rest).unwrap().snapshot();
         let total_usage = journal.task_tree(row.id).await.unwrap().usage.report();
         let folded = Task { total_usage, ..folded };
-        assert_eq!(journal.task(&row).await.unwrap(), folded, "the rows say what the events say");
+        assert_eq!(journal.task(&row).await.unwrap(), folded, "the rows agree with the events");
         if let Some(parent) = row.parent_task_id {
             check_part(journal, parent, row.id).await;
         }

@@ -156,7 +156,7 @@ impl ProgramRunner for MachinePrograms {
             let end = self.ends.lock().unwrap().pop().unwrap_or(FakeRunEnd::Answer);
             {
                 let mut state = self.machine.state();
-                assert!(state.runs.insert(key, None).is_none(), "an attempt is made once");
+                assert!(state.runs.insert(key, None).is_none(), "an attempt starts once");
                 let at_once = state.at_once.entry(pool.clone()).or_default();
                 *at_once += 1;
                 assert!(*at_once <= most, "{at_once} of {pool} run at once");
@@ -331,7 +331,7 @@ fn check_runs(world: &CliAgentWorld) {
                     );
                     assert_eq!((agent, begun), ("sharer", 0));
                 }
-                None => assert!(ran, "nothing comes of nothing: {events:?}"),
+                None => assert!(ran, "an outcome without a run: {events:?}"),
             }
         }
     }

@@ -256,7 +256,7 @@ async fn history(flow: &RandomWorkflow, processes: &[WorkflowProcess]) {
     for (number, process) in (1..).zip(processes) {
         let journal = Arc::clone(&harness.base.store);
         let store = Arc::new(CrashingStore::new(journal, Some(process.dies)));
-        live(&harness, &store, number, process, &mut known).await;
+        run_process(&harness, &store, number, process, &mut known).await;
         store.crash();
         harness.base.leases.end(instance_id(number));
         acknowledged.extend(store.acknowledged());
@@ -274,7 +274,7 @@ async fn history(flow: &RandomWorkflow, processes: &[WorkflowProcess]) {
 }
 
 /// Carries out the orders of a process until it crashes or has finished.
-async fn live(
+async fn run_process(
     harness: &WorkflowHarness,
     store: &Arc<CrashingStore>,
     number: u64,
@@ -294,7 +294,7 @@ async fn live(
         for row in waiting(&**store).await {
             let verdict = match answer {
                 Some(verdict) => Some(verdict.clone()),
-                None => truth(harness, &**store, row.id).await,
+                None => truthful_answer(harness, &**store, row.id).await,
             };
             if let Some(verdict) = verdict {
                 decide_and_resume(store, &runtime, row, verdict).await;
@@ -308,16 +308,20 @@ async fn live(
 }
 
 /// The truthful answer: an interrupted call was made if its effect exists; all else is approved.
-async fn truth(harness: &WorkflowHarness, store: &dyn Store, id: TaskId) -> Option<ReviewVerdict> {
+async fn truthful_answer(
+    harness: &WorkflowHarness,
+    store: &dyn Store,
+    id: TaskId,
+) -> Option<ReviewVerdict> {
     let state = load_task(store, id).await.ok()?.state;
     match &state.review()?.subject {
         ReviewSubject::Doubt { call_id } => {
             let call = state.calls().get(*call_id)?;
             let text = call.arguments()["text"].as_str().unwrap().to_owned();
-            let noted = harness.tools.noted().iter().filter(|noted| **noted == text).count();
+            let effects = harness.tools.notes().iter().filter(|effects| **effects == text).count();
             let answered =
                 calls(harness).into_iter().filter(|call| call.is_answered && call.text == text);
-            let is_made = noted > answered.count();
+            let is_made = effects > answered.count();
             Some(if is_made {
                 ReviewVerdict::SkipWith { result: text }
             } else {
@@ -393,7 +397,7 @@ async fn finish(harness: &WorkflowHarness, runtime: &Runtime) {
         finish_orphans(&harness.base, runtime, waits_or_has_ended).await;
         sleep(500).await;
         for row in waiting(store).await {
-            if let Some(verdict) = truth(harness, store, row.id).await {
+            if let Some(verdict) = truthful_answer(harness, store, row.id).await {
                 decide(store, runtime, row.id, verdict).await;
             }
         }
@@ -415,11 +419,11 @@ fn check_effects(harness: &WorkflowHarness) {
         let sum = allowed.entry(call.text).or_insert(Some(0));
         *sum = sum.zip(call.allowed).map(|(sum, more)| sum + more);
     }
-    let mut noted: BTreeMap<String, usize> = BTreeMap::new();
-    for text in harness.tools.noted() {
-        *noted.entry(text).or_default() += 1;
+    let mut effects: BTreeMap<String, usize> = BTreeMap::new();
+    for text in harness.tools.notes() {
+        *effects.entry(text).or_default() += 1;
     }
-    for (text, times) in noted {
+    for (text, times) in effects {
         let most = allowed.get(&text).copied().unwrap_or(Some(0));
         assert!(most.is_none_or(|most| times <= most), "{text} {times} times, not {most:?}");
     }
@@ -452,11 +456,11 @@ async fn check_ends(
     if !flow.is_fixed() || !is_truthful {
         return;
     }
-    let calm = self::harness(flow);
-    let runtime = calm.runtime(1);
-    let id = runtime.create(order(&calm, 0)).await.unwrap().id;
-    finish(&calm, &runtime).await;
-    let (status, expected) = outcome(&calm, id).await;
+    let uncrashed = self::harness(flow);
+    let runtime = uncrashed.runtime(1);
+    let id = runtime.create(order(&uncrashed, 0)).await.unwrap().id;
+    finish(&uncrashed, &runtime).await;
+    let (status, expected) = outcome(&uncrashed, id).await;
     for id in known {
         let (found, text) = outcome(harness, *id).await;
         assert_eq!(found, status, "{:#?}", harness.base.events(*id));

@@ -62,9 +62,9 @@ impl ModelDriver for TestModels {
         &'a self,
         request: ModelRequest<'a>,
     ) -> BoxFuture<'a, Result<ModelReply, ModelFailure>> {
-        let said: Vec<String> =
+        let texts: Vec<String> =
             request.history.iter().map(|message| message.content().to_owned()).collect();
-        self.shown.lock().unwrap().insert(request.call_site.session.to_owned(), said);
+        self.shown.lock().unwrap().insert(request.call_site.session.to_owned(), texts);
         let agent = request.pinned.agent.name.as_str();
         let turn = request.call_site.turn as usize - 1;
         let line = self.lines[agent].get(turn).cloned().unwrap_or(ScriptedReply::Text("done"));
@@ -129,6 +129,6 @@ pub(crate) fn for_boss(what: &str) -> CreateTask {
     CreateTask::new(boss(), what)
 }
 
-pub(crate) async fn give(runtime: &Runtime, what: &str) -> TaskHandle {
+pub(crate) async fn create_boss_task(runtime: &Runtime, what: &str) -> TaskHandle {
     runtime.create(for_boss(what)).await.unwrap()
 }

@@ -107,7 +107,7 @@ async fn cancel_missed_by_a_crashed_owner_is_applied_on_resume() {
     assert_eq!(adopt(&second, handle.id).await, TaskStatus::Cancelled);
     let events = world.events(handle.id).into_iter();
     let calls = events.filter(|event| matches!(event, Event::ModelCalled { .. })).count();
-    assert_eq!(calls, 1, "no model is called for a task that is to end");
+    assert_eq!(calls, 1, "a cancelled task calls no model");
 }
 
 #[tokio::test(start_paused = true)]

@@ -34,7 +34,7 @@ impl CliAgentFixture {
     }
 
     /// The numbers of queued and of running executions.
-    fn line(&self) -> (usize, usize) {
+    fn queue_counts(&self) -> (usize, usize) {
         let filter = ExecutionFilter { open_only: true, ..ExecutionFilter::default() };
         let rows = self.base.store.execution_rows(&filter).wait().unwrap();
         let running = rows.iter().filter(|row| row.execution.is_active()).count();
@@ -46,7 +46,7 @@ fn coder(more: &Value) -> PinnedAgent {
     pinned_agent(json!({"kind": "cli", "name": "coder", "executable_path": "coder"}), more)
 }
 
-async fn give(runtime: &Runtime, agent: &PinnedAgent, inputs: &[&str]) -> Vec<TaskHandle> {
+async fn create_tasks(runtime: &Runtime, agent: &PinnedAgent, inputs: &[&str]) -> Vec<TaskHandle> {
     let mut handles = Vec::new();
     for input in inputs {
         let create = CreateTask::new(agent.clone(), *input);
@@ -68,15 +68,15 @@ async fn writing_cli_agents_run_in_order_across_processes() {
     let harness = CliAgentFixture::new([]);
     let (one, two) = (harness.process(1), harness.process(2));
     let agent = coder(&json!({}));
-    let mut handles = give(&one, &agent, &["a", "b"]).await;
-    handles.extend(give(&two, &agent, &["c"]).await);
-    handles.extend(give(&one, &agent, &["d"]).await);
+    let mut handles = create_tasks(&one, &agent, &["a", "b"]).await;
+    handles.extend(create_tasks(&two, &agent, &["c"]).await);
+    handles.extend(create_tasks(&one, &agent, &["d"]).await);
     sleep(200).await;
-    assert_eq!(harness.line(), (3, 1));
+    assert_eq!(harness.queue_counts(), (3, 1));
     assert!(ends_of(&mut handles).await.iter().all(|end| *end == TaskStatus::Completed));
     assert_eq!(harness.programs.max_concurrent(), 1);
     assert_eq!(harness.programs.inputs(), ["a", "b", "c", "d"]);
-    assert_eq!(harness.line(), (0, 0));
+    assert_eq!(harness.queue_counts(), (0, 0));
     assert_eq!(harness.base.task(handles[3].id).result.as_deref(), Some("d"));
 }
 
@@ -85,7 +85,7 @@ async fn read_only_cli_agents_run_in_parallel_up_to_the_limit() {
     let harness = CliAgentFixture::new([]);
     let runtime = harness.process(1);
     let agent = coder(&json!({"access_type": "read-only", "max_concurrent_executions": 3}));
-    let mut handles = give(&runtime, &agent, &["a"; 8]).await;
+    let mut handles = create_tasks(&runtime, &agent, &["a"; 8]).await;
     assert!(ends_of(&mut handles).await.iter().all(|end| *end == TaskStatus::Completed));
     assert_eq!(harness.programs.max_concurrent(), 3);
 }
@@ -94,7 +94,7 @@ async fn read_only_cli_agents_run_in_parallel_up_to_the_limit() {
 async fn full_queue_rejects_tasks() {
     let harness = CliAgentFixture::new([]);
     let runtime = harness.process(1);
-    let mut handles = give(&runtime, &coder(&json!({"queue_limit": 2})), &["a"; 5]).await;
+    let mut handles = create_tasks(&runtime, &coder(&json!({"queue_limit": 2})), &["a"; 5]).await;
     ends_of(&mut handles).await;
     let ends: Vec<_> = handles.iter().map(|handle| harness.status(handle)).collect();
     let full = (TaskStatus::Failed, Some(ErrorCode::LimitQueue));
@@ -107,7 +107,7 @@ async fn queue_wait_times_out() {
     let harness = CliAgentFixture::taking(Duration::from_secs(10), []);
     let runtime = harness.process(1);
     let agent = coder(&json!({"queue_timeout_seconds": 1}));
-    let mut handles = give(&runtime, &agent, &["a", "b", "c"]).await;
+    let mut handles = create_tasks(&runtime, &agent, &["a", "b", "c"]).await;
     ends_of(&mut handles).await;
     let task = harness.base.task(handles[2].id);
     assert_eq!(task.error_code, Some(ErrorCode::LimitQueue));
@@ -118,7 +118,7 @@ async fn queue_wait_times_out() {
 async fn cancels_queued_and_running_cli_agents() {
     let harness = CliAgentFixture::new([]);
     let runtime = harness.process(1);
-    let mut handles = give(&runtime, &coder(&json!({})), &["a", "b", "c"]).await;
+    let mut handles = create_tasks(&runtime, &coder(&json!({})), &["a", "b", "c"]).await;
     sleep(300).await;
     for index in [1, 0] {
         runtime.cancel(handles[index].id).await.unwrap();
@@ -137,7 +137,7 @@ async fn transient_failure_is_retried_with_exponential_backoff() {
     let harness = CliAgentFixture::new(vec![RunEnd::Failed(transient("busy")); 2]);
     let runtime = harness.process(1);
     let began = tokio::time::Instant::now();
-    let mut handles = give(&runtime, &coder(&json!({"idempotent": true})), &["a"]).await;
+    let mut handles = create_tasks(&runtime, &coder(&json!({"idempotent": true})), &["a"]).await;
     assert_eq!(handles[0].wait().await.unwrap(), TaskStatus::Completed);
     // Three runs of a second, and waits of one and two with up to a quarter more.
     let took = began.elapsed().as_secs_f64();
@@ -165,11 +165,11 @@ async fn secrets_reach_the_cli_agent_but_not_the_journal() {
 }
 
 /// A process that crashes during the first of two runs, and its successor.
-async fn after_a_death(harness: &CliAgentFixture, agent: &Value) -> (Runtime, TaskHandle) {
+async fn crash_during_first_run(harness: &CliAgentFixture, agent: &Value) -> (Runtime, TaskHandle) {
     let runtime = harness.process(1);
-    let handle = give(&runtime, &coder(agent), &["a"]).await.remove(0);
+    let handle = create_tasks(&runtime, &coder(agent), &["a"]).await.remove(0);
     sleep(500).await;
-    assert_eq!(harness.line(), (0, 1));
+    assert_eq!(harness.queue_counts(), (0, 1));
     harness.base.kill(1, runtime);
     tokio::time::sleep(Duration::from_secs(5)).await;
     (harness.process(2), handle)
@@ -178,7 +178,7 @@ async fn after_a_death(harness: &CliAgentFixture, agent: &Value) -> (Runtime, Ta
 #[tokio::test(start_paused = true)]
 async fn finished_run_of_a_crashed_process_is_not_repeated() {
     let harness = CliAgentFixture::new([]);
-    let (runtime, handle) = after_a_death(&harness, &json!({})).await;
+    let (runtime, handle) = crash_during_first_run(&harness, &json!({})).await;
     harness.programs.find(RunEnd::Answered("found".into()));
     assert_eq!(adopt(&runtime, handle.id).await, TaskStatus::Completed);
     assert_eq!(harness.programs.inputs().len(), 1);
@@ -188,7 +188,8 @@ async fn finished_run_of_a_crashed_process_is_not_repeated() {
 #[tokio::test(start_paused = true)]
 async fn repeatable_run_is_repeated_after_a_crash() {
     let harness = CliAgentFixture::new([]);
-    let (runtime, handle) = after_a_death(&harness, &json!({"access_type": "read-only"})).await;
+    let (runtime, handle) =
+        crash_during_first_run(&harness, &json!({"access_type": "read-only"})).await;
     assert_eq!(adopt(&runtime, handle.id).await, TaskStatus::Completed);
     assert_eq!(harness.programs.inputs().len(), 2);
 }
@@ -196,9 +197,9 @@ async fn repeatable_run_is_repeated_after_a_crash() {
 #[tokio::test(start_paused = true)]
 async fn unrepeatable_run_opens_a_review_after_a_crash() {
     let harness = CliAgentFixture::new([]);
-    let (runtime, handle) = after_a_death(&harness, &json!({})).await;
+    let (runtime, handle) = crash_during_first_run(&harness, &json!({})).await;
     assert_eq!(adopt(&runtime, handle.id).await, TaskStatus::AwaitingHuman);
-    assert_eq!((harness.programs.inputs().len(), harness.line()), (1, (0, 0)));
+    assert_eq!((harness.programs.inputs().len(), harness.queue_counts()), (1, (0, 0)));
     harness.base.answer(&runtime, handle.id, ReviewVerdict::Retry).await;
     assert_eq!(adopt(&runtime, handle.id).await, TaskStatus::Completed);
     assert_eq!(harness.programs.inputs().len(), 2);
@@ -224,7 +225,7 @@ async fn budget_counts_and_serializes_cli_agents() {
 async fn agent_disabled_by_another_process_rejects_tasks() {
     let harness = CliAgentFixture::new([]);
     let (runtime, agent) = (harness.process(1), coder(&json!({})));
-    let mut before = give(&runtime, &agent, &["a"]).await;
+    let mut before = create_tasks(&runtime, &agent, &["a"]).await;
     let name = "coder".parse().unwrap();
     let disable = ToggleAgent::Disable { reason: Some("no key".into()) };
     assert!(toggle_agent(&*harness.base.store, &SystemClock, &name, &disable).await.unwrap());
@@ -239,7 +240,7 @@ async fn agent_disabled_by_another_process_rejects_tasks() {
     assert_eq!(before[0].wait().await.unwrap(), TaskStatus::Completed);
     toggle_agent(&*harness.base.store, &SystemClock, &name, &ToggleAgent::Enable).await.unwrap();
     sleep(200).await;
-    let mut after = give(&runtime, &agent, &["c"]).await;
+    let mut after = create_tasks(&runtime, &agent, &["c"]).await;
     assert_eq!(after[0].wait().await.unwrap(), TaskStatus::Completed);
 }
 
@@ -248,12 +249,12 @@ async fn duplicate_tasks_share_one_run() {
     let harness = CliAgentFixture::new([]);
     let (one, two) = (harness.process(1), harness.process(2));
     let agent = coder(&json!({"deduplicate_seconds": 60}));
-    let mut handles = give(&one, &agent, &["a"]).await;
-    handles.extend(give(&two, &agent, &["a", "b"]).await);
-    handles.extend(give(&one, &agent, &["a"]).await);
+    let mut handles = create_tasks(&one, &agent, &["a"]).await;
+    handles.extend(create_tasks(&two, &agent, &["a", "b"]).await);
+    handles.extend(create_tasks(&one, &agent, &["a"]).await);
     assert!(ends_of(&mut handles).await.iter().all(|end| *end == TaskStatus::Completed));
     // Finished runs are shared too.
-    let mut late = give(&two, &agent, &["a"]).await.remove(0);
+    let mut late = create_tasks(&two, &agent, &["a"]).await.remove(0);
     assert_eq!(late.wait().await.unwrap(), TaskStatus::Completed);
     // Each process started one run.
     let mut inputs = harness.programs.inputs();
@@ -272,7 +273,7 @@ async fn failed_run_is_not_shared_and_a_duplicate_runs_next() {
     let harness = CliAgentFixture::new([RunEnd::Failed(permanent("no"))]);
     let runtime = harness.process(1);
     let agent = coder(&json!({"deduplicate_seconds": 60}));
-    let mut handles = give(&runtime, &agent, &["a"; 4]).await;
+    let mut handles = create_tasks(&runtime, &agent, &["a"; 4]).await;
     let ends = ends_of(&mut handles).await;
     assert_eq!(ends[0], TaskStatus::Failed);
     assert_eq!(ends[1..], [TaskStatus::Completed; 3]);
@@ -284,9 +285,9 @@ async fn duplicates_stop_waiting_for_a_crashed_run() {
     let harness = CliAgentFixture::new([]);
     let agent = coder(&json!({"deduplicate_seconds": 60, "idempotent": true}));
     let first = harness.process(1);
-    let _gone = give(&first, &agent, &["a"]).await;
+    let _gone = create_tasks(&first, &agent, &["a"]).await;
     let second = harness.process(2);
-    let mut waiting = give(&second, &agent, &["a"]).await.remove(0);
+    let mut waiting = create_tasks(&second, &agent, &["a"]).await.remove(0);
     sleep(300).await;
     harness.base.kill(1, first);
     assert_eq!(waiting.wait().await.unwrap(), TaskStatus::Completed);
@@ -298,7 +299,7 @@ async fn start_removes_leftovers_of_crashed_processes() {
     let ends = [RunEnd::Answered("well".into()), RunEnd::Failed(permanent("no"))];
     let harness = CliAgentFixture::new(ends);
     let first = harness.process(1);
-    let mut handles = give(&first, &coder(&json!({})), &["a", "b", "c"]).await;
+    let mut handles = create_tasks(&first, &coder(&json!({})), &["a", "b", "c"]).await;
     ends_of(&mut handles[..2]).await;
     let ids: Vec<_> = handles
         .iter()
@@ -331,7 +332,8 @@ async fn start_removes_leftovers_of_crashed_processes() {
 async fn run_with_its_own_workspace_is_repeated() {
     let harness = CliAgentFixture::new([RunEnd::Failed(transient("429"))]);
     let runtime = harness.process(1);
-    let mut handle = give(&runtime, &coder(&json!({"workspace": "copy"})), &["a"]).await.remove(0);
+    let mut handle =
+        create_tasks(&runtime, &coder(&json!({"workspace": "copy"})), &["a"]).await.remove(0);
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(harness.programs.inputs(), ["a", "a"]);
 }

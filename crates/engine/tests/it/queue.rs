@@ -35,8 +35,8 @@ async fn cancelled_queued_task_never_runs() {
     let mut running = create_all(&runtime, 3).await;
     let mut waiting = running.pop().unwrap();
     sleep(60).await;
-    let steered = runtime.cancel(waiting.id).await.unwrap();
-    assert_eq!(steered, CancelOutcome::Done(TaskStatus::Cancelled));
+    let outcome = runtime.cancel(waiting.id).await.unwrap();
+    assert_eq!(outcome, CancelOutcome::Done(TaskStatus::Cancelled));
     assert_eq!(waiting.wait().await.unwrap(), TaskStatus::Cancelled);
     for handle in &mut running {
         assert_eq!(runtime.cancel(handle.id).await.unwrap(), CancelOutcome::Requested);

@@ -44,7 +44,7 @@ impl RemoteFixture {
     }
 
     /// Answers reviews without sending a message again, until the task has ended.
-    async fn attend(&self, runtime: &Runtime, id: TaskId) -> Result<(), EngineError> {
+    async fn answer_reviews(&self, runtime: &Runtime, id: TaskId) -> Result<(), EngineError> {
         loop {
             let state = load_task(&*self.base.store, id).await?.state;
             let Some(review) = state.review() else {
@@ -67,7 +67,7 @@ impl RemoteFixture {
     }
 
     /// True if the journal has a cancel request to the server.
-    fn tells_of_end(&self, id: TaskId) -> bool {
+    fn has_cancel_request(&self, id: TaskId) -> bool {
         let ends = ExecutionChange::EndRemote { task: task("t-1"), refusal: None };
         self.base
             .events(id)
@@ -92,7 +92,7 @@ fn painter() -> PinnedAgent {
     pinned_agent(agent, &json!({}))
 }
 
-async fn give(runtime: &Runtime) -> TaskHandle {
+async fn create_paint_task(runtime: &Runtime) -> TaskHandle {
     runtime.create(CreateTask::new(painter(), "paint")).await.unwrap()
 }
 
@@ -113,7 +113,7 @@ async fn answer_with(
     runtime.answer(id, answer).await
 }
 
-fn asks() -> RemoteReaction {
+fn asks_for_colour() -> RemoteReaction {
     RemoteReaction::Task(RemoteEnd::Asks("Which colour?".into()))
 }
 
@@ -121,7 +121,7 @@ fn asks() -> RemoteReaction {
 async fn server_answer_is_the_result() {
     let harness = RemoteFixture::new([]);
     let runtime = harness.process(1);
-    let mut handle = give(&runtime).await;
+    let mut handle = create_paint_task(&runtime).await;
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(harness.end(handle.id).1, "paint");
     assert_eq!(harness.remotes.messages(), [("paint".to_owned(), None)]);
@@ -132,7 +132,7 @@ async fn server_answer_is_the_result() {
 async fn crash_during_remote_work_sends_no_message_twice() {
     let harness = RemoteFixture::new([]);
     let first = harness.process(1);
-    let handle = give(&first).await;
+    let handle = create_paint_task(&first).await;
     sleep(1500).await;
     harness.base.kill(1, first);
     let second = harness.process(2);
@@ -144,7 +144,7 @@ async fn crash_during_remote_work_sends_no_message_twice() {
 async fn crash_while_sending_opens_a_review() {
     let harness = RemoteFixture::new([]);
     let first = harness.process(1);
-    let handle = give(&first).await;
+    let handle = create_paint_task(&first).await;
     sleep(500).await;
     harness.base.kill(1, first);
     let second = harness.process(2);
@@ -157,33 +157,33 @@ async fn crash_while_sending_opens_a_review() {
 
 #[tokio::test(start_paused = true)]
 async fn crash_at_any_commit_sends_no_message_twice() {
-    let mut deaths = 0;
+    let mut crashes = 0;
     for (number, side) in (0..14).flat_map(|n| [(n, CrashSide::Before), (n, CrashSide::After)]) {
-        let harness = RemoteFixture::new([asks()]);
-        let mortal =
+        let harness = RemoteFixture::new([asks_for_colour()]);
+        let crashing =
             Arc::new(CrashingStore::new(Arc::clone(&harness.base.store), Some((number, side))));
-        let first = harness.on(Arc::clone(&mortal) as Arc<dyn Store>, 1, |limits| limits);
+        let first = harness.on(Arc::clone(&crashing) as Arc<dyn Store>, 1, |limits| limits);
         if let Ok(mut handle) = first.create(CreateTask::new(painter(), "paint")).await {
             // The process has crashed by now.
             let _ = handle.wait().await;
-            let _ = harness.attend(&first, handle.id).await;
+            let _ = harness.answer_reviews(&first, handle.id).await;
         }
-        deaths += u32::from(mortal.has_crashed());
-        mortal.crash();
+        crashes += u32::from(crashing.has_crashed());
+        crashing.crash();
         drop(first);
         harness.base.leases.end(instance_id(1));
         let second = harness.process(2);
         for row in harness.base.store.task_rows(&TaskFilter::default()).await.unwrap() {
-            harness.attend(&second, row.id).await.unwrap();
+            harness.answer_reviews(&second, row.id).await.unwrap();
             assert_eq!(harness.end(row.id).0, TaskStatus::Completed, "{number} {side:?}");
         }
         let messages = harness.remotes.messages();
         for text in ["paint", "blue"] {
-            let times = messages.iter().filter(|(said, _)| said == text).count();
+            let times = messages.iter().filter(|(sent, _)| sent == text).count();
             assert!(times <= 1, "{number} {side:?}: {messages:?}");
         }
     }
-    assert!(deaths >= 12, "{deaths}");
+    assert!(crashes >= 12, "{crashes}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,7 +193,7 @@ async fn undelivered_message_is_sent_until_retries_are_used_up() {
     for (times, status) in [(2, TaskStatus::Completed), (9, TaskStatus::Failed)] {
         let harness = RemoteFixture::new(vec![busy.clone(); times]);
         let runtime = harness.process(1);
-        let mut handle = give(&runtime).await;
+        let mut handle = create_paint_task(&runtime).await;
         assert_eq!(handle.wait().await.unwrap(), status);
         assert_eq!(harness.remotes.messages().len(), times.min(3) + 1);
     }
@@ -201,9 +201,9 @@ async fn undelivered_message_is_sent_until_retries_are_used_up() {
 
 #[tokio::test(start_paused = true)]
 async fn answer_goes_to_the_same_remote_task() {
-    let harness = RemoteFixture::new([asks()]);
+    let harness = RemoteFixture::new([asks_for_colour()]);
     let runtime = harness.process(1);
-    let mut handle = give(&runtime).await;
+    let mut handle = create_paint_task(&runtime).await;
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
     answer(&harness, &runtime, handle.id, ReviewVerdict::Approve).await;
     assert_eq!(adopt(&runtime, handle.id).await, TaskStatus::Completed);
@@ -218,18 +218,18 @@ async fn ending_a_task_cancels_its_remote_work() {
     for after in [500, 1500] {
         let harness = RemoteFixture::new([]);
         let runtime = harness.process(1);
-        let mut handle = give(&runtime).await;
+        let mut handle = create_paint_task(&runtime).await;
         sleep(after).await;
         runtime.cancel(handle.id).await.unwrap();
         assert_eq!(handle.wait().await.unwrap(), TaskStatus::Cancelled);
         assert_eq!(harness.remotes.cancelled(), ["t-1"]);
-        assert!(harness.tells_of_end(handle.id));
+        assert!(harness.has_cancel_request(handle.id));
     }
     // While it waits for an answer, and by rejection.
     for says_no in [true, false] {
-        let harness = RemoteFixture::new([asks()]);
+        let harness = RemoteFixture::new([asks_for_colour()]);
         let runtime = harness.process(1);
-        let mut handle = give(&runtime).await;
+        let mut handle = create_paint_task(&runtime).await;
         assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
         if says_no {
             answer(&harness, &runtime, handle.id, ReviewVerdict::Reject).await;
@@ -238,12 +238,12 @@ async fn ending_a_task_cancels_its_remote_work() {
         }
         assert!(harness.end(handle.id).0.is_final());
         assert_eq!(harness.remotes.cancelled(), ["t-1"]);
-        assert!(harness.tells_of_end(handle.id));
+        assert!(harness.has_cancel_request(handle.id));
     }
     // After a crash of its process.
     let harness = RemoteFixture::new([]);
     let runtime = harness.process(1);
-    let handle = give(&runtime).await;
+    let handle = create_paint_task(&runtime).await;
     sleep(1500).await;
     harness.base.kill(1, runtime);
     harness.cancel(handle.id).await;
@@ -257,7 +257,7 @@ async fn timeout_cancels_remote_work() {
     let harness = RemoteFixture { remotes: Arc::new(slow), ..RemoteFixture::new([]) };
     let one = std::num::NonZeroU64::MIN;
     let runtime = harness.limited(1, |limits| Limits { remote_seconds: one, ..limits });
-    let mut handle = give(&runtime).await;
+    let mut handle = create_paint_task(&runtime).await;
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Failed);
     assert_eq!(harness.base.row(handle.id).error_code, Some(ErrorCode::Timeout));
     assert_eq!(harness.remotes.cancelled(), ["t-1"]);

@@ -75,7 +75,7 @@ impl RuntimeFixture {
     }
 
     /// The texts of the messages, in order.
-    pub(crate) fn said(&self, id: TaskId) -> Vec<String> {
+    pub(crate) fn message_texts(&self, id: TaskId) -> Vec<String> {
         let messages = self.store.messages(id).wait().unwrap();
         messages.iter().map(|message| message.content().to_owned()).collect()
     }

@@ -3,7 +3,7 @@
 use polity_testkit::task_fixtures::commit;
 
 use crate::participants::ScriptedReply::{Ask, Fail, Hang, Text};
-use crate::participants::{ScriptedReply, TestModels, for_boss, give, helpers, part};
+use crate::participants::{ScriptedReply, TestModels, create_boss_task, for_boss, helpers, part};
 use crate::prelude::*;
 
 #[tokio::test(start_paused = true)]
@@ -27,7 +27,7 @@ async fn conversations_of_parent_and_sub_agent_stay_separate() {
     let deputy = &fixture.sub_tasks(id)[0];
     let task = fixture.task(deputy.id);
     assert_eq!((task.parent_task_id, task.parameters.len()), (Some(id), 0));
-    assert_eq!(fixture.said(deputy.id), ["CANARY-DOWN", "", "CANARY-BELOW", "SUMMARY"]);
+    assert_eq!(fixture.message_texts(deputy.id), ["CANARY-DOWN", "", "CANARY-BELOW", "SUMMARY"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -36,8 +36,8 @@ async fn sub_agents_of_one_turn_run_in_parallel_without_own_slots() {
     let models = TestModels::new(helpers(8));
     let one = |limits| Limits { concurrent_tasks: NonZeroU32::MIN, ..limits };
     let runtime = fixture.limited(1, &models, one);
-    let mut first = give(&runtime, "a").await;
-    let mut second = give(&runtime, "b").await;
+    let mut first = create_boss_task(&runtime, "a").await;
+    let mut second = create_boss_task(&runtime, "b").await;
     assert_eq!(first.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(models.max_concurrent(), 8);
     assert_eq!(second.wait().await.unwrap(), TaskStatus::Completed);
@@ -53,7 +53,7 @@ async fn calls_beyond_the_fan_out_limit_are_reported_to_the_model() {
     assert_eq!(fixture.sub_tasks(id).len(), 2);
     let refused = "error: at most 2 sub-agents are called at once (limits.sub_agent_fan_out); ask \
                    for this one again";
-    assert_eq!(fixture.said(id)[2..6], ["done", "done", refused, refused]);
+    assert_eq!(fixture.message_texts(id)[2..6], ["done", "done", refused, refused]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,7 +72,7 @@ async fn fan_out_limit_covers_every_depth() {
     let second = fixture.sub_tasks(id)[1].id;
     let expected = "error: the sub-agent was not called: 3 have worked for this task, the most that \
                 limits.sub_agents allows";
-    assert_eq!(fixture.said(second)[2], expected);
+    assert_eq!(fixture.message_texts(second)[2], expected);
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,7 +95,7 @@ async fn sub_agent_failure_is_reported_to_its_parent() {
     let runtime = fixture.process(1, &models);
     let id = complete(&runtime, for_boss("a")).await;
     let expected = "error: helper failed (model_rejected): no such model";
-    assert_eq!(fixture.said(id)[2..], [expected, "by myself, then"]);
+    assert_eq!(fixture.message_texts(id)[2..], [expected, "by myself, then"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -107,8 +107,8 @@ async fn cancelling_a_parent_cancels_all_sub_agents() {
         ("helper", vec![Hang]),
     ]);
     let runtime = fixture.process(1, &models);
-    let mut handle = give(&runtime, "a").await;
-    fixture.until("all are at work", |fixture| fixture.all_tasks().len() == 4).await;
+    let mut handle = create_boss_task(&runtime, "a").await;
+    fixture.until("all tasks exist", |fixture| fixture.all_tasks().len() == 4).await;
     runtime.cancel(handle.id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Cancelled);
     // A cancelled parent has cancelled subtasks.
@@ -120,11 +120,11 @@ async fn cancelled_sub_agent_is_reported_to_its_parent() {
     let fixture = RuntimeFixture::new();
     let models = helped_by(Hang);
     let runtime = fixture.process(1, &models);
-    let mut handle = give(&runtime, "a").await;
-    fixture.until("it is at work", |fixture| has_running_sub_task(fixture, handle.id)).await;
+    let mut handle = create_boss_task(&runtime, "a").await;
+    fixture.until("the agent is running", |fixture| has_running_sub_task(fixture, handle.id)).await;
     runtime.cancel(fixture.sub_tasks(handle.id)[0].id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(fixture.said(handle.id)[2], "error: helper was cancelled");
+    assert_eq!(fixture.message_texts(handle.id)[2], "error: helper was cancelled");
 }
 
 /// A boss with one helper, which replies like this.
@@ -165,8 +165,8 @@ async fn parent_and_sub_agents_resume_after_a_crash() {
     };
     let stuck = scripts(vec![Ask(vec![part("agent/helper", "y")])], vec![Hang]);
     let runtime = fixture.process(1, &stuck);
-    let id = give(&runtime, "a").await.id;
-    fixture.until("all are at work", |fixture| fixture.all_tasks().len() == 3).await;
+    let id = create_boss_task(&runtime, "a").await.id;
+    fixture.until("all tasks exist", |fixture| fixture.all_tasks().len() == 3).await;
     fixture.kill(1, runtime);
     // One of them is resumed, and the others with it.
     assert_eq!(fixture.orphan_ids().await, [id]);
@@ -174,8 +174,8 @@ async fn parent_and_sub_agents_resume_after_a_crash() {
     assert_eq!(adopt(&runtime, id).await, TaskStatus::Completed);
     assert_eq!(fixture.all_tasks().len(), 3, "no sub-agent was opened twice");
     assert!(fixture.all_tasks().iter().all(|row| row.status == TaskStatus::Completed));
-    let said: Vec<String> = fixture.said(fixture.sub_tasks(id)[0].id);
-    assert_eq!(said, ["x", "", "done", "done"]);
+    let texts: Vec<String> = fixture.message_texts(fixture.sub_tasks(id)[0].id);
+    assert_eq!(texts, ["x", "", "done", "done"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -183,8 +183,8 @@ async fn sub_agent_of_an_ended_parent_is_cancelled() {
     let fixture = RuntimeFixture::new();
     let models = helped_by(Hang);
     let runtime = fixture.process(1, &models);
-    let handle = give(&runtime, "a").await;
-    fixture.until("it is at work", |fixture| has_running_sub_task(fixture, handle.id)).await;
+    let handle = create_boss_task(&runtime, "a").await;
+    fixture.until("the agent is running", |fixture| has_running_sub_task(fixture, handle.id)).await;
     fixture.kill(1, runtime);
     let runtime = fixture.process(2, &models);
     // Cancelling the parent from outside cancels its subtasks.
@@ -229,7 +229,7 @@ async fn other_sub_agents_continue_during_a_review() {
         ("helper", vec![delete()]),
     ]);
     let runtime = fixture.process(1, &models);
-    let mut handle = give(&runtime, "a").await;
+    let mut handle = create_boss_task(&runtime, "a").await;
     let waits = Some(TaskStatus::AwaitingHuman);
     fixture.until("one waits", |fixture| status(fixture, "helper") == waits).await;
     let helper = named(&fixture, "helper").unwrap().id;
@@ -237,7 +237,7 @@ async fn other_sub_agents_continue_during_a_review() {
     fixture.answer(&runtime, helper, ReviewVerdict::Approve).await;
     // The parent's process notices the answer, and resumes the sub-agent.
     let done = Some(TaskStatus::Completed);
-    fixture.until("it goes on", |fixture| status(fixture, "helper") == done).await;
+    fixture.until("the run continues", |fixture| status(fixture, "helper") == done).await;
     assert_eq!(fixture.task(handle.id).status, TaskStatus::Running);
     runtime.cancel(named(&fixture, "deputy").unwrap().id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
@@ -286,7 +286,7 @@ async fn answer_two_levels_down_is_noticed_by_a_running_root() {
         ("helper", vec![delete()]),
     ]);
     let runtime = with_hanging_tool(&fixture, models);
-    let mut handle = give(&runtime, "a").await;
+    let mut handle = create_boss_task(&runtime, "a").await;
     let waits = Some(TaskStatus::AwaitingHuman);
     fixture.until("the deputy waits", |fixture| status(fixture, "deputy") == waits).await;
     assert_eq!(status(&fixture, "boss"), Some(TaskStatus::Running));
@@ -309,7 +309,7 @@ async fn answer_at_any_moment_around_the_pause_is_applied() {
             ("helper", vec![delete()]),
         ]);
         let runtime = with_hanging_tool(&fixture, models);
-        let mut handle = give(&runtime, "a").await;
+        let mut handle = create_boss_task(&runtime, "a").await;
         sleep(ms).await;
         fixture.answer(&runtime, fixture.sub_tasks(handle.id)[0].id, ReviewVerdict::Approve).await;
         // The answerer resumes the root, unless another process runs it.

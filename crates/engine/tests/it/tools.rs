@@ -55,8 +55,8 @@ async fn calls_of_one_turn_run_in_parallel_with_ordered_answers() {
     let (runtime, tools) = fixture.process(1, turns, vec![]);
     let id = complete(&runtime, create_task("a")).await;
     assert_eq!(tools.max_concurrent(), 3);
-    let said = fixture.base.said(id);
-    assert_eq!(said[2..], ["files/write 0", "files/read 1", "time/now 2", "done"]);
+    let texts = fixture.base.message_texts(id);
+    assert_eq!(texts[2..], ["files/write 0", "files/read 1", "time/now 2", "done"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -65,7 +65,7 @@ async fn tool_timeout_is_reported_to_the_model() {
     let turns = vec![RequestTools(&["files/write"]), Answer("done")];
     let (runtime, _) = fixture.process(1, turns, vec![FakeToolAct::Hang]);
     let id = complete(&runtime, create_task("a")).await;
-    insta::assert_snapshot!(fixture.base.said(id)[2], @"error: files/write: the tool took too long (it may have had its effect all the same)");
+    insta::assert_snapshot!(fixture.base.message_texts(id)[2], @"error: files/write: the tool took too long (it may have had its effect all the same)");
     assert_eq!(fixture.world.effects()[&0], 1);
 }
 
@@ -95,8 +95,8 @@ async fn cancel_stops_running_tools_and_answers_every_call() {
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Cancelled);
     let messages = fixture.base.store.messages(handle.id).await.unwrap();
     assert!(matches!(messages.last(), Some(Message::Tool { .. })), "{messages:?}");
-    let said = fixture.base.said(handle.id).pop().unwrap();
-    assert!(said.contains("cancelled") && said.contains("may have had its effect"), "{said}");
+    let texts = fixture.base.message_texts(handle.id).pop().unwrap();
+    assert!(texts.contains("cancelled") && texts.contains("may have had its effect"), "{texts}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -108,7 +108,7 @@ async fn approval_resumes_in_another_process() {
     let row = fixture.base.row(id);
     assert_eq!((row.status, row.owner), (TaskStatus::AwaitingHuman, None));
     fixture.base.kill(1, first);
-    assert_eq!(fixture.base.orphan_ids().await, [], "it waits, and is no orphan");
+    assert_eq!(fixture.base.orphan_ids().await, [], "a waiting task is no orphan");
     assert!(fixture.world.effects().is_empty());
 
     let (second, _) = fixture.process(2, vec![Answer("deleted")], vec![]);
@@ -119,7 +119,7 @@ async fn approval_resumes_in_another_process() {
     assert!(matches!(twice, EngineError::Rejected(CommandRejection::NothingToDecide { .. })));
     assert_eq!(adopt(&second, id).await, TaskStatus::Completed);
     assert_eq!(fixture.world.effects()[&0], 1);
-    assert_eq!(fixture.base.said(id).last().unwrap(), "deleted");
+    assert_eq!(fixture.base.message_texts(id).last().unwrap(), "deleted");
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,9 +131,9 @@ async fn rejected_call_is_reported_to_the_model() {
     fixture.answer(&runtime, id, ReviewVerdict::Reject).await.unwrap();
     assert_eq!(adopt(&runtime, id).await, TaskStatus::Completed);
     assert!(fixture.world.effects().is_empty());
-    let said = fixture.base.said(id);
-    assert_eq!(said[2], "a person decided against calling files/delete: as I say");
-    assert_eq!(said[3], "then not");
+    let texts = fixture.base.message_texts(id);
+    assert_eq!(texts[2], "a person decided against calling files/delete: as I say");
+    assert_eq!(texts[3], "then not");
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,16 +141,16 @@ async fn cancels_a_task_that_awaits_review() {
     let fixture = ToolFixture::new();
     let (runtime, _) = fixture.process(1, vec![RequestTools(&["files/delete"])], vec![]);
     let id = pause(&runtime, create_task("a")).await;
-    let steered = runtime.cancel(id).await.unwrap();
-    assert_eq!(steered, CancelOutcome::Done(TaskStatus::Cancelled));
+    let outcome = runtime.cancel(id).await.unwrap();
+    assert_eq!(outcome, CancelOutcome::Done(TaskStatus::Cancelled));
     let execution = &fixture.base.store.executions(id).await.unwrap()[0];
-    assert_eq!(execution.state.to_string(), "idle", "it was put in order");
-    let said = fixture.base.said(id).pop().unwrap();
-    insta::assert_snapshot!(said, @"the task was cancelled before the tool was called");
+    assert_eq!(execution.state.to_string(), "idle", "the execution was reset");
+    let texts = fixture.base.message_texts(id).pop().unwrap();
+    insta::assert_snapshot!(texts, @"the task was cancelled before the tool was called");
 }
 
 /// A process crashes during two tool calls, of which one is repeatable.
-async fn died_in_the_midst(fixture: &ToolFixture) -> TaskId {
+async fn crash_during_two_calls(fixture: &ToolFixture) -> TaskId {
     let turns = vec![RequestTools(&["files/write", "files/read"])];
     let (first, _) = fixture.process(1, turns, vec![FakeToolAct::Hang, FakeToolAct::Hang]);
     let handle = first.create(create_task("a")).await.unwrap();
@@ -162,13 +162,13 @@ async fn died_in_the_midst(fixture: &ToolFixture) -> TaskId {
 #[tokio::test(start_paused = true)]
 async fn interrupted_call_opens_a_review_while_others_continue() {
     let fixture = ToolFixture::new();
-    let id = died_in_the_midst(&fixture).await;
+    let id = crash_during_two_calls(&fixture).await;
     let (second, _) = fixture.process(2, vec![Answer("done")], vec![]);
     assert_eq!(adopt(&second, id).await, TaskStatus::AwaitingHuman);
     let state = fixture.base.load(id).await;
     let question = &state.review().unwrap().question;
     assert!(question.contains("files/write with {\"n\":0}"), "{question}");
-    assert_eq!(fixture.world.effects()[&0], 1, "it is not called again by itself");
+    assert_eq!(fixture.world.effects()[&0], 1, "the runtime repeats no uncertain call");
     // The repeatable call was repeated and answered.
     let is_answer = |event: &Event| {
         matches!(event, Event::ToolChanged { change: ToolChange::Answer { .. }, .. })
@@ -181,13 +181,13 @@ async fn interrupted_call_opens_a_review_while_others_continue() {
     fixture.answer(&second, id, verdict).await.unwrap();
     assert_eq!(adopt(&second, id).await, TaskStatus::Completed);
     assert_eq!(fixture.world.effects()[&0], 1);
-    assert_eq!(fixture.base.said(id)[2..], ["written", "files/read 1", "done"]);
+    assert_eq!(fixture.base.message_texts(id)[2..], ["written", "files/read 1", "done"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn interrupted_call_is_repeated_after_a_retry_verdict() {
     let fixture = ToolFixture::new();
-    let id = died_in_the_midst(&fixture).await;
+    let id = crash_during_two_calls(&fixture).await;
     let (second, _) = fixture.process(2, vec![Answer("done")], vec![]);
     adopt(&second, id).await;
     fixture.answer(&second, id, ReviewVerdict::Retry).await.unwrap();
@@ -203,7 +203,7 @@ async fn interrupted_call_is_repeated_after_a_retry_verdict() {
 #[tokio::test(start_paused = true)]
 async fn rejected_interrupted_call_fails_the_task() {
     let fixture = ToolFixture::new();
-    let id = died_in_the_midst(&fixture).await;
+    let id = crash_during_two_calls(&fixture).await;
     let (second, _) = fixture.process(2, vec![], vec![]);
     adopt(&second, id).await;
     fixture.answer(&second, id, ReviewVerdict::Reject).await.unwrap();
@@ -240,8 +240,8 @@ async fn remote_cancel_wins_over_a_simultaneous_tool_answer() {
         let (runtime, _) = fixture.process(1, turns, vec![FakeToolAct::Answer, FakeToolAct::Hang]);
         let mut handle = runtime.create(create_task("a")).await.unwrap();
         sleep(pause_ms).await;
-        let steered = fixture.base.cancel(handle.id).await;
-        assert!(steered.is_ok(), "{steered:?}");
+        let outcome = fixture.base.cancel(handle.id).await;
+        assert!(outcome.is_ok(), "{outcome:?}");
         let ended = tokio::time::timeout(Duration::from_millis(300), handle.wait()).await;
         assert_eq!(ended.unwrap().unwrap(), TaskStatus::Cancelled, "after {pause_ms} ms");
     }

@@ -90,7 +90,7 @@ impl ModelDriver for WorkflowModels {
 #[derive(Default)]
 pub(crate) struct WorkflowTools {
     /// The recorded texts.
-    noted: Mutex<Vec<String>>,
+    notes: Mutex<Vec<String>>,
     /// The number of calls that fail before one reaches a tool.
     lost: Mutex<u32>,
     calls: Mutex<u32>,
@@ -99,8 +99,8 @@ pub(crate) struct WorkflowTools {
 }
 
 impl WorkflowTools {
-    pub(crate) fn noted(&self) -> Vec<String> {
-        self.noted.lock().unwrap().clone()
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.notes.lock().unwrap().clone()
     }
 
     pub(crate) fn calls(&self) -> u32 {
@@ -187,7 +187,7 @@ impl ToolDriver for WorkflowTools {
             }
             let mut call = DroppedCallCounter(self, false);
             if matches!(tool.tool(), "note" | "delete") {
-                self.noted.lock().unwrap().push(text.clone());
+                self.notes.lock().unwrap().push(text.clone());
             }
             tokio::time::sleep(takes.min(limit)).await;
             call.1 = true;
@@ -305,8 +305,8 @@ impl WorkflowHarness {
     }
 
     pub(crate) async fn wait(&self, handle: &mut TaskHandle) -> Task {
-        let patience = Duration::from_hours(24);
-        let waited = tokio::time::timeout(patience, handle.wait()).await;
+        let timeout = Duration::from_hours(24);
+        let waited = tokio::time::timeout(timeout, handle.wait()).await;
         let left = waited.unwrap_or_else(|_| panic!("never left: {:#?}", self.nodes(handle.id)));
         left.unwrap();
         self.base.task(handle.id)
@@ -354,9 +354,9 @@ impl WorkflowHarness {
     }
 
     /// The texts of the messages, in order.
-    pub(crate) async fn said(&self, id: TaskId) -> Vec<String> {
+    pub(crate) async fn message_texts(&self, id: TaskId) -> Vec<String> {
         let state = self.state(id).await;
-        state.messages.messages().iter().map(|said| said.content().to_owned()).collect()
+        state.messages.messages().iter().map(|message| message.content().to_owned()).collect()
     }
 
     /// The changes of the nodes, in order, as `node: change`.
@@ -405,14 +405,14 @@ pub(crate) fn end(task: &Task) -> String {
 
 /// A state without its times and ids, to compare two runs.
 pub(crate) fn comparable(state: &State) -> Value {
-    let said = state.messages.messages().iter().map(|message| match message {
+    let messages = state.messages.messages().iter().map(|message| match message {
         Message::User { content, .. } => json!(["user", content]),
         Message::Assistant { content, .. } => json!(["assistant", content]),
         Message::System { content, .. } => json!(["system", content]),
         Message::Tool { content, .. } => json!(["tool", content]),
     });
     json!({
-        "said": said.collect::<Vec<_>>(),
+        "messages": messages.collect::<Vec<_>>(),
         "routing_key": state.routing_key,
         "next_action": state.next_action,
         "current_agent": state.current_agent.as_str(),

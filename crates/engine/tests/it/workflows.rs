@@ -15,7 +15,7 @@ edges: [{from: one, to: two}, {from: two, to: three}]
     );
     let task = harness.run("hi").await;
     assert_eq!(end(&task), "bob(hi ann(hi) <ann(hi)>)");
-    assert_eq!(harness.said(task.id).await[..3], ["hi", "ann(hi)", "<ann(hi)>"]);
+    assert_eq!(harness.message_texts(task.id).await[..3], ["hi", "ann(hi)", "<ann(hi)>"]);
     let expected = [(0, "one"), (1, "two"), (2, "three")].map(|(at, node)| (at, node.to_owned()));
     assert_eq!(harness.checkpoints(task.id), expected);
 }
@@ -37,7 +37,7 @@ async fn join_waits_for_both_sides_and_is_deterministic() {
         harness.all_take(&[("bob", bob), ("cid", cid)]);
         let task = harness.run("x").await;
         assert_eq!(end(&task), "dot(bob(ann(x)) cid(ann(x)) cid(ann(x)))");
-        assert_eq!(harness.said(task.id).await[2..4], ["bob(ann(x))", "cid(ann(x))"]);
+        assert_eq!(harness.message_texts(task.id).await[2..4], ["bob(ann(x))", "cid(ann(x))"]);
         seen.insert(comparable(&harness.state(task.id).await).to_string());
     }
     assert_eq!(seen.len(), 1, "{seen:?}");
@@ -110,7 +110,7 @@ edges:
     let harness = harness();
     let task = harness.run("x").await;
     assert!(end(&task).starts_with("no_edge: one: none of its edges leads on"), "{task:?}");
-    assert_eq!(task.result.as_deref(), None, "what failed gave no result");
+    assert_eq!(task.result.as_deref(), None, "a failed task has no result");
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,7 +164,7 @@ edges: [{from: which, to: good}, {from: which, to: also}, {from: which, to: bad}
         0,
         "no call is left without an answer"
     );
-    assert_eq!(harness.tools.noted(), [""; 0], "nothing is called for a task that has ended");
+    assert_eq!(harness.tools.notes(), [""; 0], "an ended task calls no tool");
     assert!(harness.base.sub_tasks(task.id).is_empty());
 }
 
@@ -197,8 +197,8 @@ async fn loop_stops_at_its_limit() {
 async fn repeated_node_receives_the_output_that_led_back() {
     let harness = looping(2, "default");
     let task = harness.run("x").await;
-    let said = harness.said(task.id).await;
-    assert_eq!(said, ["x", "ann(x)", "ann(ann(x))", "ann(ann(ann(x)))", "bob(end)"]);
+    let texts = harness.message_texts(task.id).await;
+    assert_eq!(texts, ["x", "ann(x)", "ann(ann(x))", "ann(ann(ann(x)))", "bob(end)"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -301,7 +301,7 @@ max_iterations: 4
     let task = harness.run("x").await;
     assert!(end(&task).starts_with("limit_iterations: "), "{task:?}");
     assert_eq!(harness.models.called().len(), 2);
-    assert_eq!(task.result.as_deref(), Some("again"), "what there was of a result is kept");
+    assert_eq!(task.result.as_deref(), Some("again"), "the partial result is kept");
 }
 
 #[tokio::test(start_paused = true)]
@@ -354,7 +354,7 @@ edges: [{from: start, to: {other: other, default: writes}}, {from: other, to: re
 
 #[tokio::test(start_paused = true)]
 async fn several_outputs_form_one_json_object() {
-    for (said, expected) in [
+    for (answer, expected) in [
         ("{\"title\": \"T\", \"words\": 3, \"more\": 1}", "bob(T 3)"),
         ("{\"title\": \"T\"}", "invalid_output: one: its output has no field \"words\""),
         ("T", "invalid_output: one: its output must be a JSON object with title, words"),
@@ -366,9 +366,9 @@ async fn several_outputs_form_one_json_object() {
 edges: [{from: one, to: two}]
 ",
         );
-        harness.play("ann", AgentBehaviour::Say(said.into()));
+        harness.play("ann", AgentBehaviour::Say(answer.into()));
         let task = harness.run("x").await;
-        assert!(end(&task).starts_with(expected), "{said}: {task:?}");
+        assert!(end(&task).starts_with(expected), "{answer}: {task:?}");
         assert!(!harness.state(task.id).await.metadata.contains_key("more"));
     }
 }

@@ -86,16 +86,19 @@ async fn fork_with_changed_state_takes_another_path_and_can_be_forked() {
     let set = json!({"metadata.way": "right", "messages": ["by the way"]});
     let forked = fork(&harness, &runtime, first.id, 0, set).await;
     assert_eq!(end(&forked), "cid(ann(x))");
-    let said = harness.said(forked.id).await;
-    assert_eq!(said, ["x", "ann(x)", "by the way", "cid(ann(x))"]);
-    assert_eq!(end(&harness.base.task(first.id)), "bob(ann(x))", "the first is as it was");
-    assert_eq!(harness.nodes(forked.id)[0], "which: finish", "what was done is not done again");
+    let texts = harness.message_texts(forked.id).await;
+    assert_eq!(texts, ["x", "ann(x)", "by the way", "cid(ann(x))"]);
+    assert_eq!(end(&harness.base.task(first.id)), "bob(ann(x))", "the original is unchanged");
+    assert_eq!(harness.nodes(forked.id)[0], "which: finish", "the fork repeats no completed node");
     // The fork numbers its checkpoints from 0: the condition, then the end.
     let again = fork(&harness, &runtime, forked.id, 0, json!({})).await;
     assert_eq!(end(&again), "cid(ann(x))");
-    assert_eq!(harness.said(again.id).await, said);
+    assert_eq!(harness.message_texts(again.id).await, texts);
     let third = fork(&harness, &runtime, again.id, 0, json!({"messages": ["more"]})).await;
-    assert_eq!(harness.said(third.id).await[..4], ["x", "ann(x)", "by the way", "cid(ann(x))"]);
+    assert_eq!(
+        harness.message_texts(third.id).await[..4],
+        ["x", "ann(x)", "by the way", "cid(ann(x))"]
+    );
     let refused = runtime.fork(first.id, 0, updates(json!({"metadata.way.deep": 1}))).await;
     assert!(refused.unwrap_err().to_string().contains("has no fields"));
 }
@@ -122,7 +125,7 @@ checkpoints: [end]
     let done = harness.answer(&runtime, forked.id, ReviewVerdict::Approve).await;
     assert_eq!(end(&done), "bob(approve)");
     let again = fork(&harness, &runtime, forked.id, 1, json!({})).await;
-    assert_eq!(again.status, TaskStatus::AwaitingHuman, "what was allowed once is asked again");
+    assert_eq!(again.status, TaskStatus::AwaitingHuman, "the fork asks for approval again");
 }
 
 #[tokio::test(start_paused = true)]

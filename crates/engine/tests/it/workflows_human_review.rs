@@ -25,7 +25,7 @@ const BY_CONDITION: &str = "- {from: ask, to: publish, condition: 'routing_key =
   - {from: ask, to: again, condition: 'routing_key == \"reject\"'}";
 
 /// Runs until a review opens.
-async fn asked(harness: &WorkflowHarness) -> (Runtime, TaskId) {
+async fn run_until_review(harness: &WorkflowHarness) -> (Runtime, TaskId) {
     let (runtime, task) = harness.start("x").await;
     assert_eq!(task.status, TaskStatus::AwaitingHuman, "{task:?}");
     let owner = harness.base.row(task.id).owner;
@@ -45,7 +45,7 @@ async fn answer_selects_the_edge() {
         (BY_CONDITION, modify(), "no_edge: ask: none of its edges leads on"),
     ] {
         let harness = review(edges, "");
-        let (runtime, id) = asked(&harness).await;
+        let (runtime, id) = run_until_review(&harness).await;
         assert_eq!(harness.question(id).await, "Is \"ann(x)\" fine?");
         harness.say(&runtime, id, verdict.clone(), None, json!({})).await.unwrap();
         if !harness.base.task(id).status.is_final() {
@@ -59,7 +59,7 @@ async fn answer_selects_the_edge() {
 #[tokio::test(start_paused = true)]
 async fn review_message_and_updates_reach_the_state() {
     let harness = review(WITH_REJECT, "");
-    let (runtime, id) = asked(&harness).await;
+    let (runtime, id) = run_until_review(&harness).await;
     let updates = json!({"metadata.tone": 2, "metadata.tone.deep": 1});
     let refused =
         harness.say(&runtime, id, ReviewVerdict::Reject, None, updates).await.unwrap_err();
@@ -69,14 +69,14 @@ async fn review_message_and_updates_reach_the_state() {
     harness.say(&runtime, id, ReviewVerdict::Reject, Some("too dry"), updates).await.unwrap();
     let task = harness.go_on(&runtime, id).await;
     assert_eq!(end(&task), "cid(too dry ann(x) kind)");
-    let said = harness.said(id).await;
-    assert_eq!(said, ["x", "ann(x)", "too dry", "one more", "s", "cid(too dry ann(x) kind)"]);
+    let texts = harness.message_texts(id).await;
+    assert_eq!(texts, ["x", "ann(x)", "too dry", "one more", "s", "cid(too dry ann(x) kind)"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn second_answer_is_rejected() {
     let harness = review(BY_KEY, "");
-    let (runtime, id) = asked(&harness).await;
+    let (runtime, id) = run_until_review(&harness).await;
     let checkpoint_id = harness.base.load(id).await.review().unwrap().checkpoint_id;
     harness.base.answer(&runtime, id, ReviewVerdict::Approve).await;
     let refused = runtime.answer(id, answer_review(checkpoint_id, ReviewVerdict::Reject)).await;
@@ -99,7 +99,7 @@ edges: [{from: start, to: one}, {from: start, to: two}, {from: one, to: end},
         {from: two, to: end}]
 ",
     );
-    let (runtime, id) = asked(&harness).await;
+    let (runtime, id) = run_until_review(&harness).await;
     assert_eq!(harness.question(id).await, "One?");
     harness.say(&runtime, id, ReviewVerdict::Approve, Some("yes"), json!({})).await.unwrap();
     if harness.base.task(id).status != TaskStatus::AwaitingHuman {
@@ -133,15 +133,15 @@ async fn listed_node_opens_a_review_first() {
         (ReviewVerdict::Reject, json!({}), "rejected: act: ada decided against it: no"),
     ] {
         let harness = paused(note);
-        let (runtime, id) = asked(&harness).await;
+        let (runtime, id) = run_until_review(&harness).await;
         assert!(harness.question(id).await.contains("act, which calls kit/note"));
-        assert_eq!(harness.tools.noted(), [""; 0]);
+        assert_eq!(harness.tools.notes(), [""; 0]);
         harness.say(&runtime, id, verdict.clone(), Some("no"), updates).await.unwrap();
         if verdict == ReviewVerdict::Reject {
-            assert_eq!(harness.tools.noted(), [""; 0]);
+            assert_eq!(harness.tools.notes(), [""; 0]);
         } else {
             harness.go_on(&runtime, id).await;
-            assert_eq!(harness.tools.noted().len(), 1);
+            assert_eq!(harness.tools.notes().len(), 1);
         }
         assert_eq!(end(&harness.base.task(id)), expected);
     }
@@ -155,7 +155,7 @@ async fn every_node_kind_can_require_a_review() {
         ("{type: human, question: Sure?}", "bob(ann(x))"),
     ] {
         let harness = paused(node);
-        let (runtime, id) = asked(&harness).await;
+        let (runtime, id) = run_until_review(&harness).await;
         let task = harness.answer(&runtime, id, ReviewVerdict::Approve).await;
         assert_eq!(end(&task), expected, "{node}");
     }
@@ -163,7 +163,7 @@ async fn every_node_kind_can_require_a_review() {
 
 async fn overdue(default: &str, edges: &str) -> (WorkflowHarness, Task) {
     let harness = review(edges, &format!(", deadline_seconds: 60{default}"));
-    let (runtime, id) = asked(&harness).await;
+    let (runtime, id) = run_until_review(&harness).await;
     tokio::time::sleep(Duration::from_secs(61)).await;
     let late = harness.say(&runtime, id, ReviewVerdict::Approve, None, json!({})).await;
     assert!(
@@ -199,7 +199,7 @@ async fn expired_review_takes_the_default_or_fails_the_task() {
 #[tokio::test(start_paused = true)]
 async fn open_review_becomes_an_orphan_after_its_deadline() {
     let harness = review(BY_KEY, ", deadline_seconds: 60");
-    let (runtime, id) = asked(&harness).await;
+    let (runtime, id) = run_until_review(&harness).await;
     let deadline = harness.base.load(id).await.review().unwrap().deadline.unwrap();
     let at = |time| {
         polity_store::block_on(find_orphans(&*harness.base.store, &*harness.base.leases, time))
@@ -228,13 +228,13 @@ async fn workflow_pauses_with_its_agent_and_resumes_after_the_answer() {
 edges: [{from: one, to: two}]
 ",
     );
-    let (runtime, id) = asked(&harness).await;
+    let (runtime, id) = run_until_review(&harness).await;
     let part = harness.base.sub_tasks(id)[0].id;
     assert!(harness.question(part).await.contains("kit/delete"));
     harness.base.answer(&runtime, part, ReviewVerdict::Approve).await;
     let task = harness.go_on(&runtime, id).await;
     assert_eq!(end(&task), "bob(asker(x))");
-    assert_eq!(harness.tools.noted(), ["x"]);
+    assert_eq!(harness.tools.notes(), ["x"]);
     assert_eq!(harness.base.sub_tasks(id).len(), 2);
 }
 
@@ -247,32 +247,32 @@ async fn review_of_a_workflow_does_not_block_its_subtasks() {
   ask: {type: human, question: 'Well?'}
 ",
     );
-    let (runtime, id) = asked(&harness).await;
+    let (runtime, id) = run_until_review(&harness).await;
     assert_eq!(harness.question(id).await, "Well?");
     let part = harness.base.sub_tasks(id)[0].id;
     harness.base.answer(&runtime, part, ReviewVerdict::Approve).await;
     assert_eq!(harness.base.orphan_ids().await, [part]);
     assert_eq!(end(&harness.go_on(&runtime, part).await), "asker(x)");
-    assert_eq!(harness.tools.noted(), ["x"]);
+    assert_eq!(harness.tools.notes(), ["x"]);
     assert_eq!(harness.base.task(id).status, TaskStatus::AwaitingHuman);
     harness.say(&runtime, id, ReviewVerdict::Approve, Some("yes"), json!({})).await.unwrap();
     let task = harness.go_on(&runtime, id).await;
     assert_eq!(end(&task), r#"{"ask":"yes","one":"asker(x)"}"#);
-    assert_eq!(harness.tools.noted(), ["x"], "nothing is done twice");
+    assert_eq!(harness.tools.notes(), ["x"], "no call is repeated");
 }
 
 #[tokio::test(start_paused = true)]
 async fn paused_task_is_found_again_after_a_crash() {
     let harness = workflow("  one: {type: agent, agent: asker}");
-    let (runtime, id) = asked(&harness).await;
+    let (runtime, id) = run_until_review(&harness).await;
     let part = harness.base.sub_tasks(id)[0].id;
     harness.base.answer(&runtime, part, ReviewVerdict::Reject).await;
     // The process that adopts it crashes after its claim.
     let journal = Arc::clone(&harness.base.store);
     let store = Arc::new(CrashingStore::new(journal, Some((0, CrashSide::After))));
-    let mortal = harness.runtime_on(store, 2);
-    assert!(mortal.adopt(id).await.is_err());
-    harness.base.kill(2, mortal);
+    let crashing = harness.runtime_on(store, 2);
+    assert!(crashing.adopt(id).await.is_err());
+    harness.base.kill(2, crashing);
     // The subtask ends, and only its parent waits for it.
     harness.go_on(&runtime, part).await;
     assert_eq!(harness.base.orphan_ids().await, [id]);
@@ -297,7 +297,7 @@ nodes:
 edges: [{from: ask, to: say}]
 ",
     ]);
-    let (runtime, id) = asked(&harness).await;
+    let (runtime, id) = run_until_review(&harness).await;
     let part = harness.base.sub_tasks(id)[0].id;
     assert_eq!(harness.question(part).await, "Inner?");
     harness.base.answer(&runtime, part, ReviewVerdict::Approve).await;
@@ -312,7 +312,7 @@ edges: [{from: ask, to: say}]
 #[tokio::test(start_paused = true)]
 async fn review_time_does_not_count_towards_the_node_timeout() {
     let harness = workflow("  one: {type: agent, agent: asker, timeout_seconds: 2}");
-    let (runtime, id) = asked(&harness).await;
+    let (runtime, id) = run_until_review(&harness).await;
     tokio::time::sleep(Duration::from_hours(1)).await;
     let part = harness.base.sub_tasks(id)[0].id;
     harness.base.answer(&runtime, part, ReviewVerdict::Approve).await;
@@ -324,7 +324,7 @@ async fn human_node_respects_its_timeout() {
     let harness = workflow("
   ask: {type: human, question: 'Well?', deadline_seconds: 60, default_action: approve, timeout_seconds: 2}
 ");
-    let (runtime, id) = asked(&harness).await;
+    let (runtime, id) = run_until_review(&harness).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     let refused = runtime.adopt(id).await;
     assert!(refused.is_err(), "{refused:?}");

@@ -25,7 +25,7 @@ async fn join_all_returns_branch_outputs_in_order() {
         let task = harness.run("x").await;
         let all = "{\"one\":\"ann(x)\",\"three\":\"t x\",\"two\":\"bob(x)\"}";
         assert_eq!(end(&task), format!("cid({all})"));
-        assert_eq!(harness.said(task.id).await[1..4], ["ann(x)", "bob(x)", "t x"]);
+        assert_eq!(harness.message_texts(task.id).await[1..4], ["ann(x)", "bob(x)", "t x"]);
         seen.insert(comparable(&harness.state(task.id).await).to_string());
     }
     assert_eq!(seen.len(), 1, "{seen:#?}");
@@ -70,7 +70,7 @@ async fn join_any_takes_the_first_success_and_lets_the_others_finish() {
     harness.takes("bob", 300);
     let task = harness.run("x").await;
     assert_eq!(end(&task), "cid(t x)");
-    assert_eq!(harness.said(task.id).await, ["x", "bob(x)", "t x", "cid(t x)"]);
+    assert_eq!(harness.message_texts(task.id).await, ["x", "bob(x)", "t x", "cid(t x)"]);
     // A later failure has no effect.
     let harness = parallel("any");
     harness.play("bob", AgentBehaviour::Fail);
@@ -104,7 +104,7 @@ async fn join_first_takes_the_first_outcome_and_stops_the_others() {
     let parts = harness.base.sub_tasks(task.id);
     let with = |status| parts.iter().filter(|part| part.status == status).count();
     assert_eq!((with(TaskStatus::Completed), with(TaskStatus::Cancelled)), (2, 1));
-    assert_eq!(harness.said(task.id).await, ["x", "ann(x)", "cid(ann(x))"]);
+    assert_eq!(harness.message_texts(task.id).await, ["x", "ann(x)", "cid(ann(x))"]);
     // A failure is an outcome too.
     let harness = parallel("first");
     harness.play("ann", AgentBehaviour::Hang);
@@ -147,7 +147,7 @@ edges: [{from: all, to: end}]
     let task = harness.run("x").await;
     assert_eq!(end(&task), "bob(x!)");
     assert_eq!(harness.base.load(task.id).await.calls().open().count(), 0);
-    assert_eq!(harness.tools.noted(), [""; 0]);
+    assert_eq!(harness.tools.notes(), [""; 0]);
     assert_eq!(harness.base.sub_tasks(task.id).len(), 1);
 }
 
@@ -214,7 +214,10 @@ edges: [{from: all, to: end}]
     let (runtime, task) = harness.start("x").await;
     assert_eq!(task.status, TaskStatus::AwaitingHuman);
     assert_eq!(harness.question(task.id).await, "Is x fine?");
-    assert!(harness.said(task.id).await.contains(&"ann(x)".to_owned()), "the others came first");
+    assert!(
+        harness.message_texts(task.id).await.contains(&"ann(x)".to_owned()),
+        "the other branches ended first"
+    );
     let task = harness.answer(&runtime, task.id, ReviewVerdict::Approve).await;
     assert_eq!(end(&task), "bob({\"ask\":\"approve\",\"one\":\"ann(x)\"})");
 }
@@ -244,7 +247,11 @@ async fn rejected_branch_fails_its_parallel_node() {
         } else {
             let task = harness.base.task(task.id);
             assert!(end(&task).starts_with(expected), "{task:?}");
-            assert_eq!(harness.base.task(part).status, TaskStatus::Cancelled, "it is not needed");
+            assert_eq!(
+                harness.base.task(part).status,
+                TaskStatus::Cancelled,
+                "its result is no longer needed"
+            );
         }
     }
 }

@@ -34,7 +34,10 @@ async fn cancelled_subtask_fails_the_workflow() {
     harness.play("ann", AgentBehaviour::Hang);
     let runtime = harness.runtime(1);
     let mut handle = runtime.create(harness.order("x")).await.unwrap();
-    harness.base.until("it is at work", |fixture| !fixture.sub_tasks(handle.id).is_empty()).await;
+    harness
+        .base
+        .until("the agent is running", |fixture| !fixture.sub_tasks(handle.id).is_empty())
+        .await;
     runtime.cancel(harness.base.sub_tasks(handle.id)[0].id).await.unwrap();
     let task = harness.wait(&mut handle).await;
     assert_eq!(end(&task), "part_cancelled: one: ann was cancelled");
@@ -68,7 +71,7 @@ async fn transient_failure_is_retried_up_to_the_node_limit() {
         let task = harness.run("x").await;
         assert_eq!(task.status == TaskStatus::Completed, is_done, "{task:?}");
         assert_eq!(harness.tools.calls(), lost.min(max_retries) + 1);
-        assert_eq!(harness.tools.noted().len(), usize::from(is_done));
+        assert_eq!(harness.tools.notes().len(), usize::from(is_done));
         if !is_done {
             assert!(end(&task).starts_with("tool_failed: one: kit/note: the connection was lost"));
         }
@@ -177,7 +180,7 @@ edges: [{from: one, to: all}, {from: all, to: four}]
         handle = runtime.adopt(handle.id).await.unwrap();
     }
     assert_eq!(end(&harness.wait(&mut handle).await), "four");
-    assert_eq!(harness.tools.noted(), ["one", "two", "four"]);
+    assert_eq!(harness.tools.notes(), ["one", "two", "four"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -203,7 +206,7 @@ edges: [{from: all, to: end}]
     let result = "by hand".to_owned();
     let task = harness.answer(&runtime, id, ReviewVerdict::SkipWith { result }).await;
     assert_eq!(end(&task), "bob({\"one\":\"by hand\",\"two\":\"ann(x)\"})");
-    assert_eq!(harness.tools.noted(), ["one"]);
+    assert_eq!(harness.tools.notes(), ["one"]);
     let numbers = harness.checkpoint_numbers(id);
     assert_eq!(numbers, (0..u32::try_from(numbers.len()).unwrap()).collect::<Vec<_>>());
 }

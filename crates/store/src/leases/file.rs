@@ -140,7 +140,7 @@ impl Lease for FileLease {
 
 impl Drop for FileLease {
     fn drop(&mut self) {
-        // Another process removes a file that stays.
+        // Another process removes a file that is left.
         let _ = fs::remove_file(&self.path);
     }
 }

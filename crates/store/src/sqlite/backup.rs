@@ -79,7 +79,7 @@ pub fn restore(backup: &Path, database: &Path) -> Result<Option<PathBuf>, StoreE
     let unfinished = with_suffix(database, "restoring");
     let replaced = replace(backup, &unfinished, database);
     if replaced.is_err() {
-        // Part of a copy only fills the disk.
+        // A partial copy only fills the disk.
         remove_if_exists(&unfinished)?;
     }
     replaced
@@ -115,7 +115,7 @@ fn check_content(path: &Path) -> Result<(), StoreError> {
     if tables == 0 {
         return Err(StoreError::Foreign { path: path.to_owned() });
     }
-    // The pages may be intact, and an event in them not.
+    // Intact pages can still contain an invalid event.
     let mut events = connection.prepare("SELECT body FROM events").map_err(explain)?;
     let mut rows = events.query([]).map_err(explain)?;
     while let Some(row) = rows.next().map_err(explain)? {
@@ -139,7 +139,7 @@ fn keep_replaced(database: &Path) -> Result<Option<PathBuf>, StoreError> {
         let busy = Connection::open(database).and_then(|connection| {
             connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))
         });
-        // A reader has it open, and its newest commits are only in the log.
+        // A reader has the database open, and the newest commits are only in the log.
         if busy == Ok(true) {
             return Err(StoreError::InUse { path: database.to_owned() });
         }

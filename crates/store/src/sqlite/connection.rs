@@ -257,7 +257,7 @@ fn read_header(path: &Path) -> Result<u32, StoreError> {
         ])
     };
     let (pages, version, application_id) = (number(28), number(60), number(68));
-    // Another process is creating the file: both are zero.
+    // Both are zero while another process creates the file.
     if application_id != APPLICATION_ID && (application_id, version) != (0, 0) {
         return Err(StoreError::Foreign { path: path.to_owned() });
     }

@@ -35,7 +35,7 @@ pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     }
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.commit()?;
-    // The version must stand in the file itself, where it is checked before anything is opened.
+    // The version must be in the database file, not only in the log, because it is checked first.
     connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
 }
 

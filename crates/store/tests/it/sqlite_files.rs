@@ -75,7 +75,7 @@ impl DatabaseFile {
         files
     }
 
-    /// Checks that both ways of opening fail with the reason and change no byte.
+    /// Checks that opening to read and to write fails with the reason and changes no byte.
     fn assert_refused_unchanged(&self, expected: &str) {
         let before = self.contents();
         for access in [READ_WRITE, StoreAccess::ReadOnly] {
@@ -246,8 +246,8 @@ fn restore_is_refused_during_a_write_or_read() {
     }
 }
 
-/// Holds the exclusive lock for a moment, as a restore does.
-fn alone_for_a_moment(path: &Path) -> std::thread::JoinHandle<()> {
+/// Holds the exclusive lock briefly, like a restore.
+fn lock_briefly(path: &Path) -> std::thread::JoinHandle<()> {
     let lock = fs::File::options().write(true).open(beside(path, ".lock")).unwrap();
     lock.lock().unwrap();
     std::thread::spawn(move || {
@@ -261,11 +261,11 @@ fn open_waits_for_a_running_restore() {
     for access in [READ_WRITE, StoreAccess::ReadOnly] {
         let file = DatabaseFile::with_tasks(1);
         let restored = fs::read(&file.path).unwrap();
-        let restoring = alone_for_a_moment(&file.path);
+        let restoring = lock_briefly(&file.path);
         // During a restore the file may be incomplete.
         fs::write(&file.path, "half a database").unwrap();
-        let at_last = file.path.clone();
-        let opened = std::thread::spawn(move || SqliteStore::open(&at_last, access));
+        let path = file.path.clone();
+        let opened = std::thread::spawn(move || SqliteStore::open(&path, access));
         fs::write(&file.path, restored).unwrap();
         let store = opened.join().unwrap().unwrap();
         restoring.join().unwrap();

@@ -141,7 +141,7 @@ fn resolve_args(
     };
     let allow = match agent.permission_policy {
         PermissionPolicy::Allow => preset.allow_args,
-        // A CLI agent without a terminal refuses whatever it would have to ask for.
+        // Without a terminal, a CLI agent refuses actions that need approval.
         PermissionPolicy::Deny | PermissionPolicy::Ask => "",
     };
     // The preset's last arguments fit only its own input mode.

@@ -29,11 +29,11 @@ fn streamed<'b>(
 
 #[track_caller]
 fn assert_same(mask: &SecretMask, text: &[u8], pieces: &[&[u8]]) {
-    let whole = mask.mask_bytes(text);
+    let expected = mask.mask_bytes(text);
     for rests in [false, true] {
         let out = streamed(mask, pieces.iter().copied(), rests);
-        assert_eq!(String::from_utf8_lossy(&out), String::from_utf8_lossy(&whole), "{rests}");
-        assert!(out == *whole);
+        assert_eq!(String::from_utf8_lossy(&out), String::from_utf8_lossy(&expected), "{rests}");
+        assert!(out == *expected);
     }
 }
 
@@ -181,17 +181,17 @@ fn holds_back_lines_with_configured_patterns() {
 }
 
 fn snippets() -> impl Strategy<Value = Vec<u8>> {
-    let planted: Vec<Vec<u8>> =
+    let secrets: Vec<Vec<u8>> =
         secret_cases::CASES.iter().map(|(text, _)| text.as_bytes().to_vec()).collect();
     let lines: Vec<Vec<u8>> = PLAIN_TEXT.lines().map(|line| line.as_bytes().to_vec()).collect();
     let pieces =
         ["\n", " ", "\r\n", "\"", "\\", "\\n", "-", "=", ": ", "known secret", KEY, "@", "'"];
     let pieces = pieces.map(|piece| piece.as_bytes().to_vec()).to_vec();
     // A truncated secret is the hardest to detect.
-    let cut = (proptest::sample::select(planted.clone()), any::<proptest::sample::Index>())
+    let cut = (proptest::sample::select(secrets.clone()), any::<proptest::sample::Index>())
         .prop_map(|(text, at)| text[..at.index(text.len())].to_vec());
     prop_oneof![
-        4 => proptest::sample::select(planted),
+        4 => proptest::sample::select(secrets),
         2 => proptest::sample::select(lines),
         5 => proptest::sample::select(pieces),
         2 => cut,
@@ -217,11 +217,11 @@ proptest! {
         let ends = cuts.iter().copied().chain([text.len()]);
         let starts = [0].into_iter().chain(cuts.iter().copied());
         let pieces: Vec<&[u8]> = starts.zip(ends).map(|(start, end)| &text[start..end]).collect();
-        let whole = mask.mask_bytes(&text);
+        let expected = mask.mask_bytes(&text);
         for rests in [false, true] {
             let out = streamed(&mask, pieces.iter().copied(), rests);
-            prop_assert!(out == *whole, "{rests}\n{}\n{}",
-                String::from_utf8_lossy(&out), String::from_utf8_lossy(&whole));
+            prop_assert!(out == *expected, "{rests}\n{}\n{}",
+                String::from_utf8_lossy(&out), String::from_utf8_lossy(&expected));
         }
     }
 }

@@ -133,8 +133,8 @@ async fn secrets_appear_nowhere() {
         [fixture.stored_output(&outcome, "stdout"), fixture.stored_output(&outcome, "stderr")]
             .concat();
     let (shown, kept_text) = (progress.shown(), String::from_utf8_lossy(&kept));
-    let said = format!("it is {SECRET}.").into();
-    let masked = fixture.driver.mask_secrets(&agent, &RunOverrides::default(), said);
+    let text = format!("it is {SECRET}.").into();
+    let masked = fixture.driver.mask_secrets(&agent, &RunOverrides::default(), text);
     let everything = format!("{outcome:?} {shown} {kept_text} {masked}");
     assert!(!everything.contains(SECRET), "{everything}");
     assert_eq!(kept, b"***aple\n***aple\n");

@@ -59,7 +59,7 @@ impl CliFixture {
     /// Waits until a file has a complete line, and parses its pids.
     pub(crate) async fn read_pids(&self, name: &str) -> Vec<u32> {
         let path = self.path(name);
-        let text = eventually("the numbers are there", || {
+        let text = eventually("the pids are written", || {
             fs::read_to_string(&path).ok().filter(|text| text.ends_with('\n'))
         });
         let pids: Vec<_> = text.await.split_whitespace().map(|pid| pid.parse().unwrap()).collect();

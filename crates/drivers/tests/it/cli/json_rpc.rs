@@ -22,7 +22,7 @@ async fn agent_answers_a_request() {
     let fixture = CliFixture::new();
     let more = json!({"agent_type": "json-rpc"});
     assert_eq!(answer(&fixture.run(&python(AGENT, &more), "hi").await), "execute: hi");
-    assert!(fixture.path("left").exists(), "its stdin was closed and it ended by itself");
+    assert!(fixture.path("left").exists(), "it exits after its stdin closes");
 
     let stubborn = AGENT.replace("sys.stdin.read()", "import time; time.sleep(1000)");
     assert_eq!(answer(&fixture.run(&python(&stubborn, &more), "hi").await), "execute: hi");
@@ -31,7 +31,7 @@ async fn agent_answers_a_request() {
 #[tokio::test]
 async fn invalid_responses_are_failures() {
     let fixture = CliFixture::new();
-    for (script, said) in [
+    for (script, expected) in [
         ("print('{oops', flush=True); import time; time.sleep(1000)", "{oops"),
         ("import sys; sys.stdin.readline(); print('nothing')", "without a response"),
         (
@@ -42,6 +42,6 @@ async fn invalid_responses_are_failures() {
         let outcome = fixture.run(&python(script, &json!({"agent_type": "json-rpc"})), "hi").await;
         let failure = failure(&outcome);
         assert_eq!(failure.category, ErrorCategory::AgentError, "{failure}");
-        assert!(failure.message.contains(said), "{failure}");
+        assert!(failure.message.contains(expected), "{failure}");
     }
 }

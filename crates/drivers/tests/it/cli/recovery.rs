@@ -16,11 +16,11 @@ async fn recovers_a_finished_run_until_it_is_forgotten() {
     let id = new_execution();
     let outcome = fixture.run_as(&agent, id, &ProgressRecorder::default()).await;
     let others = fixture.other_driver();
-    let whole = recover(&others, &agent, id, 0).await.unwrap();
-    assert_eq!(answer(&whole), answer(&outcome));
-    assert_eq!(whole.report.process_id, outcome.report.process_id);
-    assert_eq!(whole.report.output, outcome.report.output);
-    assert_eq!(whole.report.exit, outcome.report.exit);
+    let recovered = recover(&others, &agent, id, 0).await.unwrap();
+    assert_eq!(answer(&recovered), answer(&outcome));
+    assert_eq!(recovered.report.process_id, outcome.report.process_id);
+    assert_eq!(recovered.report.output, outcome.report.output);
+    assert_eq!(recovered.report.exit, outcome.report.exit);
     assert_eq!(recover(&others, &agent, id, 1).await, None);
     others.forget(id, 1);
     assert_eq!(recover(&others, &agent, id, 0).await, None);

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::fixture::{CliFixture, ProgressRecorder, answer, failure, new_execution, python, sh};
 use crate::waiting::{is_alive, kill, wait_until};
 
-/// Starts a process and its child in a session of their own, ignores SIGTERM, and writes both pids.
+/// Starts a process and its child in a new session, ignores SIGTERM, and writes both pids.
 const PROCESS_TREE: &str =
     r#"setsid sh -c 'trap "" TERM; sleep 1000 & echo $! $$ > pids; wait' & sleep 1000"#;
 
@@ -113,7 +113,7 @@ async fn dropping_a_run_ends_its_process_tree() {
     let agent = sh(PROCESS_TREE, &json!({}));
     let progress = ProgressRecorder::default();
     tokio::select! {
-        _ = fixture.run_watched(&agent, "", &progress) => panic!("it does not end by itself"),
+        _ = fixture.run_watched(&agent, "", &progress) => panic!("the run must not end on its own"),
         _ = fixture.read_pids("pids") => {}
     }
     let tree = fixture.read_pids("pids").await;

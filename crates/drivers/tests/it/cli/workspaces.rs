@@ -49,8 +49,8 @@ async fn copy_leaves_the_original_unchanged() {
     let script = "pwd; test -x run.sh && test -L link && cat sub/b.txt; echo new >> a.txt; \
                   rm sub/b.txt; echo c > c.txt";
     let outcome = fixture.run(&agent(script, "copy"), "").await;
-    let said = answer(&outcome);
-    assert!(said.contains("data/workspaces/") && said.contains("two"), "{said}");
+    let output = answer(&outcome);
+    assert!(output.contains("data/workspaces/") && output.contains("two"), "{output}");
     let kept = outcome.report.workspace.as_ref().unwrap();
     assert_eq!((kept.changed_files, &kept.branch, &kept.problem), (3, &None, &None));
     let folder = fixture.path("data").join(&kept.folder);

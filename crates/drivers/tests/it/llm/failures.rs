@@ -31,8 +31,8 @@ async fn status_decides_category_and_message_quotes_provider() {
             let message = &failure.failure.message;
             let beginning = format!("{}, model m-1, at {}/v1", provider(wire), server.url());
             assert!(message.starts_with(&beginning), "{message}");
-            let words = format!(": status {status}: the provider's own words");
-            assert!(message.contains(&words), "{message}");
+            let expected = format!(": status {status}: the provider's own words");
+            assert!(message.contains(&expected), "{message}");
             assert!(!failure.context_full);
         }
     }
@@ -66,7 +66,7 @@ async fn recognizes_full_context() {
 #[tokio::test]
 async fn faults_within_an_answer_are_transient() {
     for wire in WireFormat::ALL {
-        for (fault, words) in [
+        for (fault, expected) in [
             (ModelFault::Cut, "the stream ended before the answer was complete"),
             (ModelFault::Unfinished, "the stream ended before the answer was complete"),
             (ModelFault::InvalidJson, "the stream had an event that cannot be read"),
@@ -76,7 +76,7 @@ async fn faults_within_an_answer_are_transient() {
             let harness = ModelHarness::new(wire, &server);
             let failure = harness.failure().await;
             assert_eq!(failure.failure.category, TRANSIENT, "{wire:?} {fault:?}");
-            assert!(failure.failure.message.contains(words), "{wire:?}: {failure:?}");
+            assert!(failure.failure.message.contains(expected), "{wire:?}: {failure:?}");
             let text = harness.pieces.0.lock().unwrap().concat();
             assert!(!text.is_empty() && "half an answer".starts_with(&text), "{wire:?}: {text}");
             // The next call succeeds.
@@ -163,13 +163,13 @@ async fn dropping_the_future_abandons_the_call() {
             _ => ModelTurn::text("done"),
         });
         let harness = ModelHarness::new(wire, &server);
-        for (count, words) in [(1, "wait first"), (2, "wait later")] {
+        for (count, text) in [(1, "wait first"), (2, "wait later")] {
             let arrived = async {
                 while server.requests().len() < count {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
             };
-            let messages = [user(words)];
+            let messages = [user(text)];
             tokio::select! {
                 reply = harness.call(&messages) => panic!("{wire:?}: {reply:?}"),
                 () = arrived => {}

@@ -37,8 +37,8 @@ async fn concurrent_first_calls_start_one_server() {
         let harness = &harness;
         async move { harness.echo(&number.to_string()).await }
     });
-    let said = futures_util::future::join_all(calls).await;
-    assert_eq!(said, (0..20).map(|number| number.to_string()).collect::<Vec<_>>());
+    let echoes = futures_util::future::join_all(calls).await;
+    assert_eq!(echoes, (0..20).map(|number| number.to_string()).collect::<Vec<_>>());
     assert_eq!(harness.logged("started"), 1);
 }
 
@@ -61,7 +61,7 @@ async fn dropped_call_is_cancelled_on_the_server() {
             () = wait_until("it sleeps", || harness.logged("sleeping") == 1) => {}
         }
     }
-    wait_until("it was woken", || harness.logged("woken") == 1).await;
+    wait_until("it has been woken", || harness.logged("woken") == 1).await;
     assert_eq!(harness.logged("cancelled"), 1);
     assert_eq!(harness.echo("still here").await, "still here");
 }

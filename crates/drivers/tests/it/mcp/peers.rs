@@ -29,8 +29,8 @@ async fn check_server_everything(definition: McpServerDefinition) {
     assert!(names(&toolbox).len() > 10, "{:?}", names(&toolbox));
     assert_eq!(harness.tools.protocol_version("everything").await.unwrap(), INITIALIZE_VERSION);
 
-    let said = harness.text("everything/echo", json!({"message": "hello"})).await;
-    assert_eq!(said, "Echo: hello");
+    let echo = harness.text("everything/echo", json!({"message": "hello"})).await;
+    assert_eq!(echo, "Echo: hello");
     let picture = harness.text("everything/get-tiny-image", json!({})).await;
     assert!(picture.contains("[image: image/png, "), "{picture}");
     let weather = json!({"location": "Chicago"});

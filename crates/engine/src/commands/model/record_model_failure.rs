@@ -211,7 +211,8 @@ mod tests {
         let full = RecordModelFailure { failure, cause: FailureCause::Model, duration_ms: 1 };
         let mut sent = Vec::new();
         while !state.status().is_final() {
-            let roles: Vec<_> = state.history().iter().map(|said| said.role().label()).collect();
+            let roles: Vec<_> =
+                state.history().iter().map(|message| message.role().label()).collect();
             assert_eq!(roles[0], "user");
             assert_ne!(roles.get(1), Some(&"tool"), "an answer without its call: {roles:?}");
             sent.push(roles.len());

@@ -6,14 +6,14 @@ fn record(state: &TaskState, reply: ModelReply) -> DecisionResult {
 }
 
 /// One turn: the model requests a tool, and the tool answers.
-fn turn(state: TaskState, tool: &str, said: &str) -> TaskState {
-    let events = record(&state, ModelReply { content: said.into(), ..asks_for(&[tool]) });
+fn turn(state: TaskState, tool: &str, text: &str) -> TaskState {
+    let events = record(&state, ModelReply { content: text.into(), ..asks_for(&[tool]) });
     let state = with(state, events.unwrap().events);
     if state.calls().all().is_empty() {
         return state;
     }
     let call_id = call_id(&state, 0);
-    let reply = ToolReply { content: said.into(), ..ToolReply::default() };
+    let reply = ToolReply { content: text.into(), ..ToolReply::default() };
     let answer = RecordToolReply { call_id, reply, duration_ms: 1 };
     step(state, |state, ctx| answer.decide(state, ctx))
 }
@@ -83,9 +83,9 @@ fn refused_call_is_answered_with_the_reason() {
         assert!(content.contains(expected), "{content}");
         assert_eq!(decision.effects, [Effect::CallModel]);
     }
-    let mut misfit = asks_for(&["files/read"]);
-    misfit.tool_calls[0].arguments = AskedArguments::Object(serde_json::Map::new());
-    let decision = record(&running(), misfit).unwrap();
+    let mut invalid = asks_for(&["files/read"]);
+    invalid.tool_calls[0].arguments = AskedArguments::Object(serde_json::Map::new());
+    let decision = record(&running(), invalid).unwrap();
     let content = refused_with(&decision);
     assert!(content.contains("path") && content.contains("was not called"), "{content}");
     let mut unreadable = asks_for(&["files/read"]);

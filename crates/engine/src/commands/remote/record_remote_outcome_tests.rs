@@ -147,10 +147,10 @@ fn rejected_question_leaves_a_remote_task_to_cancel() {
         let ended = with(asked(), events);
         assert_eq!(ended.open_remote(), Some(&task()));
         let refusal = Some("it is over".to_owned());
-        let told = RecordRemoteCancel { refusal }.decide(&ended).unwrap();
-        let told = with(ended, told.events);
-        assert_eq!(told.open_remote(), None);
-        assert!(RecordRemoteCancel { refusal: None }.decide(&told).is_err());
+        let recorded = RecordRemoteCancel { refusal }.decide(&ended).unwrap();
+        let recorded = with(ended, recorded.events);
+        assert_eq!(recorded.open_remote(), None);
+        assert!(RecordRemoteCancel { refusal: None }.decide(&recorded).is_err());
     }
     // A task that still runs, and a remote task that has ended, leave nothing to cancel.
     assert!(RecordRemoteCancel { refusal: None }.decide(&following()).is_err());

@@ -236,8 +236,8 @@ mod tests {
     fn rejection_is_answered_to_the_model() {
         let state = asked();
         let decision = answer(&state, ReviewVerdict::Reject).unwrap();
-        let said = answer_to(&decision, call_id(&state, 0)).unwrap();
-        assert_eq!(said, "a person decided against calling files/delete: not today");
+        let content = answer_to(&decision, call_id(&state, 0)).unwrap();
+        assert_eq!(content, "a person decided against calling files/delete: not today");
         let (state, effects) = resumed(with(state, decision.events));
         assert_eq!(effects, [Effect::CallModel]);
         assert_eq!(state.messages().len(), 3);

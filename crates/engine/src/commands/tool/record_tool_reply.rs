@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use crate::decide::fixtures::prelude::*;
 
-    fn said(content: &str) -> ToolReply {
+    fn tool_reply(content: &str) -> ToolReply {
         ToolReply { content: content.to_owned(), ..ToolReply::default() }
     }
 
@@ -101,7 +101,7 @@ mod tests {
     fn answers_are_ordered_and_lead_to_the_model() {
         let mut state = turn_with_calls(&["files/read", "files/write", "files/read"]);
         for (index, last) in [(2, false), (0, false), (1, true)] {
-            let decision = record(&state, index, said(&format!("answer {index}")));
+            let decision = record(&state, index, tool_reply(&format!("answer {index}")));
             assert_eq!(decision.effects == [Effect::CallModel], last);
             let before = state.messages().len();
             state = with(state, decision.events);
@@ -120,7 +120,7 @@ mod tests {
         for (structured, expected) in
             [(None, "there is no structured result"), (Some(json!({"minutes": 3})), "seconds")]
         {
-            let decision = record(&state, 0, ToolReply { structured, ..said("3") });
+            let decision = record(&state, 0, ToolReply { structured, ..tool_reply("3") });
             let content = answer_to(&decision, id).unwrap();
             assert!(
                 content.contains(expected) && content.ends_with("the result was: 3"),
@@ -128,7 +128,7 @@ mod tests {
             );
         }
         let fits =
-            ToolReply { structured: Some(json!({"seconds": 3})), ..said("{\"seconds\": 3}") };
+            ToolReply { structured: Some(json!({"seconds": 3})), ..tool_reply("{\"seconds\": 3}") };
         let decision = record(&state, 0, fits);
         let kept_once = matches!(
             decision.events[0],
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn error_reply_goes_to_the_fallback() {
-        let failed = || ToolReply { is_error: true, ..said("no such file") };
+        let failed = || ToolReply { is_error: true, ..tool_reply("no such file") };
         let state = turn_with_calls(&["files/read", "files/write"]);
         let decision = record(&state, 0, failed());
         assert_eq!(labels(&decision), ["tool_failed", "tool_called"]);
@@ -156,7 +156,7 @@ mod tests {
     fn reply_is_recorded_during_a_cancel() {
         let state = turn_with_calls(&["files/write", "files/write"]);
         let state = with(state, vec![Event::CancelRequested]);
-        let decision = record(&state, 0, said("written"));
+        let decision = record(&state, 0, tool_reply("written"));
         assert_eq!(answer_to(&decision, call_id(&state, 0)).as_deref(), Some("written"));
         let other = answer_to(&decision, call_id(&state, 1)).unwrap();
         assert!(other.contains("it may have had its effect"), "{other}");
@@ -169,8 +169,8 @@ mod tests {
     fn only_running_calls_are_answered() {
         let state = turn_with_calls(&["files/read", "files/write"]);
         let id = call_id(&state, 0);
-        let state = with(state.clone(), record(&state, 0, said("a")).events);
-        let again = RecordToolReply { call_id: id, reply: said("b"), duration_ms: 1 };
+        let state = with(state.clone(), record(&state, 0, tool_reply("a")).events);
+        let again = RecordToolReply { call_id: id, reply: tool_reply("b"), duration_ms: 1 };
         for state in [state, running()] {
             assert_rejected!(again.decide(&state, &mut test_context()), UnexpectedCommand);
         }

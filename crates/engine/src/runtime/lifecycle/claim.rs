@@ -80,7 +80,7 @@ pub(in crate::runtime) async fn answer_review(
         let state = &mut loaded.state;
         let (remotes, clock) = (&*deps.remotes, &*deps.clock);
         if let Err(error) = cancel_remote_work(&inner.journal, remotes, clock, agent, state).await {
-            // The task has ended all the same.
+            // The local task has ended anyway.
             tracing::warn!(%id, %error, "cannot record the cancellation of a remote task");
         }
     }

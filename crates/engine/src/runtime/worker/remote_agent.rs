@@ -144,7 +144,7 @@ impl Worker {
         let id = state.id();
         let recorded = cancel_remote_work(&inner.journal, remotes, clock, &agent, state).await;
         if let Err(error) = recorded {
-            // The task has ended all the same.
+            // The local task has ended anyway.
             tracing::warn!(%id, %error, "cannot record the cancellation of a remote task");
         }
     }

@@ -23,14 +23,14 @@ fn parsed_at(rules: &OutputParser, output: &[u8], cut: usize) -> (String, Parsed
 /// The same for all splits, which must agree.
 #[track_caller]
 fn parsed(rules: &OutputParser, output: &str) -> (String, ParsedOutput) {
-    let whole = parsed_at(rules, output.as_bytes(), 0);
+    let unsplit = parsed_at(rules, output.as_bytes(), 0);
     for cut in 1..=output.len() {
         let (shown, parsed) = parsed_at(rules, output.as_bytes(), cut);
-        assert_eq!(shown, whole.0, "{cut}");
-        let remaining_text = whole.1.remaining_text.clone();
-        assert_eq!(ParsedOutput { remaining_text, ..parsed }, whole.1, "{cut}");
+        assert_eq!(shown, unsplit.0, "{cut}");
+        let remaining_text = unsplit.1.remaining_text.clone();
+        assert_eq!(ParsedOutput { remaining_text, ..parsed }, unsplit.1, "{cut}");
     }
-    whole
+    unsplit
 }
 
 #[test]
@@ -169,8 +169,8 @@ proptest! {
         let rules = rules(json!({"format": format, "strip_ansi": strip_ansi, "answer": answer}));
         let cut = cut.min(output.len());
         let (shown, parsed) = parsed_at(&rules, &output, cut);
-        let (whole_shown, whole) = parsed_at(&rules, &output, 0);
-        prop_assert_eq!(shown, whole_shown);
-        prop_assert_eq!(parsed.answer, whole.answer);
+        let (unsplit_shown, unsplit) = parsed_at(&rules, &output, 0);
+        prop_assert_eq!(shown, unsplit_shown);
+        prop_assert_eq!(parsed.answer, unsplit.answer);
     }
 }
