@@ -17,7 +17,7 @@ pub(crate) fn start(verbosity: OutputVerbosity) {
         OutputVerbosity::Verbose => Level::DEBUG,
     };
     let stderr = StderrSubscriber { most, spans: AtomicU64::new(0) };
-    // It is called once, before anything could have set another.
+    // Fails only if a subscriber is already set, and this runs once.
     let _ = tracing::subscriber::set_global_default(stderr);
 }
 

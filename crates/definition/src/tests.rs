@@ -1,4 +1,4 @@
-//! Tests of definition files: valid ones, and the problems of others.
+//! Tests of valid and invalid definition files.
 
 mod agent;
 mod cli;
@@ -16,18 +16,18 @@ mod workflow_author;
 
 use super::{Home, HomeFile};
 
-/// A home of files, each a path and a text.
+/// A home of files, each with a path and a text.
 fn home<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Home {
     let file = |(path, text): (&str, &str)| HomeFile { path: path.into(), text: Ok(text.into()) };
     Home::parse(files.into_iter().map(file).collect())
 }
 
-/// The problems of a home, as people read them.
+/// The problems of a home, as printed.
 fn shown(home: &Home) -> Vec<String> {
     home.problems.iter().map(ToString::to_string).collect()
 }
 
-/// The problems of one file, shown without its path, in a home that has others too.
+/// The problems of one file without its path, in a home with other files.
 fn problems<'a>(
     path: &'a str,
     text: &'a str,

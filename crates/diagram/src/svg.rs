@@ -115,7 +115,7 @@ fn node_box(graph: &DiagramGraph<'_>, number: usize) -> NodeBox {
         NodeShape::Agent | NodeShape::Tool | NodeShape::Human | NodeShape::Workflow => {
             (widest + 36.0, 68.0, NodeOutline::Box)
         }
-        // The layout sets the size of a frame.
+        // The layout determines the size of a frame.
         NodeShape::State | NodeShape::Frame => {
             (widest + 36.0, 44.0 + self::number(node.notes.len()) * LABEL_LINE, NodeOutline::Box)
         }

@@ -11,7 +11,7 @@ use super::{GraphFormat, NodeMark, NodeMarks, draw_workflow};
 
 const FORMATS: [GraphFormat; 3] = [GraphFormat::Svg, GraphFormat::Mermaid, GraphFormat::Dot];
 
-/// Every type of node, a loop, a mapping, a checkpoint, and texts that mean something elsewhere.
+/// Every type of node, a loop, a mapping, a checkpoint, and texts with special characters.
 const NEWSROOM: &str = r#"
 name: newsroom
 entry_point: gather
@@ -106,8 +106,8 @@ fn texts_have_no_control_characters() {
     assert_eq!(shorten("ümläut", 6), "ümläut");
 }
 
-/// A workflow of so many agents. Edges that would lead back have a limit, and a chain makes sure
-/// that every node is reached.
+/// A workflow with this many agents. Edges that lead back have a loop limit, and a chain makes
+/// every node reachable.
 fn random_workflow(count: usize, extra: &[(usize, usize)]) -> (String, usize) {
     let mut text = String::from("name: random\nentry_point: n0\nnodes:\n");
     for node in 0..count {
@@ -129,7 +129,7 @@ fn overlap(a: &LayoutRect, b: &LayoutRect) -> bool {
     (a.x - b.x).abs() * 2.0 < a.width + b.width && (a.y - b.y).abs() * 2.0 < a.height + b.height
 }
 
-/// True if a point is inside an area, and not on its border.
+/// True if a point is strictly inside an area.
 fn holds(area: &LayoutRect, (x, y): (f64, f64)) -> bool {
     (x - area.x).abs() * 2.0 < area.width - 1.0 && (y - area.y).abs() * 2.0 < area.height - 1.0
 }
@@ -151,7 +151,7 @@ proptest! {
         prop_assert_eq!(svg.matches("class=\"edge\"").count(), edge_count);
         prop_assert_eq!(svg.matches("class=\"node\"").count(), count);
         let mermaid = drawn(&workflow, GraphFormat::Mermaid);
-        // One more leads from the start to the entry.
+        // One more arrow leads from the start to the entry.
         let arrows = mermaid.matches("-->").count() + mermaid.matches("-.->").count();
         prop_assert_eq!(arrows, edge_count + 1);
         let dot = drawn(&workflow, GraphFormat::Dot);
@@ -204,7 +204,7 @@ proptest! {
         for (layout_edge, route) in layout_edges.iter().zip(&layout.routes) {
             let Some(route) = route else { continue };
             for pair in route.points.windows(2) {
-                // Curves stay between layers, so only vertical pieces could touch a node.
+                // Curves stay between layers, so only vertical segments can touch a node.
                 for step in 0..=8 {
                     let y = pair[0].1 + (pair[1].1 - pair[0].1) * f64::from(step) / 8.0;
                     let x = if step < 4 { pair[0].0 } else { pair[1].0 };

@@ -33,7 +33,7 @@ fn character_width(c: char) -> f64 {
         '=' | '<' | '>' | '+' | '&' | '#' | '~' | '_' => 0.84,
         'A'..='Z' => 0.74,
         c if c.is_ascii() => 0.64,
-        // Chinese, Japanese and Korean characters and those after them are as wide as high.
+        // Characters from the CJK blocks on are as wide as high.
         '\u{1100}'.. => 1.05,
         _ => 0.74,
     }

@@ -67,7 +67,7 @@ fn find_fault(process_user: u32, user: u32, group: u32, mode: u32) -> Option<Tru
     if mode & OTHERS_WRITE != 0 {
         return Some(TrustFault::WorldWritable);
     }
-    // A private group has the number and only the member of its user.
+    // A group with the user's number is the user's private group.
     (mode & GROUP_WRITE != 0 && group != user).then_some(TrustFault::GroupWritable { group })
 }
 

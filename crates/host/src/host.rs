@@ -63,7 +63,7 @@ impl Host {
             entropy: Arc::new(SystemEntropy),
             leases: Arc::new(leases),
             lease: Arc::clone(&lease),
-            // A command has its Tokio runtime to itself.
+            // Each command has its own Tokio runtime.
             dedicated_thread: DedicatedThread::claim(),
             limits: home.settings.limits,
         })

@@ -65,7 +65,7 @@ fn main() {
     let allocations_before = ALLOCATIONS.load(Ordering::Relaxed);
     let began = Instant::now();
     for _ in 0..rounds {
-        // Two transitions and one charge: what a turn with a review does.
+        // Two transitions and one charge, as in a turn with a review.
         let run = black_box(&mut run);
         run.advance(black_box(TaskTransition::Ask), at).unwrap();
         run.advance(black_box(TaskTransition::Resume), at).unwrap();

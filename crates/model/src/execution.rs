@@ -156,7 +156,7 @@ impl AgentExecution {
         at: Timestamp,
     ) -> Result<(), IllegalTransition<ExecutionState>> {
         self.advance(ExecutionTransition::Fail, at)?;
-        // Its report came just before.
+        // The report of the run precedes its failure.
         if let Some(run) = self.runs.last_mut().filter(|run| run.failure.is_none()) {
             run.failure = Some(failure.clone());
         }
@@ -210,7 +210,7 @@ impl AgentExecution {
                 self.remote = remote.clone().or_else(|| self.remote.take());
                 On::Run
             }
-            // It concerns the remote server, not the state of the execution.
+            // This concerns the remote server, not the state of the execution.
             ExecutionChange::EndRemote { .. } => return Ok(()),
             ExecutionChange::Start { .. } => On::Start,
             ExecutionChange::Complete => On::Complete,

@@ -1,5 +1,5 @@
-//! For tests only: the conformance suites of stores, leases and slots, task fixtures, and fakes of
-//! every dependency of a runtime.
+//! Test support: conformance suites of stores, leases and slots, task fixtures, and fakes of every
+//! dependency of a runtime.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -56,7 +56,7 @@ impl Clock for TokioClock {
     }
 }
 
-/// Seeds that count up from a number.
+/// Seeds that count up.
 pub struct SeededEntropy(AtomicU64);
 
 impl SeededEntropy {

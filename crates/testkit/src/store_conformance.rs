@@ -115,12 +115,12 @@ fn ids(store: &SharedStore, filter: &TaskFilter) -> Vec<TaskId> {
     store.task_rows(filter).wait().unwrap().iter().map(|row| row.id).collect()
 }
 
-fn there(store: &SharedStore) -> Vec<TaskId> {
+fn task_ids(store: &SharedStore) -> Vec<TaskId> {
     ids(store, &TaskFilter::default())
 }
 
 /// A review of a call in doubt.
-fn asked(deadline: Option<Timestamp>) -> Event {
+fn review_opened(deadline: Option<Timestamp>) -> Event {
     Event::ReviewOpened {
         checkpoint_id: CheckpointId::from_random_bytes([2; 16]),
         subject: ReviewSubject::Doubt { call_id: ToolCallId::from_random_bytes([1; 16]) },
@@ -130,7 +130,7 @@ fn asked(deadline: Option<Timestamp>) -> Event {
     }
 }
 
-fn decided() -> Event {
+fn review_answered() -> Event {
     let (verdict, state_updates) = (ReviewVerdict::Retry, StateUpdates::default());
     Event::ReviewAnswered { verdict, message: None, by: "ada".into(), state_updates }
 }
@@ -178,11 +178,11 @@ pub fn conflict_fails_only_its_own_commit(store: &SharedStore) {
     begin(store, task_id(1));
     let one = store.commit(commit(task_id(1), 2, Some(1), vec![Event::TaskStarted]));
     let other = store.commit(commit(task_id(1), 2, None, vec![Event::CancelRequested]));
-    let bystander = store.commit(commit(task_id(2), 0, None, vec![created("b")]));
+    let unrelated = store.commit(commit(task_id(2), 0, None, vec![created("b")]));
     assert!(one.wait().is_ok());
     let conflict = CommitError::Conflict { expected: StreamSequence(2), actual: StreamSequence(3) };
     assert_eq!(other.wait(), Err(conflict));
-    assert!(bystander.wait().is_ok());
+    assert!(unrelated.wait().is_ok());
     assert_eq!(events_of(store, 1).len(), 3);
 }
 
@@ -300,7 +300,7 @@ pub fn tasks_are_listed_newest_first(store: &SharedStore) {
     run(store, task_id(3), 3);
     complete(store, task_id(3), 3);
     let ids = |filter: TaskFilter| ids(store, &filter);
-    assert_eq!(there(store), [task_id(4), task_id(3), task_id(2), task_id(1)]);
+    assert_eq!(task_ids(store), [task_id(4), task_id(3), task_id(2), task_id(1)]);
     assert_eq!(
         ids(TaskFilter { limit: Some(2), ..TaskFilter::default() }),
         [task_id(4), task_id(3)]
@@ -350,9 +350,9 @@ pub fn tool_answers_follow_the_order_of_calls(store: &SharedStore) {
         write(store, 1, sequence, Some(1), vec![event]);
     }
     write(store, 1, 9, Some(1), vec![answered("c")]);
-    let said: Vec<_> =
+    let texts: Vec<_> =
         store.messages(task_id(1)).wait().unwrap().iter().map(|m| m.content().to_owned()).collect();
-    assert_eq!(said[1..], ["calls", "a", "b", "c"]);
+    assert_eq!(texts[1..], ["calls", "a", "b", "c"]);
     assert_eq!(row(store, 1).message_count, 5);
 }
 
@@ -360,12 +360,12 @@ pub fn tool_answers_follow_the_order_of_calls(store: &SharedStore) {
 pub fn task_that_awaits_review_has_no_owner(store: &SharedStore) {
     begin(store, task_id(1));
     run(store, task_id(1), 1);
-    write(store, 1, 6, Some(1), vec![asked(None)]);
+    write(store, 1, 6, Some(1), vec![review_opened(None)]);
     let row = || row(store, 1);
     assert_eq!((row().status, row().owner), (TaskStatus::AwaitingHuman, None));
-    write(store, 1, 7, None, vec![decided()]);
+    write(store, 1, 7, None, vec![review_answered()]);
     assert_eq!((row().status, row().owner), (TaskStatus::Running, None));
-    let twice = store.commit(commit(task_id(1), 8, None, vec![decided()])).wait();
+    let twice = store.commit(commit(task_id(1), 8, None, vec![review_answered()])).wait();
     assert!(matches!(twice, Err(CommitError::Illegal { .. })), "{twice:?}");
 }
 
@@ -378,7 +378,7 @@ pub fn deadline_is_stored_while_the_task_waits(store: &SharedStore) {
     for (number, deadline) in [(1, Some(at(20))), (2, Some(at(10))), (3, Some(at(15))), (4, None)] {
         begin(store, task_id(number));
         run(store, task_id(number), number);
-        write(store, number, 6, Some(1), vec![asked(deadline)]);
+        write(store, number, 6, Some(1), vec![review_opened(deadline)]);
         let row = row(store, number);
         assert_eq!(row.review_deadline, deadline);
     }
@@ -386,7 +386,7 @@ pub fn deadline_is_stored_while_the_task_waits(store: &SharedStore) {
     assert_eq!(overdue(10), [task_id(2)]);
     assert_eq!(overdue(99), [task_id(3), task_id(2), task_id(1)]);
 
-    write(store, 1, 7, None, vec![decided()]);
+    write(store, 1, 7, None, vec![review_answered()]);
     write(store, 2, 7, None, vec![Event::TaskCancelled]);
     write(store, 3, 7, Some(2), vec![claimed(instance_id(2), 2), Event::TaskResumed]);
     for number in 1..=3 {

@@ -1,7 +1,7 @@
-// An agent on the JavaScript SDK of A2A. It is started in the folder where that is installed. What it
-// does with a message is in the message's first word.
+// A test agent on the JavaScript SDK of A2A. Run it in the folder where the SDK is installed. The first
+// word of a message selects the behaviour.
 //
-// It prints its port when it listens, and writes down what it was asked, a line of JSON each.
+// It prints its port once it listens, and appends each request to the log as a line of JSON.
 
 const { createRequire } = require("node:module");
 const fs = require("node:fs");
@@ -13,7 +13,7 @@ const { agentCardHandler, jsonRpcHandler, restHandler, UserBuilder } = load(
   "@a2a-js/sdk/server/express"
 );
 
-// How it offers itself: a list such as JSONRPC/1.0,HTTP+JSON/1.0.
+// The offered interfaces: a list such as JSONRPC/1.0,HTTP+JSON/1.0.
 const [log, offered] = process.argv.slice(2);
 const paths = { JSONRPC: "/rpc", "HTTP+JSON": "/rest" };
 
@@ -113,7 +113,7 @@ class Agent {
   }
 }
 
-// It ends with whoever has started it.
+// It exits when the process that started it closes its stdin.
 process.stdin.on("end", () => process.exit(0)).resume();
 
 const app = express();

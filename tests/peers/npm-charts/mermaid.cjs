@@ -1,7 +1,7 @@
-// Has Mermaid read diagrams. It is started in the folder where that is installed.
+// Parses diagrams with Mermaid. Run it in the folder where Mermaid is installed.
 //
-// Each line of its input is a diagram, as a text in JSON. For each it prints a line: the type of the
-// diagram that Mermaid takes it for, or what is wrong with it.
+// Each line of stdin is a diagram, as a JSON string. For each it prints a line: the type of the
+// diagram, or the error.
 
 const { createRequire } = require("node:module");
 const { pathToFileURL } = require("node:url");
@@ -10,7 +10,7 @@ const load = createRequire(process.cwd() + "/");
 const { JSDOM } = load("jsdom");
 
 (async () => {
-  // Mermaid wants to be in a browser.
+  // Mermaid needs a DOM.
   globalThis.window = new JSDOM("<!DOCTYPE html>").window;
   globalThis.document = window.document;
   const package = load.resolve("mermaid/package.json");

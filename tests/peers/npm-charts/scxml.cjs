@@ -1,7 +1,7 @@
-// Runs charts in SCION, an interpreter of SCXML. It is started in the folder where that is installed.
+// Runs charts in SCION, an SCXML interpreter. Run it in the folder where SCION is installed.
 //
-// Each line of its input is a chart with events, {"scxml": TEXT, "events": [NAME]}. For each it prints
-// a line: the state that the chart begins in and those after each event, with what the agent has then.
+// Each line of stdin is a chart with events, {"scxml": TEXT, "events": [NAME]}. For each it prints a
+// line: the initial state and the state after each event, with the values of the fields.
 
 const { createRequire } = require("node:module");
 const readline = require("node:readline");

@@ -1,6 +1,6 @@
-"""An agent on the Python SDK of A2A. What it does with a message is in the message's first word.
+"""A test agent on the Python SDK of A2A. The first word of a message selects the behaviour.
 
-It prints its port when it listens, and writes down what it was asked, a line of JSON each.
+It prints its port once it listens, and appends each request to the log as a line of JSON.
 """
 
 import argparse
@@ -108,7 +108,7 @@ class Agent(AgentExecutor):
                 await updater.add_artifact([new_text_part("x" * 1000)], artifact_id="a")
                 await asyncio.sleep(0)
         elif word == "wait":
-            # Until the test has made the file that it names.
+            # Waits until the test creates the named file.
             while not pathlib.Path(rest).exists():
                 await asyncio.sleep(0.02)
             await updater.add_artifact([new_text_part("waited")])
@@ -123,7 +123,7 @@ class Agent(AgentExecutor):
 
 
 class Guard:
-    """Lets no one in who does not have the token."""
+    """Rejects requests without the token."""
 
     def __init__(self, app, header, value):
         self.app, self.header, self.value = app, header.lower().encode(), value.encode()
@@ -191,7 +191,7 @@ def main():
     if args.guard:
         app = Guard(app, *args.guard.split("=", 1))
     config = uvicorn.Config(app, log_level="warning", lifespan="off")
-    # It ends with whoever has started it.
+    # It exits when the process that started it closes its stdin.
     end = lambda: (sys.stdin.read(), os._exit(0))
     threading.Thread(target=end, daemon=True).start()
     print(port, flush=True)

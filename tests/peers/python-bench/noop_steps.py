@@ -1,7 +1,7 @@
-"""What a step of a chain of no-op nodes costs in LangGraph with SqliteSaver.
+"""The cost of a no-op node in LangGraph with SqliteSaver.
 
-For each line on stdin it runs the chain for a while, each run as a thread of its own, and prints the
-steps per second. The saver's database syncs each checkpoint, as ours does.
+For each line on stdin it runs a chain of nodes repeatedly, each run as a separate thread, and prints
+the steps per second. Like Polity, the saver's database syncs each checkpoint.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""What a tick of an agent costs in Mesa.
+"""The cost of an agent's tick in Mesa.
 
-With `--chart w1` the agents have eight states. One that has been in its state for five ticks takes its
-timeout; else its transitions are tried in order, and each passes with a chance of one half. With
-`--chart market` they do what the chart `market.yaml` of the bench says. The last fifty transitions of
-each are kept. Prints the ticks of agents per second of CPU.
+With `--chart w1` the agents have eight states. After five ticks in a state, an agent takes its timeout.
+Otherwise it tries its transitions in order, each with a probability of one half. With `--chart market`
+the agents implement the chart `market.yaml` of the bench. Each agent keeps its last fifty transitions.
+Prints agent-ticks per CPU-second.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""What a tool round costs in LangGraph: an agent with one tool, its model over HTTP, and SqliteSaver.
+"""The cost of a tool round in LangGraph: an agent with one tool, a model over HTTP, and SqliteSaver.
 
-As for Polity, a run with many rounds is held against one without any, so that what a run costs in
-itself is not counted as a part of its rounds. Prints one JSON object.
+As in the bench of Polity, the cost of a run without rounds is subtracted from that of a run with many.
+Prints one JSON object.
 """
 
 import argparse

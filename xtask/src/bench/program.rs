@@ -102,7 +102,7 @@ impl ScratchFolder {
 
 impl Drop for ScratchFolder {
     fn drop(&mut self) {
-        // `cargo clean` removes a folder that stays.
+        // `cargo clean` removes a folder that is left.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

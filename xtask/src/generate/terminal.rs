@@ -76,7 +76,7 @@ fn with_fixed_values(session: &str) -> Result<String> {
     let id = Regex::new(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")?;
     let session = id.replace_all(session, "7d2c41f0-9b1e-4c57-8a36-5e0f2b9d6c18");
     let duration = Regex::new(r"\d+(\.\d+)? (ms|s)\b")?;
-    // The second command shows the durations of two steps of the first again.
+    // The second command repeats the durations of two steps of the first.
     let mut milliseconds = [4, 18, 6, 21, 18, 21].into_iter().cycle();
     let fixed = |_: &Captures<'_>| format!("{} ms", milliseconds.next().unwrap_or_default());
     Ok(duration.replace_all(&session, fixed).into_owned())

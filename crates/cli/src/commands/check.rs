@@ -32,7 +32,7 @@ pub(crate) fn check(app: &AppContext) -> CliResult {
         count(home.scripts.len(), "script"),
         count(home.mcp_servers.len(), "MCP server"),
     ];
-    // Most homes simulate nothing.
+    // Most homes have no scenarios.
     let SimulationDefinitions { charts, scenarios, .. } = simulations;
     if !charts.is_empty() || !scenarios.is_empty() {
         parts.extend([count(charts.len(), "chart"), count(scenarios.len(), "scenario")]);

@@ -54,7 +54,7 @@ fn state(execution: &ExecutionView) -> String {
 }
 
 fn used(execution: &ExecutionView) -> String {
-    // What is used on another server is not known.
+    // The usage of a remote agent is unknown.
     let Some(used) = execution.resource_usage.filter(|_| execution.process_id.is_some()) else {
         return String::new();
     };

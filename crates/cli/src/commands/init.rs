@@ -123,7 +123,7 @@ impl HomeExample {
 }
 
 pub(crate) fn init(options: &GlobalOptions, args: &InitArgs) -> CliResult {
-    // `--home` names the same thing, so either may be given.
+    // `--home` is another name for the folder argument.
     if args.dir.is_some() && options.home.is_some() {
         return Err(CliError::usage("both a folder and --home are given").hint("name one of them"));
     }
@@ -135,7 +135,7 @@ pub(crate) fn init(options: &GlobalOptions, args: &InitArgs) -> CliResult {
         return Err(CliError::conflict(format!("{} is already a home", dir.display()))
             .hint("nothing was changed; name another folder"));
     }
-    // A file that is there already is the user's: say so before anything is written.
+    // Existing files belong to the user: the error comes before any file is written.
     if let Some((path, _)) =
         files.iter().find(|(path, _)| *path != ".gitignore" && dir.join(path).exists())
     {
@@ -180,7 +180,7 @@ pub(super) fn write_home(dir: &Path, files: &[(&str, &str)]) -> Result<(), CliEr
             Ok(false) => {}
             Err(error) => {
                 for path in written {
-                    // What cannot be removed is at least no home.
+                    // A file that cannot be removed does not make the folder a home.
                     let _ = fs::remove_file(path);
                 }
                 return Err(error);
@@ -197,12 +197,12 @@ fn write_new(path: &Path, content: &str) -> Result<bool, CliError> {
     }
     let mut file = match OpenOptions::new().write(true).create_new(true).open(path) {
         Ok(file) => file,
-        // Only the list of ignored files may be there already.
+        // Only `.gitignore` may exist already.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(false),
         Err(error) => return Err(CliError::io("write", path, &error)),
     };
     file.write_all(content.as_bytes()).map_err(|error| {
-        // A part of a file is worse than none.
+        // A truncated file is worse than none.
         let _ = fs::remove_file(path);
         CliError::io("write", path, &error)
     })?;

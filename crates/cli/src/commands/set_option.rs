@@ -25,7 +25,7 @@ pub(super) fn updates(changes: &[String]) -> Result<StateUpdates, CliError> {
             (None, _) => {
                 updates.insert(path.to_owned(), value);
             }
-            // Messages are appended, and so any number of them may be given.
+            // Messages are appended, so the option may be repeated.
             (Some(before), "messages") => {
                 let all = [before.take(), value].into_iter().flat_map(|value| match value {
                     Value::Array(all) => all,

@@ -29,7 +29,7 @@ pub(crate) fn sim(app: &AppContext, command: SimCommand) -> CliResult {
 /// The runs of the home, newest first. An unreadable run is a warning and does not hide the others.
 fn runs(app: &AppContext) -> Result<Vec<(RunFolder, SimulationRecord)>, HostError> {
     let RunList { runs, unreadable } = list_runs(app.folder())?;
-    // With `--json` stderr is for errors alone.
+    // With `--json`, stderr contains only errors.
     for error in unreadable.iter().filter(|_| app.shows_progress()) {
         note!("{}: {error}", style::warning("warning"));
     }

@@ -45,7 +45,7 @@ async fn list(
     for name in names {
         match all_of(tools, &name).await {
             Ok(tools) => found.extend(tools),
-            // One server that cannot be reached must not hide the others.
+            // An unreachable server must not hide the others.
             Err(error) => {
                 error.print(app.json());
                 exit = ExitStatus::Failed;

@@ -109,7 +109,7 @@ impl LiveView {
         let is_nested = !self.indent.is_empty();
         let new: Vec<String> = trace.steps()[self.shown..]
             .iter()
-            // The call in the parent's view shows that a sub-agent is at work.
+            // The call in the parent's view shows that a sub-agent is running.
             .filter(|step| !(is_nested && steps::is_beginning(step)))
             .map(steps::line)
             .collect();

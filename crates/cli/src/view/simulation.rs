@@ -119,7 +119,7 @@ pub(crate) fn print_summary(
         many => format!(", {} paused", many.len()),
     };
     say!("{}: {turns}, {agents}{paused}", summary.scenario)?;
-    // Runs from before visits were counted have none.
+    // Runs of older versions have no visit counts.
     let visits = summary.visits.0.iter().map(|(_, visits)| visits.to_string());
     let visits = visits.chain(std::iter::repeat(String::new()));
     let rows = summary.states.0.iter().zip(visits);
@@ -162,10 +162,10 @@ mod tests {
     fn progress_line_shows_rate_and_remaining_time() {
         let progress = SimulationProgress { turn: 250, turns: 1000, agents: 25, events: &[] };
         let lines_of = lines(progress, 200, Duration::from_secs(2));
-        let whole = "  turn 250/1000 [======                  ] 25 agents, 100 turns/s, 7.5 s left";
+        let full = "  turn 250/1000 [======                  ] 25 agents, 100 turns/s, 7.5 s left";
         let expected = [
-            (None, whole),
-            (Some(80), whole),
+            (None, full),
+            (Some(80), full),
             (Some(60), "  turn 250/1000, 100 turns/s, 7.5 s left"),
             (Some(30), "250/1000, 7.5 s"),
             (Some(8), ""),

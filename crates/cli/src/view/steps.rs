@@ -18,7 +18,7 @@ const MODEL_CALL: &str = "model_call";
 
 /// One step on one line.
 pub(crate) fn line(step: &StepRecord) -> String {
-    // A node's name is shown as its file has it.
+    // Node names are shown as written in the file.
     let name = match &step.node {
         Some(node) => node.to_string(),
         None => step.step_name.replace('_', " "),

@@ -47,7 +47,7 @@ pub(crate) fn list(tasks: &[Task], column: &TaskListColumn<'_>) -> String {
         let mut row = vec![
             short(task.id),
             status_text(task),
-            // A part is marked.
+            // The prefix marks a part.
             match task.parent_task_id {
                 Some(_) => format!("└ {}", task.assigned_agent),
                 None => task.assigned_agent.to_string(),

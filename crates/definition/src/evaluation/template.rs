@@ -85,7 +85,7 @@ impl Template {
                 template.render_captured_to(view(scope, &self.0.reading), &mut rendered).map(drop)
             })
             .map_err(|error| EvaluationError::new(self.as_str(), in_words(&error)))?;
-        // Templates give whole texts, so nothing is replaced.
+        // Rendered templates are valid UTF-8, so nothing is replaced.
         Ok(String::from_utf8_lossy(&rendered.0).into_owned())
     }
 
@@ -128,7 +128,7 @@ impl io::Write for LimitedWriter {
 fn syntax(text: &str, error: &Error) -> String {
     let reason = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
     let reason = excerpt(&reason);
-    // The end needs no number.
+    // The end of the input needs no position.
     if reason.starts_with("unexpected end of input") {
         return reason;
     }

@@ -5,7 +5,7 @@ use crate::{AgentDefinition, AgentKind, LlmProvider, NameLookup};
 
 const SCRIPT: (&str, &str) = ("scripts/greeter.yaml", "default: {reply: hi}\n");
 
-/// A valid agent, to which each case adds a line or two.
+/// A valid agent to which each case adds lines.
 const BASE: &str = "\
 kind: llm
 name: writer
@@ -96,7 +96,7 @@ fn fields_list_their_allowed_values() {
     ));
 }
 
-/// The problems of a schema, which begins in line 7 and is two spaces in.
+/// The problems of a schema that starts in line 7, indented by two spaces.
 fn of_schema(schema: &str) -> Vec<String> {
     of_lines(&format!("output_schema:\n  {}", schema.replace('\n', "\n  ")))
 }

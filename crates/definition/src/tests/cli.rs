@@ -1,4 +1,4 @@
-//! Agents that are command-line programs.
+//! Tests of CLI agents.
 
 use super::{home, problems, report};
 use crate::{

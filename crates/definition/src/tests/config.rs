@@ -1,4 +1,4 @@
-//! Settings, MCP servers and retention.
+//! Tests of settings, MCP servers and retention.
 
 use super::{home, problems, report};
 use crate::{

@@ -1,4 +1,4 @@
-//! Any file can be read: reading ends, and problems have positions.
+//! Any text can be parsed: parsing ends, and problems have positions.
 
 use std::fmt::Write as _;
 
@@ -26,7 +26,7 @@ proptest! {
         }
     }
 
-    /// Slips of the keyboard: a few characters of a valid file replaced or left out.
+    /// Typos: a few characters of a valid file are replaced or removed.
     #[test]
     fn files_with_typos_parse_or_are_rejected(
         file in 0..FILES.len(),

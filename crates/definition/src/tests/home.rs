@@ -1,4 +1,4 @@
-//! The rules between files, and how names are found.
+//! Tests of rules between files, and of name lookup.
 
 use super::{home, problems, report, shown};
 use crate::NameLookup;
@@ -62,7 +62,7 @@ fn a_name_belongs_to_one_file() {
     );
     assert_eq!(home.agents.keys().map(ToString::to_string).collect::<Vec<_>>(), ["b"]);
     assert!(matches!(home.find("a"), NameLookup::Broken(problems) if problems.len() == 2));
-    // The same name elsewhere is no conflict.
+    // The same name in another folder is no conflict.
     let script = ("scripts/a.yaml", "default: {reply: x}\n");
     let schedule = ("schedules/a.yaml", "name: a\nagent: a\ncron_expression: \"@daily\"\n");
     assert_eq!(problems("agents/a.yaml", CLI, [script, schedule]), [""; 0]);

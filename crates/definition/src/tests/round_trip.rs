@@ -1,4 +1,4 @@
-//! Canonical JSON: read back it is the same definition, and one definition has one text.
+//! Canonical JSON round-trips, and equal definitions have equal texts.
 
 use proptest::prelude::*;
 
@@ -60,14 +60,14 @@ fn the_style_of_a_file_does_not_change_the_digest() {
 }
 
 proptest! {
-    /// Any text and any number survives the round trip.
+    /// Any text and any number round-trips.
     #[test]
     fn any_text_round_trips(prompt in "\\PC*|.*", cost in 1e-9_f64..1e12, key in "\\PC{0,40}") {
         let home = home(FILES.iter().copied());
         let mut agent = (*home.agents["writer"]).clone();
         let AgentKind::Llm(llm) = &mut agent.kind else { unreachable!() };
         llm.identity.system_prompt = format!("x{prompt}").parse().unwrap();
-        // No keyword of JSON Schema begins like that.
+        // No keyword of JSON Schema has this prefix.
         let schema = [(format!("x-{key}"), serde_json::json!([prompt, cost]))];
         llm.output_schema = Some(OutputSchema::new(schema.into_iter().collect()).unwrap());
         let again = AgentDefinition::from_canonical(&agent.canonical_json());

@@ -1,4 +1,4 @@
-//! Scripts of the scripted model.
+//! Tests of scripts for the scripted model.
 
 use super::{home, problems, report};
 use crate::{ScriptOutcome, ScriptRole};

@@ -1,4 +1,4 @@
-//! Texts that are no YAML, or no definition at all.
+//! Tests of texts that are not YAML or not a definition.
 
 use super::{problems, report};
 use crate::DEFINITION_BYTES_MAX;

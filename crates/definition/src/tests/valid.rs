@@ -1,6 +1,6 @@
-//! A home that uses every field there is, and has no problem.
+//! A valid home that uses every field.
 
-/// Path and text of each file.
+/// The path and text of each file.
 pub(super) const FILES: &[(&str, &str)] = &[
     (
         "polity.yaml",

@@ -1,4 +1,4 @@
-//! Workflows: nodes, edges and the graph they make.
+//! Tests of workflows: nodes, edges and the graph.
 
 use super::{problems, report};
 
@@ -72,7 +72,7 @@ fn limits_the_size_of_a_template() {
     assert_eq!(of_flow(&text), ["2:48: nodes.a.input: has 4097 bytes, 4096 are the most"]);
 }
 
-/// Nodes a, b, c and d that differ only in their edges.
+/// Nodes a, b, c and d; each case adds edges.
 const NODES: &str = "nodes:
   a: {type: agent, agent: writer}
   b: {type: agent, agent: writer}

@@ -23,7 +23,7 @@ fn lamp() -> ChartDiagram {
     }
 }
 
-/// A state with two inside, one of which has two inside again.
+/// A composite state with two children, one of which is composite too.
 fn reader() -> ChartDiagram {
     let inside =
         |name: &str, parent| ChartDiagramState { parent: Some(parent), ..state(name, &[]) };
@@ -72,7 +72,7 @@ fn draws_states_and_arrows_as_svg() {
     }
 }
 
-/// The number of elements left open at the end.
+/// The number of unclosed elements.
 fn open_elements(svg: &str) -> i32 {
     let tags = svg.split('<').skip(1);
     tags.map(|tag| match (tag.starts_with('/'), tag.split('>').next()) {

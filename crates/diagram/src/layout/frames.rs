@@ -103,7 +103,7 @@ impl FrameLayout<'_> {
                 (None, None) if is_end && layout_edge.from != layout_edge.to => {
                     (port, port, EdgePiece::Middle)
                 }
-                // It is deeper inside, or elsewhere.
+                // Both ends are in the same member, or both are outside the frame.
                 (Some(_), Some(_)) | (None, None) => continue,
             };
             if from == port || to == port {

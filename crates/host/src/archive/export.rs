@@ -121,7 +121,7 @@ mod tests {
     #[tokio::test]
     async fn fork_is_exported_with_the_tasks_it_shares_history_with() {
         let store = MemoryStore::new();
-        // 2 is a part of 1, 3 a fork of 1, and 4 of that part; 5 has nothing to do with them.
+        // 2 is a part of 1, 3 a fork of 1, and 4 a fork of 2; 5 is unrelated.
         for (number, first) in [
             (1, created("top")),
             (2, created_under(Some(task_id(1)), "part")),

@@ -82,7 +82,7 @@ fn push(text: &mut Vec<u8>, value: &impl Serialize) -> Result<(), serde_json::Er
 /// Reads a journal, and finds the first thing that is wrong with it.
 pub(super) fn read(text: &[u8]) -> Result<TaskImport, JournalFault> {
     let mut lines: Vec<&[u8]> = text.split(|byte| *byte == b'\n').collect();
-    // Behind the last line end there is nothing.
+    // The text after the last line end must be empty.
     let (rest, last) = (lines.pop().unwrap_or_default(), lines.len());
     if !rest.is_empty() {
         return fault(last + 1, "the file is cut off in the middle of this line");
@@ -137,7 +137,7 @@ fn read_head(line: &[u8]) -> Result<(TaskId, Vec<PinnedDefinition>), JournalFaul
 
 fn parse<T: DeserializeOwned>(number: usize, line: &[u8]) -> Result<T, JournalFault> {
     serde_json::from_slice(line).or_else(|error| {
-        // The line of the error is that within the line.
+        // The error's line number is always 1; only its column is useful.
         let column = error.column();
         let kind = match error.classify() {
             serde_json::error::Category::Data => "this cannot be read",

@@ -17,7 +17,7 @@ const AGENT: &str = r#"{"kind": "llm", "name": "writer", "role": "r", "system_pr
     "temperature": 0.2, "llm_config": {"provider": "openai_compatible", "model": "m-1",
     "endpoint": "http://models.example:8080/v1"}}"#;
 
-/// A journal in which every event comes a second after the one before.
+/// A journal with one second between events.
 struct JournalFixture {
     store: Arc<dyn Store>,
     events: i64,
@@ -154,7 +154,7 @@ fn all(span_builder: &mut SpanBuilder, events: &[RecordedEvent]) -> Vec<SpanData
     events.iter().flat_map(|recorded| block_on(span_builder.apply(recorded))).collect()
 }
 
-fn told(span: &SpanData, name: &str) -> Option<String> {
+fn attribute(span: &SpanData, name: &str) -> Option<String> {
     let found = span.attributes.iter().find(|attribute| attribute.key.as_str() == name)?;
     Some(found.value.to_string())
 }
@@ -165,12 +165,12 @@ fn named<'a>(spans: &'a [SpanData], name: &str) -> &'a SpanData {
     span.unwrap_or_else(|| panic!("no {name} among {spans:?}"))
 }
 
-/// The names of spans with what went wrong with each.
+/// Returns the names of spans with their error types.
 fn errors(spans: &[SpanData]) -> Vec<(String, Option<String>)> {
     spans
         .iter()
         .map(|span| {
-            let error = told(span, "error.type");
+            let error = attribute(span, "error.type");
             assert_eq!(error.is_some(), span.status != Status::Unset, "{span:?}");
             (span.name.to_string(), error)
         })
@@ -178,7 +178,7 @@ fn errors(spans: &[SpanData]) -> Vec<(String, Option<String>)> {
 }
 
 #[test]
-fn a_task_is_a_trace_of_its_model_and_tool_calls() {
+fn task_is_a_trace_of_its_model_and_tool_calls() {
     let mut journal = JournalFixture::new();
     let id = task_id(1);
     let work = [called(), answered(), call(1), replied(1, false), called(), answered()];
@@ -191,8 +191,8 @@ fn a_task_is_a_trace_of_its_model_and_tool_calls() {
     for span in &spans {
         assert_eq!(span.span_context.trace_id(), TraceId::from_bytes(*id.as_bytes()));
         assert_eq!(span.status, Status::Unset);
-        assert_eq!(told(span, "gen_ai.conversation.id"), Some(id.to_string()));
-        assert_eq!(told(span, "gen_ai.agent.name").as_deref(), Some("writer"));
+        assert_eq!(attribute(span, "gen_ai.conversation.id"), Some(id.to_string()));
+        assert_eq!(attribute(span, "gen_ai.agent.name").as_deref(), Some("writer"));
         assert!(!format!("{span:?}").contains("secret"), "{span:?}");
     }
     for child in &spans[..3] {
@@ -222,10 +222,10 @@ fn a_task_is_a_trace_of_its_model_and_tool_calls() {
         (&spans[1], "gen_ai.tool.name", "kit/echo"),
         (&spans[1], "gen_ai.tool.type", "function"),
     ] {
-        assert_eq!(told(span, name).as_deref(), Some(value), "{name}");
+        assert_eq!(attribute(span, name).as_deref(), Some(value), "{name}");
     }
-    assert_eq!(told(&spans[1], "gen_ai.tool.call.id"), Some(call_id(1).to_string()));
-    assert!(span_builder.open.is_empty(), "nothing is kept of a task that is over");
+    assert_eq!(attribute(&spans[1], "gen_ai.tool.call.id"), Some(call_id(1).to_string()));
+    assert!(span_builder.open.is_empty(), "an ended task leaves no open span");
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn failed_spans_have_an_error_type() {
         replied(1, true),
         call(2),
         tool(2, ToolChange::Doubt),
-        // It was refused without having been called.
+        // The call was rejected before it reached the tool.
         replied(3, true),
     ];
     let code = ErrorCode::ModelRejected;
@@ -307,19 +307,19 @@ fn resumed_task_keeps_its_trace_and_span() {
         assert_eq!(span.parent_span_id, root.span_context.span_id());
         assert_eq!(span.span_context.trace_id(), root.span_context.trace_id());
     }
-    assert_eq!(root.start_time, at(1).into(), "it began with the process that is gone");
-    assert_eq!(told(root, "gen_ai.usage.input_tokens").as_deref(), Some("14"));
+    assert_eq!(root.start_time, at(1).into(), "the span starts in the crashed process");
+    assert_eq!(attribute(root, "gen_ai.usage.input_tokens").as_deref(), Some("14"));
 }
 
 #[test]
-fn a_task_that_waits_for_a_person_has_a_span_for_each_time_it_is_worked_on() {
+fn reviewed_task_has_a_span_per_work_period() {
     let mut journal = JournalFixture::new();
     let id = task_id(1);
     let mut span_builder = journal.span_builder();
     let asked = journal.write(id, [begun(), vec![called(), answered(), review()]].concat());
     let before = all(&mut span_builder, &asked);
-    assert_eq!(told(&before[1], "polity.task.status").as_deref(), Some("awaiting_human"));
-    assert!(span_builder.open.is_empty(), "nothing is kept of a task that waits");
+    assert_eq!(attribute(&before[1], "polity.task.status").as_deref(), Some("awaiting_human"));
+    assert!(span_builder.open.is_empty(), "a waiting task leaves no open span");
     let verdict = Event::ReviewAnswered {
         verdict: ReviewVerdict::Approve,
         message: None,
@@ -334,13 +334,13 @@ fn a_task_that_waits_for_a_person_has_a_span_for_each_time_it_is_worked_on() {
         let root = named(&after, "invoke_agent writer");
         assert_ne!(root.span_context.span_id(), before[1].span_context.span_id());
         assert_eq!(root.span_context.trace_id(), before[1].span_context.trace_id());
-        assert_eq!(root.start_time, at(8).into(), "no one worked on it while it waited");
+        assert_eq!(root.start_time, at(8).into(), "the span excludes the wait");
         assert_eq!(after[0].parent_span_id, root.span_context.span_id());
     }
 }
 
 #[test]
-fn a_task_that_a_call_has_opened_is_told_below_that_call() {
+fn sub_agent_task_is_a_child_of_its_call() {
     let mut journal = JournalFixture::new();
     let (root, child) = (task_id(1), TaskId::from_bytes(*call_id(1).as_bytes()));
     let grandchild = TaskId::from_bytes(*call_id(2).as_bytes());
@@ -363,8 +363,8 @@ fn a_task_that_a_call_has_opened_is_told_below_that_call() {
         assert_eq!(spans[span].span_context.trace_id(), trace);
     }
     let alone = all(&mut journal.span_builder(), &deepest);
-    let (told, known) = (&alone[0].span_context, &spans[1].span_context);
-    assert_eq!((told.trace_id(), told.span_id()), (known.trace_id(), known.span_id()));
+    let (alone, known) = (&alone[0].span_context, &spans[1].span_context);
+    assert_eq!((alone.trace_id(), alone.span_id()), (known.trace_id(), known.span_id()));
 }
 
 #[test]
@@ -372,17 +372,17 @@ fn missed_events_are_recovered_once() {
     let mut journal = JournalFixture::new();
     let work = [called(), answered(), called(), answered(), completed()];
     let events = journal.write(task_id(1), [begun(), work.to_vec()].concat());
-    let whole = all(&mut journal.span_builder(), &events);
+    let expected = all(&mut journal.span_builder(), &events);
     let mut span_builder = journal.span_builder();
     let mut spans = all(&mut span_builder, &events[..4]);
     spans.extend(all(&mut span_builder, &events[6..7]));
     spans.extend(all(&mut span_builder, &events[5..7]));
     spans.extend(block_on(span_builder.catch_up()));
-    assert_eq!(spans, whole);
+    assert_eq!(spans, expected);
 }
 
 #[test]
-fn a_task_that_began_and_ended_unseen_is_made_up_for_and_that_of_another_process_is_not() {
+fn missed_task_is_exported_unless_another_process_owns_it() {
     let mut journal = JournalFixture::new();
     let work = [called(), answered(), completed()];
     let seen = journal.write(task_id(1), [begun(), work.to_vec()].concat());
@@ -405,8 +405,8 @@ fn open_spans_end_with_their_task() {
     let events = journal.write(task_id(1), [begun(), work].concat());
     let spans = all(&mut journal.span_builder(), &events);
     let tool = named(&spans, "execute_tool kit/echo");
-    assert_eq!(told(tool, "error.type").as_deref(), Some("cancelled"));
+    assert_eq!(attribute(tool, "error.type").as_deref(), Some("cancelled"));
     let root = named(&spans, "invoke_agent writer");
-    assert_eq!(told(root, "polity.task.status").as_deref(), Some("cancelled"));
-    assert_eq!(root.status, Status::Unset, "what someone asked for is no error");
+    assert_eq!(attribute(root, "polity.task.status").as_deref(), Some("cancelled"));
+    assert_eq!(root.status, Status::Unset, "a requested cancel is no error");
 }

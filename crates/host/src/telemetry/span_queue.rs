@@ -99,7 +99,7 @@ mod tests {
     use super::super::span::{OpenSpan, SpanOperation, trace_id};
     use super::*;
 
-    /// A receiver that takes notice of how much it was sent, and may be out of order.
+    /// A receiver that records the number of sent spans, and can fail.
     #[derive(Debug, Default)]
     struct FakeReceiver {
         batches: Mutex<Vec<usize>>,

@@ -111,7 +111,7 @@ impl TaskSpans {
                 self.end_chat(at, attributes, None, ended);
             }
             Event::ModelFailed { failure, of_tools, .. } => {
-                // The call was begun in the journal, and ended before the model was asked.
+                // The journaled call ended before it reached the model.
                 let error = if *of_tools {
                     ErrorCode::ToolsUnavailable.label()
                 } else {
@@ -137,7 +137,7 @@ impl TaskSpans {
             Event::TaskCancelled => {
                 self.finish(at, WorkOutcome { status: "cancelled", error: None }, ended);
             }
-            // They begin nothing that takes time, and end nothing.
+            // These events neither start nor end an operation.
             Event::TaskStarted
             | Event::RunShared { .. }
             | Event::CancelRequested
@@ -162,10 +162,10 @@ impl TaskSpans {
     ) {
         let at = recorded.at;
         match change {
-            // Nothing is called during a review.
+            // No call runs during a review.
             ToolChange::Hold { .. } => {}
             ToolChange::Call { tool, .. } => {
-                // A second call without an answer follows on a crash.
+                // After a crash, a second call may start without an answer to the first.
                 self.end_call(id, at, Some(convention::INTERRUPTED), ended);
                 let span = self.open(SpanOperation::ExecuteTool, recorded);
                 self.calls.insert(id, (span, tool.clone()));

@@ -37,7 +37,7 @@ fn created() -> Event {
     })
 }
 
-/// One of each event, so that a changed form is noticed.
+/// One of each event, so that the snapshot shows changes of the format.
 fn one_of_each() -> Vec<Event> {
     let execution_id = ExecutionId::from_random_bytes([2; 16]);
     let change = |change| Event::ExecutionChanged { execution_id, change };
@@ -186,7 +186,7 @@ fn rare_ones() -> Vec<Event> {
     ]
 }
 
-/// One of each that only workflows and forks have.
+/// Events of workflows and forks.
 fn of_workflows() -> Vec<Event> {
     let node: Name = "draft".parse().unwrap();
     let changed = |change| Event::NodeChanged { node: node.clone(), change };

@@ -36,7 +36,7 @@ const CHARTS: [(&str, &str); 5] = [
     ("guards without a value, requests", include_str!("faulty.yaml")),
 ];
 
-/// The rates of triggers, where the chart has them. The first ones get the rest.
+/// The rates of triggers, if the chart has them. The first triggers share the rest.
 const RATES: [(&str, f64); 9] = [
     ("tick", 1.0),
     ("scare", 0.1),
@@ -57,8 +57,8 @@ const PYTHON: &str = "POLITY_BENCH_PYTHON";
 const SCRIPT: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/peers/python-bench/ticks.py");
 
-/// The target of any chart: millions of agent-ticks per CPU-second, and a multiple of Mesa's rate
-/// with guards that draw, which is less work than most charts.
+/// The target for any chart: millions of agent-ticks per CPU-second, and a multiple of the rate of
+/// Mesa with guards that only draw.
 const ANY: SpeedTarget = SpeedTarget { least: 50.0, times: Some(60.0) };
 
 /// The target of charts with comparisons and draws.
@@ -84,7 +84,7 @@ fn main() {
     charts.push(("two hundred states", large.as_str(), TICKS, ANY));
     charts.push(("guards are draws", W1, TICKS, SIMPLE));
     charts.push(("guards are draws, ten times as long", W1, 10 * TICKS, SIMPLE));
-    // Words after `--` choose among the charts.
+    // Arguments after `--` select charts.
     let wanted: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let is_wanted =
         |what: &str| wanted.is_empty() || wanted.iter().any(|word| what.contains(word.as_str()));
@@ -144,7 +144,7 @@ fn report(what: &str, measured: &str, target: &str, kept: bool) {
     println!("{}", json!({"what": what, "measured": measured, "target": target, "kept": kept}));
 }
 
-/// The market with agents that read what others change.
+/// The market with agents that read the world values of others.
 fn watched() -> String {
     let (before, after) = ("agent.goods >= 1 &&", "agent.goods >= world.volume / 1e9 &&");
     assert!(MARKET.contains(before));

@@ -421,8 +421,8 @@ mod tests {
         submit(&path, "1", action("a")).unwrap();
         log.take(1).unwrap();
         log.record_answers(vec![answer("1", 1)]).unwrap();
-        let whole = std::fs::read_to_string(&path).unwrap();
-        let [request, reply] = *whole.lines().collect::<Vec<_>>() else { panic!("{whole}") };
+        let text = std::fs::read_to_string(&path).unwrap();
+        let [request, reply] = *text.lines().collect::<Vec<_>>() else { panic!("{text}") };
         for (text, expected) in [
             (format!("{}\n{reply}\n", &request[..20]), "line 1 is neither a request nor an answer"),
             (format!("{request}\n\n{}\n", &reply[..20]), "line 3 is neither"),
@@ -432,7 +432,7 @@ mod tests {
             let error = RequestLog::open(&path, 0).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
-        std::fs::write(&path, whole).unwrap();
+        std::fs::write(&path, text).unwrap();
         RequestLog::open(&path, 0).unwrap();
     }
 

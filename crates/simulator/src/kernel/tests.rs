@@ -87,8 +87,8 @@ fn kernel_by(by: ExecutionPath, chart: &Arc<Chart>, rates: RateTable, seed: u64)
     kernel.ticking = TickProgram { plan: None, event_table, purpose: DrawPurpose::Guard };
     for trigger in chart.triggers() {
         let event_table = EventTable::of_trigger(chart, trigger);
-        let course = TickProgram { plan: None, event_table, purpose: DrawPurpose::Round };
-        kernel.fired.insert(trigger, course);
+        let program = TickProgram { plan: None, event_table, purpose: DrawPurpose::Round };
+        kernel.fired.insert(trigger, program);
     }
     kernel
 }
@@ -209,15 +209,15 @@ fn lifecycle_changes_do_not_affect_other_agents() {
     };
     let mut plain = start();
     plain.ticks(21, 20, &pool);
-    let mut eventful = start();
-    eventful.pause(AgentSlot(3));
-    eventful.remove(AgentSlot(7));
-    add(&mut eventful, 100, 0, &[]).unwrap();
-    eventful.ticks(21, 20, &pool);
-    for slot in eventful.slots().filter(|slot| slot.0 != 3 && slot.0 < 40) {
-        assert_eq!(eventful.snapshot(slot), plain.snapshot(slot));
+    let mut changed = start();
+    changed.pause(AgentSlot(3));
+    changed.remove(AgentSlot(7));
+    add(&mut changed, 100, 0, &[]).unwrap();
+    changed.ticks(21, 20, &pool);
+    for slot in changed.slots().filter(|slot| slot.0 != 3 && slot.0 < 40) {
+        assert_eq!(changed.snapshot(slot), plain.snapshot(slot));
     }
-    assert_ne!(eventful.snapshot(AgentSlot(3)), plain.snapshot(AgentSlot(3)));
+    assert_ne!(changed.snapshot(AgentSlot(3)), plain.snapshot(AgentSlot(3)));
 }
 
 #[test]
@@ -294,16 +294,20 @@ fn large_charts_match_the_reference() {
         reference.run(150);
         let mut expected = reference.snapshots();
         expected.remove(7);
-        let course =
+        let program =
             Kernel::new(Arc::clone(&chart), rates(&chart, &shares), SimulationSeed(3)).ticking;
-        assert_eq!(course.plan.is_some(), has_plan, "{states}, {triggers}");
-        assert_eq!(course.event_table.has_tables(), has_tables, "{states}, {triggers}");
+        assert_eq!(program.plan.is_some(), has_plan, "{states}, {triggers}");
+        assert_eq!(program.event_table.has_tables(), has_tables, "{states}, {triggers}");
         for by in [ExecutionPath::Best, ExecutionPath::Lists] {
             let mut kernel = kernel_by(by, &chart, rates(&chart, &shares), 3);
             fill(&mut kernel, 500);
             kernel.pause(AgentSlot(7));
             kernel.ticks(1, 150, &pool);
-            assert_eq!(kernel.state(AgentSlot(7)), chart.initial(), "it rests");
+            assert_eq!(
+                kernel.state(AgentSlot(7)),
+                chart.initial(),
+                "a paused agent stays in its initial state"
+            );
             let mut ends = snapshots(&kernel);
             ends.remove(7);
             assert!(ends == expected, "{states}, {triggers}");
@@ -353,7 +357,7 @@ fn rejects_invalid_snapshots() {
     "#);
     kernel.remove(AgentSlot(0));
     let back = restore(&mut kernel, |snapshot| snapshot.fields[0] = None).unwrap();
-    assert_eq!(kernel.snapshot(back), snapshot, "a missing field is what the chart says");
+    assert_eq!(kernel.snapshot(back), snapshot, "a missing field has the chart's default");
 }
 
 #[test]
@@ -423,7 +427,7 @@ fn behaviours_have_their_own_rates() {
         kernel.ticks(1, 100, &pool(1));
         for slot in kernel.slots() {
             let is_stuck = kernel.behaviour(slot) == BehaviourId(1);
-            assert_eq!(kernel.history(slot).len() <= 2, is_stuck, "c is where the stuck end");
+            assert_eq!(kernel.history(slot).len() <= 2, is_stuck, "stuck agents end in c");
         }
     }
 }

@@ -95,7 +95,7 @@ fn rejects_binary_and_oversized_checkpoints() {
 #[test]
 fn rejects_truncated_checkpoint_but_reads_an_older_one() {
     let fixture = SimulationFixture::society();
-    let straight = fixture.run("straight", 1);
+    let uninterrupted = fixture.run("straight", 1);
     fixture.run_until("run", 6);
     let path = fixture.checkpoint_path("run", 6);
     let text = fs::read(&path).unwrap();
@@ -104,7 +104,7 @@ fn rejects_truncated_checkpoint_but_reads_an_older_one() {
         let message = fixture.restore("run", Some(6)).unwrap_err().to_string();
         assert!(message.contains("it is truncated"), "{message}");
     }
-    assert_eq!(fixture.resume("run", Some(5)).digest, straight.digest);
+    assert_eq!(fixture.resume("run", Some(5)).digest, uninterrupted.digest);
 }
 
 #[test]
@@ -134,12 +134,12 @@ fn large_population_writes_compact_checkpoints() {
     fixture.file.max_agents = Some(20_000);
     fixture.file.turns = Some(30);
     fixture.file.ticks_per_turn = 2.try_into().ok();
-    let straight = fixture.run("run", 2);
+    let uninterrupted = fixture.run("run", 2);
     assert_eq!(fixture.checkpoints("run"), [0, 13, 26, 30]);
     let path = fixture.checkpoint_path("run", 13).with_extension("sim");
-    assert_eq!(fixture.resume("run", Some(13)), straight);
-    assert_eq!(fixture.resume("run", Some(0)), straight);
-    assert_eq!(fixture.run("alone", 1).digest, straight.digest);
+    assert_eq!(fixture.resume("run", Some(13)), uninterrupted);
+    assert_eq!(fixture.resume("run", Some(0)), uninterrupted);
+    assert_eq!(fixture.run("alone", 1).digest, uninterrupted.digest);
 
     let bytes = fs::read(&path).unwrap();
     let message = |bytes: &[u8]| {
@@ -188,8 +188,8 @@ transitions:
     let scenario = "{name: minds, chart: mind, turns: 3, ticks_per_turn: 2, \
         population: [{name: m}], world: {rates: [{trigger: go, rate: 1}]}}";
     let fixture = SimulationFixture::new(chart, scenario);
-    let straight = fixture.run("run", 1);
-    assert_eq!(fixture.resume("run", Some(1)), straight);
+    let uninterrupted = fixture.run("run", 1);
+    assert_eq!(fixture.resume("run", Some(1)), uninterrupted);
     let mut checkpoint = fixture.checkpoint("run", 2);
     assert_eq!(checkpoint["agents"]["m"]["state"]["memories"].as_array().unwrap().len(), 1);
     checkpoint["agents"]["m"]["state"]["memories"] = json!([9]);

@@ -210,11 +210,11 @@ transitions:
         checkpoint_every: 1, population: [{name: first, count: 2}, {name: other, count: 4000}], \
         world: {rates: [{trigger: dawn, rate: 0.6}]}}";
     let fixture = SimulationFixture::new(chart, scenario);
-    let straight = fixture.run("run", 2);
-    assert!((1..1000).contains(&straight.agents), "{}", straight.agents);
-    assert_eq!(straight.warnings, []);
+    let uninterrupted = fixture.run("run", 2);
+    assert!((1..1000).contains(&uninterrupted.agents), "{}", uninterrupted.agents);
+    assert_eq!(uninterrupted.warnings, []);
     for turn in 0..5 {
-        assert_eq!(fixture.resume("run", Some(turn)), straight, "from turn {turn}");
+        assert_eq!(fixture.resume("run", Some(turn)), uninterrupted, "from turn {turn}");
     }
     let checkpoint = fixture.checkpoint("run", 5);
     for (name, agent) in checkpoint["agents"].as_object().unwrap() {

@@ -1,4 +1,4 @@
-//! Integration tests: whole runs in folders of their own.
+//! Integration tests: complete runs, each in its own folder.
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod checkpoints;

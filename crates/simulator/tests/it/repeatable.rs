@@ -53,12 +53,12 @@ fn digest_covers_seed_and_simulated_time() {
 #[test]
 fn resume_from_any_turn_gives_the_same_result() {
     let fixture = SimulationFixture::society();
-    let straight = fixture.run("straight", 2);
+    let uninterrupted = fixture.run("straight", 2);
     let last = fixture.scenario().turns;
     let ended = fs::read(fixture.checkpoint_path("straight", last)).unwrap();
     for turn in 0..=last {
         let resumed = fixture.resume("straight", Some(turn));
-        assert_eq!(resumed, straight, "from turn {turn}");
+        assert_eq!(resumed, uninterrupted, "from turn {turn}");
         assert_eq!(fs::read(fixture.checkpoint_path("straight", last)).unwrap(), ended);
     }
 }
@@ -66,21 +66,21 @@ fn resume_from_any_turn_gives_the_same_result() {
 #[test]
 fn stopped_run_resumes_to_the_same_result() {
     let fixture = SimulationFixture::society();
-    let straight = fixture.run("straight", 1);
+    let uninterrupted = fixture.run("straight", 1);
     let stopped = fixture.run_until("stopped", 6);
     assert_eq!(stopped.turns, 6);
-    assert_eq!(fixture.resume("stopped", None).digest, straight.digest);
+    assert_eq!(fixture.resume("stopped", None).digest, uninterrupted.digest);
 }
 
 #[test]
 fn only_a_fork_with_changes_diverges() {
     let mut fixture = SimulationFixture::society();
-    let straight = fixture.run("straight", 1);
-    assert_eq!(fixture.fork("straight", 5, "same").digest, straight.digest);
+    let uninterrupted = fixture.run("straight", 1);
+    assert_eq!(fixture.fork("straight", 5, "same").digest, uninterrupted.digest);
     fixture.file.seed = Some(99);
     let other = fixture.fork("straight", 5, "other");
-    assert_ne!(other.digest, straight.digest);
-    assert_eq!(other.turns, straight.turns);
+    assert_ne!(other.digest, uninterrupted.digest);
+    assert_eq!(other.turns, uninterrupted.turns);
 }
 
 #[test]
@@ -91,12 +91,12 @@ fn outside_request_repeats_after_resume() {
     let folder = fixture.open("asked");
     fixture.ask("asked", "one", add("grace"));
     fixture.ask("asked", "two", pause("reader_1"));
-    let straight = run.run(to_end).unwrap();
+    let uninterrupted = run.run(to_end).unwrap();
     drop(run);
     let answer = folder.find_answer("one").unwrap().unwrap();
     assert_eq!((answer.turn, answer.verdict.name.as_deref()), (5, Some("grace")));
     for turn in 0..10 {
-        assert_eq!(fixture.resume("asked", Some(turn)), straight, "from turn {turn}");
+        assert_eq!(fixture.resume("asked", Some(turn)), uninterrupted, "from turn {turn}");
     }
 }
 
@@ -110,21 +110,21 @@ fn fork_repeats_later_requests() {
     fixture.ask("asked", "three", remove("nobody"));
     run.run(stop_after(11)).unwrap();
     fixture.ask("asked", "four", resume("reader_1"));
-    let straight = run.run(to_end).unwrap();
-    assert_eq!(straight.warnings.len(), 1);
+    let uninterrupted = run.run(to_end).unwrap();
+    assert_eq!(uninterrupted.warnings.len(), 1);
     drop(run);
     for at in [0, 1, 4, 5, 11, 12, 20] {
         let fork = fixture.fork("asked", at, &format!("fork{at}"));
-        assert_eq!(fork.digest, straight.digest, "at turn {at}");
+        assert_eq!(fork.digest, uninterrupted.digest, "at turn {at}");
         assert_eq!(fork.warnings.len(), 1, "at turn {at}");
     }
     // A fork answers requests itself, and so does a fork of a fork.
     assert_eq!(fixture.open("fork4").find_answer("two").unwrap().unwrap().turn, 5);
     assert_eq!(fixture.open("fork5").find_answer("two").unwrap(), None);
-    assert_eq!(fixture.resume("fork4", Some(6)).digest, straight.digest);
-    assert_eq!(fixture.fork("fork4", 8, "second").digest, straight.digest);
+    assert_eq!(fixture.resume("fork4", Some(6)).digest, uninterrupted.digest);
+    assert_eq!(fixture.fork("fork4", 8, "second").digest, uninterrupted.digest);
     fixture.file.seed = Some(99);
-    assert_ne!(fixture.fork("asked", 4, "other").digest, straight.digest);
+    assert_ne!(fixture.fork("asked", 4, "other").digest, uninterrupted.digest);
     assert!(fixture.open("other").find_answer("four").unwrap().unwrap().verdict.result.valid);
 }
 
@@ -141,7 +141,7 @@ transitions:
 ";
 
 /// Returns the final records of the agents after these lifecycle changes.
-fn fates(groups: &str, events: &[(u64, LifecycleAction)]) -> BTreeMap<String, Value> {
+fn final_records(groups: &str, events: &[(u64, LifecycleAction)]) -> BTreeMap<String, Value> {
     let scenario = format!(
         "{{name: wanderers, chart: wanderer, turns: 12, ticks_per_turn: 5, max_agents: 5000, \
          population: [{groups}], world: {{rates: [{{trigger: go, rate: 0.7}}]}}}}"
@@ -150,19 +150,19 @@ fn fates(groups: &str, events: &[(u64, LifecycleAction)]) -> BTreeMap<String, Va
     fixture.run("run", 2);
     let simulation = fixture.restore("run", None).unwrap();
     let checkpoint = fixture.checkpoint("run", 12);
-    let fate = |name: String| {
+    let record = |name: String| {
         let fields = &checkpoint["agents"][&name]["state"]["fields"];
-        let fate = json!({"export": simulation.export(&name).unwrap(), "fields": fields});
-        (name, fate)
+        let record = json!({"export": simulation.export(&name).unwrap(), "fields": fields});
+        (name, record)
     };
-    simulation.names().map(fate).collect()
+    simulation.names().map(record).collect()
 }
 
 #[test]
 fn draws_do_not_depend_on_other_agents() {
     let groups = "{name: a, count: 3}, {name: b, count: 1500}, {name: c}";
     let late = &[(4, add("late"))][..];
-    let plain = fates(groups, late);
+    let plain = final_records(groups, late);
     let early = [(2, add("early")), (4, add("late")), (4, add("twin"))];
     let paused = [(1, pause("a_2")), (4, add("late"))];
     let removed = [(2, remove("b_7")), (4, add("late"))];
@@ -174,12 +174,13 @@ fn draws_do_not_depend_on_other_agents() {
         ("a smaller group", 0, "{name: a, count: 3}, {name: b, count: 1200}, {name: c}", late),
         ("another group", 2000, "{name: z, count: 2000}, {name: c}, {name: a, count: 3}", late),
     ] {
-        let changed = fates(groups, lifecycle);
+        let changed = final_records(groups, lifecycle);
         let both = changed.iter().filter(|(name, _)| plain.contains_key(*name));
         let mut alike = 0;
-        for (name, fate) in both.filter(|(name, _)| what != "one that is paused" || *name != "a_2")
+        for (name, record) in
+            both.filter(|(name, _)| what != "one that is paused" || *name != "a_2")
         {
-            assert_eq!(fate, &plain[name], "{name}, with {what}");
+            assert_eq!(record, &plain[name], "{name}, with {what}");
             alike += 1;
         }
         assert_eq!(changed.len() - alike - usize::from(what.contains("paused")), others, "{what}");
@@ -190,11 +191,12 @@ fn draws_do_not_depend_on_other_agents() {
 #[test]
 fn new_agent_with_an_old_name_has_other_draws() {
     let groups = "{name: a}, {name: b}";
-    let first = fates(groups, &[]);
-    let again = fates(groups, &[(1, remove("a")), (1, add("a"))]);
-    let later = fates(groups, &[(1, remove("a")), (2, add("a"))]);
+    let first = final_records(groups, &[]);
+    let again = final_records(groups, &[(1, remove("a")), (1, add("a"))]);
+    let later = final_records(groups, &[(1, remove("a")), (2, add("a"))]);
     assert_eq!((&first["b"], &first["b"]), (&again["b"], &later["b"]));
-    let luck = |fates: &BTreeMap<String, Value>| fates["a"]["fields"]["luck"].clone();
+    let luck =
+        |final_records: &BTreeMap<String, Value>| final_records["a"]["fields"]["luck"].clone();
     assert_ne!(luck(&first), luck(&again));
     assert_ne!(luck(&again), luck(&later));
 }
@@ -241,10 +243,10 @@ fn empty_population_runs() {
 #[test]
 fn run_without_checkpoint_restarts() {
     let fixture = SimulationFixture::society();
-    let straight = fixture.run("straight", 1);
+    let uninterrupted = fixture.run("straight", 1);
     drop(fixture.begin("died", 1));
     fs::remove_file(fixture.checkpoint_path("died", 0)).unwrap();
-    assert_eq!(fixture.resume("died", None).digest, straight.digest);
+    assert_eq!(fixture.resume("died", None).digest, uninterrupted.digest);
     assert_eq!(fixture.checkpoints("died").len(), 21);
 }
 
@@ -288,12 +290,12 @@ proptest! {
         let mut fixture = SimulationFixture::society().with_events(&events);
         fixture.file.seed = Some(seed);
         fixture.file.turns = Some(9);
-        let straight = fixture.run("run", 2);
-        prop_assert_eq!(fixture.resume("run", Some(turn)), straight.clone());
+        let uninterrupted = fixture.run("run", 2);
+        prop_assert_eq!(fixture.resume("run", Some(turn)), uninterrupted.clone());
         let checkpoint = fixture.checkpoint("run", 9);
         let agents = checkpoint["agents"].as_object().unwrap();
-        prop_assert_eq!(agents.len() as u64, straight.agents);
-        prop_assert!(straight.agents <= fixture.scenario().max_agents);
+        prop_assert_eq!(agents.len() as u64, uninterrupted.agents);
+        prop_assert!(uninterrupted.agents <= fixture.scenario().max_agents);
         for paused in checkpoint["paused_agents"].as_array().unwrap() {
             prop_assert!(agents.contains_key(paused.as_str().unwrap()));
         }

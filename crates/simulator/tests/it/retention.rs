@@ -53,12 +53,12 @@ fn turn_with_an_answer_has_a_checkpoint() {
 fn watcher_can_add_checkpoints() {
     let mut fixture = SimulationFixture::society();
     fixture.file.checkpoint_every = 9.try_into().ok();
-    let straight = fixture.run("straight", 1);
+    let uninterrupted = fixture.run("straight", 1);
     let mut run = fixture.begin("run", 1);
     let at_turn_4 = |progress: SimulationProgress<'_>| {
         if progress.turn == 4 { RunControl::Checkpoint } else { RunControl::Continue }
     };
-    assert_eq!(run.run(at_turn_4).unwrap().digest, straight.digest);
+    assert_eq!(run.run(at_turn_4).unwrap().digest, uninterrupted.digest);
     assert_eq!(fixture.checkpoints("straight"), [0, 9, 18, 20]);
     assert_eq!(fixture.checkpoints("run"), [0, 4, 13, 20]);
 }
@@ -66,9 +66,9 @@ fn watcher_can_add_checkpoints() {
 #[test]
 fn resume_applies_retention() {
     let fixture = forgetful();
-    let straight = fixture.run("run", 1);
+    let uninterrupted = fixture.run("run", 1);
     fixture.reopen("run", Some(5), None).unwrap().run(stop_after(12)).unwrap();
-    assert_eq!(fixture.resume("run", Some(40)), straight);
+    assert_eq!(fixture.resume("run", Some(40)), uninterrupted);
     assert_eq!(fixture.checkpoints("run"), [0, 16, 32, 38, 39, 40]);
 }
 
@@ -78,15 +78,15 @@ fn missing_turn_is_replayed() {
     let mut run = fixture.begin("run", 1);
     run.run(stop_after(21)).unwrap();
     fixture.ask("run", "x", pause("reader_1"));
-    let straight = run.run(to_end).unwrap();
+    let uninterrupted = run.run(to_end).unwrap();
     drop(run);
     let before = fixture.restore("run", Some(21)).unwrap();
     let after = fixture.restore("run", Some(22)).unwrap();
     assert_eq!((before.turn(), before.paused()), (21, vec![]));
     assert_eq!((after.turn(), after.paused()), (22, vec!["reader_1".to_owned()]));
-    assert_eq!(fixture.fork("run", 21, "fork").digest, straight.digest);
+    assert_eq!(fixture.fork("run", 21, "fork").digest, uninterrupted.digest);
     for turn in [23, 22, 17, 3] {
-        assert_eq!(fixture.resume("run", Some(turn)), straight, "from turn {turn}");
+        assert_eq!(fixture.resume("run", Some(turn)), uninterrupted, "from turn {turn}");
     }
 
     // Replayed turns use the old seed, later turns the new one.
@@ -95,9 +95,9 @@ fn missing_turn_is_replayed() {
     fixture.file.keep_checkpoints = 3.try_into().ok();
     fixture.run("part", 1);
     fixture.file.seed = Some(99);
-    let (part, whole) = (fixture.fork("part", 21, "p"), fixture.fork("whole", 21, "w"));
-    assert_eq!(part.digest, whole.digest);
-    assert_ne!(part.digest, straight.digest);
+    let (part, complete) = (fixture.fork("part", 21, "p"), fixture.fork("whole", 21, "w"));
+    assert_eq!(part.digest, complete.digest);
+    assert_ne!(part.digest, uninterrupted.digest);
     assert_eq!(fixture.checkpoints("p")[0], 21);
 }
 
@@ -121,31 +121,31 @@ transitions:
 #[test]
 fn superseded_checkpoints_stay_until_replaced() {
     let fixture = SimulationFixture::society();
-    let straight = fixture.run("run", 1);
+    let uninterrupted = fixture.run("run", 1);
     let later = || {
         let path = fixture.path("run").join("later");
         std::fs::read_dir(path).map_or(0, Iterator::count)
     };
-    let kept_and_later = || (fixture.checkpoints("run").len(), later());
+    let checkpoint_counts = || (fixture.checkpoints("run").len(), later());
     let again = || fixture.reopen("run", Some(5), None).unwrap();
     drop(again());
-    assert_eq!(kept_and_later(), (6, 15));
+    assert_eq!(checkpoint_counts(), (6, 15));
     again().run(stop_after(9)).unwrap();
-    assert_eq!(kept_and_later(), (10, 11));
+    assert_eq!(checkpoint_counts(), (10, 11));
     // Superseded checkpoints are still readable.
     assert_eq!(fixture.restore("run", Some(17)).unwrap().turn(), 17);
     assert!(fixture.restore("run", Some(21)).is_err());
     // The run can resume from a superseded checkpoint.
-    assert_eq!(fixture.resume("run", Some(20)), straight);
-    assert_eq!(kept_and_later(), (21, 0));
+    assert_eq!(fixture.resume("run", Some(20)), uninterrupted);
+    assert_eq!(checkpoint_counts(), (21, 0));
     drop(again());
-    assert_eq!(fixture.resume("run", None), straight);
-    assert_eq!(kept_and_later(), (21, 0));
+    assert_eq!(fixture.resume("run", None), uninterrupted);
+    assert_eq!(checkpoint_counts(), (21, 0));
     // A shorter run keeps superseded checkpoints after its end.
     fixture.reopen("run", Some(5), Some(9)).unwrap().run(to_end).unwrap();
-    assert_eq!(kept_and_later(), (10, 11));
+    assert_eq!(checkpoint_counts(), (10, 11));
     drop(fixture.reopen("run", Some(20), Some(20)).unwrap());
-    assert_eq!(kept_and_later(), (21, 0));
+    assert_eq!(checkpoint_counts(), (21, 0));
 
     // A new request invalidates them.
     let mut run = again();
@@ -155,7 +155,7 @@ fn superseded_checkpoints_stay_until_replaced() {
     assert_eq!(later(), 0);
     let refused = fixture.reopen("run", Some(20), None);
     assert!(matches!(refused, Err(SimError::NoCheckpoint { turn: 20, .. })));
-    assert_eq!(fixture.resume("run", None).agents, straight.agents - 1);
+    assert_eq!(fixture.resume("run", None).agents, uninterrupted.agents - 1);
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn group_starts_in_its_state() {
     );
     fixture.file.turns = Some(30);
     let last = fixture.run("last", 1);
-    assert_eq!(last.states.get("healthy"), Some(90), "no one falls ill where beta is 0");
+    assert_eq!(last.states.get("healthy"), Some(90), "without infections all agents stay healthy");
     assert_eq!(last.states.get("immune"), Some(10));
 }
 
@@ -52,12 +52,12 @@ fn group_starts_in_its_state() {
 fn fork_resets_only_listed_world_values() {
     let mut fixture = SimulationFixture::new(CHART, SCENARIO);
     fixture.file.world.as_mut().unwrap().values = serde_json::from_value(json!({"cases": 3})).ok();
-    let straight = fixture.run("straight", 1);
-    assert!(cases(&straight) > 5.0 && cases(&straight) < 60.0, "{straight:?}");
-    assert_eq!(fixture.fork("straight", 10, "same").digest, straight.digest);
+    let uninterrupted = fixture.run("straight", 1);
+    assert!(cases(&uninterrupted) > 5.0 && cases(&uninterrupted) < 60.0, "{uninterrupted:?}");
+    assert_eq!(fixture.fork("straight", 10, "same").digest, uninterrupted.digest);
     // Values that are not listed keep their state; a listed one is reset.
     let again = fixture.fork_with("straight", 10, "again", &["cases"]);
-    assert!(cases(&again) < cases(&straight) && again.states == straight.states);
+    assert!(cases(&again) < cases(&uninterrupted) && again.states == uninterrupted.states);
     fixture.file.world.as_mut().unwrap().values =
         serde_json::from_value(json!({"cases": 3, "beta": 1})).ok();
     let all = fixture.fork_with("straight", 10, "all", &["beta"]);

@@ -30,7 +30,7 @@ fn main() {
             black_box(agent.fire(black_box(next), &context));
         }
         let took = cpu().saturating_sub(began);
-        assert_eq!(agent.history().len(), 50, "what it did is history_updates");
+        assert_eq!(agent.history().len(), 50, "the history is full");
         took
     };
     let best = (0..rounds).map(|_| time()).min().unwrap();

@@ -174,7 +174,7 @@ fn rejects_invalid_composite_states() {
     }));
 }
 
-/// The default must be a choice of the oracle wherever it has more than one.
+/// The default must be a candidate of every oracle choice with several candidates.
 #[test]
 fn oracle_needs_a_default_that_is_a_choice() {
     let two = "states: [x, y, z]\ninitial: x\ntransitions:\n  \

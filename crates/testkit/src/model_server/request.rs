@@ -146,7 +146,7 @@ impl RecordedRequest {
         let mut answers_may_come = false;
         for message in messages {
             let is_models = message["role"] == model;
-            // An answer that follows something else belongs to no call.
+            // An answer after anything else belongs to no call.
             let is_stray = message["role"] == "tool" && !answers_may_come;
             if is_models || is_stray {
                 exchanges.push(CallExchange::default());
@@ -259,12 +259,12 @@ mod tests {
     fn responses_refuse_unpaired_calls_and_outputs() {
         let item = |kind: &str, id: &str| json!({"type": kind, "call_id": id});
         let (call, output) = (item("function_call", "1"), item("function_call_output", "1"));
-        let said = json!({"type": "message", "role": "assistant", "content": []});
+        let message = json!({"type": "message", "role": "assistant", "content": []});
         for (input, is_valid) in [
-            (json!([said, call, output, said]), true),
+            (json!([message, call, output, message]), true),
             (json!([call]), false),
             (json!([output]), false),
-            (json!([call, said, output]), false),
+            (json!([call, message, output]), false),
         ] {
             let found = problem(WireFormat::OpenAiResponses, json!({"input": input}));
             assert_eq!(found.is_none(), is_valid, "{input}: {found:?}");

@@ -108,10 +108,10 @@ mod tests {
         };
         assert_eq!(grown("response.output_text.delta"), "Let me see.");
         assert_eq!(grown("response.function_call_arguments.delta"), r#"{"path": "a"}"#);
-        let whole = &events.last().unwrap()["response"];
-        assert_eq!(whole["status"], "completed");
-        assert_eq!(whole["output"][0]["content"][0]["text"], "Let me see.");
-        assert_eq!(whole["output"][1]["call_id"], "call_1");
-        assert_eq!(whole["usage"]["total_tokens"], 15);
+        let response = &events.last().unwrap()["response"];
+        assert_eq!(response["status"], "completed");
+        assert_eq!(response["output"][0]["content"][0]["text"], "Let me see.");
+        assert_eq!(response["output"][1]["call_id"], "call_1");
+        assert_eq!(response["usage"]["total_tokens"], 15);
     }
 }

@@ -10,16 +10,16 @@ use crate::task_fixtures::{commit, task_id};
 /// Agent streams accept only agent events, and task streams only task events.
 pub fn agent_toggles_have_their_own_streams(store: &SharedStore) {
     begin(store, task_id(1));
-    let said = |agent: &str, expected: u64, event: Event| {
+    let commit_to_agent = |agent: &str, expected: u64, event: Event| {
         let stream = StreamId::Agent(agent.parse().unwrap());
         let commit = Commit { stream, ..commit(task_id(1), expected, None, vec![event]) };
         store.commit(commit).wait()
     };
     assert_eq!(store.toggled_agents().wait().unwrap(), Vec::<Name>::new());
-    said("greeter", 0, Event::AgentDisabled { reason: None }).unwrap();
-    said("coder", 0, Event::AgentEnabled).unwrap();
-    said("greeter", 1, Event::AgentEnabled).unwrap();
-    let refused = said("greeter", 2, Event::TaskStarted);
+    commit_to_agent("greeter", 0, Event::AgentDisabled { reason: None }).unwrap();
+    commit_to_agent("coder", 0, Event::AgentEnabled).unwrap();
+    commit_to_agent("greeter", 1, Event::AgentEnabled).unwrap();
+    let refused = commit_to_agent("greeter", 2, Event::TaskStarted);
     assert!(matches!(refused, Err(CommitError::Illegal { .. })), "{refused:?}");
     let refused = store.commit(commit(task_id(1), 2, None, vec![Event::AgentEnabled])).wait();
     assert!(matches!(refused, Err(CommitError::Illegal { .. })), "{refused:?}");

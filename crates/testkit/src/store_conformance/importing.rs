@@ -4,14 +4,14 @@ use polity_model::event::{Event, ExecutionChange, JournalPosition, StreamSequenc
 use polity_model::machine::task::TaskStatus;
 use polity_store::{ImportError, TaskImport};
 
-use super::{SharedStore, events_of, row, there, write};
+use super::{SharedStore, events_of, row, task_ids, write};
 use crate::task_fixtures::{
     at, changed, claimed, created, created_under, definition, ended_well, execution_id,
     execution_started, instance_id, task_id,
 };
 
-/// A successful task, a second after another.
-fn life(number: u64, first: Event) -> TaskImport {
+/// A completed task with one second between events.
+fn completed_task(number: u64, first: Event) -> TaskImport {
     let execution = execution_id(number);
     let mut events = vec![
         first,
@@ -32,7 +32,10 @@ fn life(number: u64, first: Event) -> TaskImport {
 /// Events keep their sequence and time, and the rows equal those of the other store.
 pub fn imported_tasks_are_unchanged(store: &SharedStore) {
     write(store, 9, 0, None, vec![created("own")]);
-    let (top, part) = (life(1, created("Ada")), life(2, created_under(Some(task_id(1)), "a part")));
+    let (top, part) = (
+        completed_task(1, created("Ada")),
+        completed_task(2, created_under(Some(task_id(1)), "a part")),
+    );
     store.import(vec![top.clone(), part]).wait().unwrap();
     let events = events_of(store, 1);
     assert_eq!(events.len(), top.events.len());
@@ -54,7 +57,7 @@ pub fn imported_tasks_are_unchanged(store: &SharedStore) {
         Some(definition().json.to_string())
     );
     assert_eq!(store.task_tree(task_id(1)).wait().unwrap().task_count, 2);
-    assert_eq!(there(store), [task_id(2), task_id(1), task_id(9)]);
+    assert_eq!(task_ids(store), [task_id(2), task_id(1), task_id(9)]);
     // Imported tasks add no spending.
     assert_eq!(store.spending().wait().unwrap(), []);
     assert_eq!(store.last_position().wait().unwrap(), JournalPosition(25));
@@ -62,25 +65,28 @@ pub fn imported_tasks_are_unchanged(store: &SharedStore) {
 
 /// One invalid task fails the whole import.
 pub fn import_is_atomic(store: &SharedStore) {
-    let whole = || life(1, created("Ada"));
-    let mut broken = life(2, created("Ben"));
+    let valid = || completed_task(1, created("Ada"));
+    let mut broken = completed_task(2, created("Ben"));
     broken.events.remove(4);
-    let refused = store.import(vec![whole(), broken]).wait().unwrap_err();
+    let refused = store.import(vec![valid(), broken]).wait().unwrap_err();
     let ImportError::Illegal { task, sequence, .. } = refused else { panic!("{refused}") };
     assert_eq!((task, sequence), (task_id(2), StreamSequence(7)));
-    let mut empty = life(2, created("Ben"));
+    let mut empty = completed_task(2, created("Ben"));
     empty.events.clear();
-    let refused = store.import(vec![whole(), empty]).wait().unwrap_err();
+    let refused = store.import(vec![valid(), empty]).wait().unwrap_err();
     assert!(matches!(refused, ImportError::Illegal { .. }), "{refused}");
-    assert_eq!((there(store), store.last_position().wait().unwrap()), (vec![], JournalPosition(0)));
+    assert_eq!(
+        (task_ids(store), store.last_position().wait().unwrap()),
+        (vec![], JournalPosition(0))
+    );
     assert_eq!(store.definition(&definition().digest).wait().unwrap(), None);
 
-    store.import(vec![whole()]).wait().unwrap();
-    let again = store.import(vec![life(2, created("Ben")), whole()]).wait();
+    store.import(vec![valid()]).wait().unwrap();
+    let again = store.import(vec![completed_task(2, created("Ben")), valid()]).wait();
     assert_eq!(again, Err(ImportError::Exists { task: task_id(1) }));
-    assert_eq!(there(store), [task_id(1)]);
+    assert_eq!(task_ids(store), [task_id(1)]);
     // An execution belongs to one task.
-    let mut thief = life(1, created("Eve"));
-    thief.task = task_id(3);
-    assert!(matches!(store.import(vec![thief]).wait(), Err(ImportError::Illegal { .. })));
+    let mut conflicting = completed_task(1, created("Eve"));
+    conflicting.task = task_id(3);
+    assert!(matches!(store.import(vec![conflicting]).wait(), Err(ImportError::Illegal { .. })));
 }

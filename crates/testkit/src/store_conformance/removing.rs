@@ -4,7 +4,7 @@ use polity_model::event::{Event, JournalPosition};
 use polity_model::machine::task::TaskStatus;
 use polity_store::{CommitError, ImportError, RemovalBlocker, RemovalOutcome, TaskImport};
 
-use super::{SharedStore, begin, complete, events_of, run, there};
+use super::{SharedStore, begin, complete, events_of, run, task_ids};
 use crate::task_fixtures::{
     at, claimed, commit, created, created_under, definition, execution_id, forked, instance_id,
     task_id,
@@ -116,11 +116,11 @@ pub fn referenced_tasks_are_not_removed(store: &SharedStore) {
         refused(4, RemovalBlocker::Fork(task_id(5))),
     ];
     assert_eq!(answers, expected);
-    assert_eq!(there(store).len(), 5);
+    assert_eq!(task_ids(store).len(), 5);
     // A chain is removed from its end, or as a whole.
     let answers = remove(store, &[&[5], &[2, 3, 4]]);
     assert_eq!(answers, [removed(&[5], &[]), removed(&[2, 3, 4], &[])]);
-    assert_eq!(there(store), [task_id(1)]);
+    assert_eq!(task_ids(store), [task_id(1)]);
 }
 
 /// A fork of a task that was removed meanwhile fails.
@@ -139,9 +139,9 @@ pub fn fork_needs_its_origin(store: &SharedStore) {
     let (origin, fork) = (import(1, created("a")), import(2, forked(task_id(1), 1)));
     let answer = store.import(vec![fork.clone(), origin.clone()]).wait();
     assert!(matches!(answer, Err(ImportError::Illegal { .. })), "{answer:?}");
-    assert_eq!(there(store), []);
+    assert_eq!(task_ids(store), []);
     store.import(vec![origin, fork]).wait().unwrap();
-    assert_eq!(there(store), [task_id(2), task_id(1)]);
+    assert_eq!(task_ids(store), [task_id(2), task_id(1)]);
     store.import(vec![import(3, forked(task_id(2), 1))]).wait().unwrap();
 }
 
@@ -153,11 +153,11 @@ pub fn refused_removal_unit_is_unchanged(store: &SharedStore) {
     let answers = remove(store, &[&[1, 2], &[3]]);
     assert_eq!(answers[0], refused(2, RemovalBlocker::NotEnded(TaskStatus::Pending)));
     assert_eq!(answers[1], removed(&[3], &[3]));
-    assert_eq!(there(store), [task_id(2), task_id(1)]);
+    assert_eq!(task_ids(store), [task_id(2), task_id(1)]);
     assert_eq!(store.messages(task_id(1)).wait().unwrap().len(), 2);
     // The active task continues.
     run(store, task_id(2), 2);
     complete(store, task_id(2), 2);
     assert_eq!(remove(store, &[&[1, 2]]), [removed(&[1, 2], &[1, 2])]);
-    assert_eq!(there(store), []);
+    assert_eq!(task_ids(store), []);
 }

@@ -36,7 +36,7 @@ fn text(words: &str) -> String {
         && words.chars().all(is_plain)
         && !words.ends_with(' ')
         && !RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(words));
-    // JSON's quotes are YAML's too.
+    // A JSON string is also a YAML string.
     if is_safe { words.to_owned() } else { Value::from(words).to_string() }
 }
 

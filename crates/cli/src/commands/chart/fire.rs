@@ -46,7 +46,7 @@ pub(super) fn fire(app: &AppContext, args: &ChartFireArgs) -> CliResult {
     let context = chart.context(&record).with_draws(move |index| {
         let seed = (u128::from(seed) << 64) | u128::from(index);
         let mut entropy = Entropy::from_seed(seed.to_be_bytes());
-        // The first numbers of seeds that are alike are alike.
+        // Similar seeds give similar first numbers.
         for _ in 0..8 {
             entropy.fraction();
         }
@@ -77,7 +77,7 @@ pub(super) fn fire(app: &AppContext, args: &ChartFireArgs) -> CliResult {
         let world: Vec<Value> = world.iter().map(|change| change_as_json(&chart, change)).collect();
         let requests: Vec<Value> = requests.iter().map(request_as_json).collect();
         let mut outcome = json!({"from": from, "to": to});
-        // What did not happen is not mentioned.
+        // Empty lists are omitted.
         for (name, value, is_empty) in [
             ("fields", json!(fields), fields.is_empty()),
             ("world", json!(world), world.is_empty()),

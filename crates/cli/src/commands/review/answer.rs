@@ -73,7 +73,7 @@ async fn answer(
     let DecideArgs { message, detach, checkpoint, recording, set, .. } = args;
     let review = queries.find_review(row.id).await?;
     let id = review.task_id;
-    // A part is resumed with the task that it is a part of.
+    // A part is resumed with its root task.
     let row = queries.task_row(id).await?;
     let top = queries.top_task(row.clone()).await?.id;
     let request = recording.request();
@@ -85,7 +85,7 @@ async fn answer(
     let run = RecordingSubject { agent, input: &input, overrides: &RunOverrides::default() };
     let (verdict, state_updates) = decide(review.arguments.as_ref(), &set)?;
     let checkpoint_id = checkpoint.unwrap_or(review.checkpoint_id);
-    // A rejection must be possible even if the MCP servers are not valid.
+    // A rejection must work even if the MCP server definitions are invalid.
     let is_rejected = verdict == ReviewVerdict::Reject;
     let (drivers, recording) = match file {
         None if is_rejected => (DriverSet::available(&app.context, &home)?, Recording::Off),

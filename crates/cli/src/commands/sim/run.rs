@@ -63,7 +63,7 @@ pub(super) fn fork(app: &AppContext, args: &SimForkArgs) -> CliResult {
     reject_fixed_fields(&fields, FixedFields::InFork)?;
     let changes = ScenarioChanges { after: args.at, fields: fields.clone(), size: None };
     let mut pinned = pinned_scenario(&other)?;
-    // It has as many turns as the other one, which may have been given more than its scenario has.
+    // The fork has as many turns as the original run, which may exceed those of its scenario.
     pinned.file.turns = Some(before.turns);
     let read = apply_changes(&pinned, changes)?;
     let values = values_set(&fields, &read.file);

@@ -24,7 +24,7 @@ pub(crate) async fn fork(app: &AppContext, args: &ForkArgs) -> CliResult {
     let updates = set_option::updates(&args.set)?;
     let home = app.definitions()?;
     let agent = row.assigned_agent.as_str();
-    // The cassette of a fork holds only the fork's own calls; that of the first task holds more.
+    // A cassette recorded by the fork has only its own calls; one of the original task has more.
     let scope = match args.recording.replay {
         Some(_) => RecordingScope::Remainder,
         None => RecordingScope::WholeTask,

@@ -29,7 +29,7 @@ pub(crate) async fn resume(app: &AppContext, args: &ResumeArgs) -> CliResult {
 async fn one(app: &AppContext, id: &str, recording: &RecordingArgs) -> CliResult {
     let queries = app.queries()?;
     let request = recording.request();
-    // A part is resumed with the task that it is a part of.
+    // A part is resumed with its root task.
     let row = queries.find_task(id).await?;
     let row = resumable_task(request.as_ref(), &queries, row).await?;
     let home = app.definitions()?;

@@ -56,7 +56,7 @@ async fn follow(
     let mut seen = StreamSequence::default();
     let mut orphan_check = OrphanCheck::default();
     loop {
-        // The row is read before the events: if it says that the task is over, all events are there.
+        // The row is read before the events, so a final row implies that all events are read.
         let over = !is_under_way(row.status);
         for recorded in queries.events(row.id, seen).await? {
             seen = recorded.sequence;

@@ -33,7 +33,7 @@ fn args(agent: &CliAgent) -> &[CliTemplate] {
 fn check_args(agent: &CliAgent, checker: &mut FileChecker) {
     let all = FieldPath::root().field("cli_args");
     for (index, arg) in args(agent).iter().enumerate() {
-        // Where options are written as a mapping, arguments have no numbers.
+        // Options written as a mapping have no argument numbers.
         let path = if checker.is_list(&all) { all.index(index) } else { all.clone() };
         refuse_variable(
             arg,

@@ -262,7 +262,7 @@ impl CliAgentFile {
                            stdout and file";
             checker.report(&output_path, FindingText::new(message).allowed("stdout, file"));
         }
-        // A preset fills in what nothing here decides.
+        // The preset decides the patterns that the file leaves open.
         let open = self.preset.is_some() && self.agent_type.is_none();
         let (input_named, output_named) = self.patterns_named();
         let input = self.input_pattern.or(input_meant).or(input_named);

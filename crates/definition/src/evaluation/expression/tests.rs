@@ -122,7 +122,7 @@ fn expressions_list_the_fields_they_read() {
     assert_eq!(serde_json::to_value(parse("last == ''")).unwrap(), json!("last == ''"));
 }
 
-/// Runs a test on as little stack as any thread of the program has.
+/// Runs a test on the smallest stack of any thread of the program.
 fn on_a_small_stack(test: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().stack_size(1024 * 1024).spawn(test).unwrap();
     thread.join().unwrap();
@@ -180,7 +180,7 @@ proptest! {
         }
     }
 
-    /// Words that mean something, in any order.
+    /// Keywords and operators in any order.
     #[test]
     fn any_words_are_an_expression_or_are_refused(
         words in prop::collection::vec(

@@ -1,4 +1,4 @@
-//! A State that conditions and templates are tried on.
+//! A State for tests of conditions and templates.
 
 use std::borrow::Cow;
 

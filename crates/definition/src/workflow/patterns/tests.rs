@@ -41,7 +41,7 @@ fn scope<'a>(outputs: &[(&'a str, &'a str)]) -> EvaluationScope<'a> {
     }
 }
 
-/// The nodes that the edges of `from` lead to, with these outputs.
+/// The targets of the edges of `from` for these outputs.
 fn next(workflow: &WorkflowDefinition, from: &str, outputs: &[(&str, &str)]) -> Vec<String> {
     let scope = scope(outputs);
     let edges = workflow.expanded().edges.iter().filter(|edge| edge.from.as_str() == from);
@@ -57,7 +57,7 @@ fn next(workflow: &WorkflowDefinition, from: &str, outputs: &[(&str, &str)]) -> 
 }
 
 /// The input of an agent node.
-fn given(workflow: &WorkflowDefinition, node: &str, outputs: &[(&str, &str)]) -> String {
+fn input_of(workflow: &WorkflowDefinition, node: &str, outputs: &[(&str, &str)]) -> String {
     match &workflow.expanded().node(node).unwrap().kind {
         WorkflowNodeKind::Agent { input: Some(input), .. } => {
             input.render(&scope(outputs)).unwrap()
@@ -119,7 +119,7 @@ fn a_reflection_returns_the_accepted_draft() {
         ]
     );
     assert_eq!(workflow.expanded().entry_point.as_str(), "generate");
-    assert!(given(&workflow, "generate", &[]).contains("Write about rain."));
+    assert!(input_of(&workflow, "generate", &[]).contains("Write about rain."));
     for (critique, expected) in [
         ("ACCEPT", "result"),
         ("Accepted.", "result"),
@@ -133,9 +133,9 @@ fn a_reflection_returns_the_accepted_draft() {
     }
     let outputs =
         [("generate", "Drip."), ("critique_1", "REVISE\nLonger."), ("refine_1", "Drip, drip.")];
-    let critique = given(&workflow, "critique_2", &outputs);
+    let critique = input_of(&workflow, "critique_2", &outputs);
     assert!(critique.contains("Drip, drip.") && critique.contains("ACCEPT"), "{critique}");
-    let refine = given(&workflow, "refine_1", &outputs);
+    let refine = input_of(&workflow, "refine_1", &outputs);
     assert!(refine.contains("Drip.") && refine.contains("Longer."), "{refine}");
     let WorkflowNodeKind::Condition { expression } =
         &workflow.expanded().node("result").unwrap().kind
@@ -151,36 +151,36 @@ fn a_reflection_returns_the_accepted_draft() {
 #[test]
 fn each_step_of_a_plan_runs_once() {
     let workflow = workflow("plan_execute", PLAN_EXECUTE);
-    let walk = |plan: &str| {
+    let path_of = |plan: &str| {
         let outputs = [("plan", plan)];
-        let (mut node, mut way) = ("plan".to_owned(), Vec::new());
+        let (mut node, mut path) = ("plan".to_owned(), Vec::new());
         while node != "report" {
             let to = next(&workflow, &node, &outputs);
             assert_eq!(to.len(), 1, "{node} leads to {to:?}");
             node.clone_from(&to[0]);
-            way.push(node.clone());
+            path.push(node.clone());
         }
-        way.join(" ")
+        path.join(" ")
     };
-    assert_eq!(walk("1. look\n2. buy\n3. pay"), "execute_1 execute_2 execute_3 report");
-    assert_eq!(walk("Just do it."), "execute_1 report");
-    assert_eq!(walk("[]"), "execute_1 report");
+    assert_eq!(path_of("1. look\n2. buy\n3. pay"), "execute_1 execute_2 execute_3 report");
+    assert_eq!(path_of("Just do it."), "execute_1 report");
+    assert_eq!(path_of("[]"), "execute_1 report");
     let many: Vec<String> = (1..=10).map(|step| format!("{step}. do {step} things")).collect();
     let many = many.join("\n");
-    assert!(walk(&many).ends_with("execute_7 execute_8 report"));
+    assert!(path_of(&many).ends_with("execute_7 execute_8 report"));
 
     let outputs = [("plan", "1. look\n2. buy"), ("execute_1", "saw it"), ("execute_2", "got it")];
-    let given_1 = given(&workflow, "execute_1", &outputs);
+    let given_1 = input_of(&workflow, "execute_1", &outputs);
     assert!(given_1.contains("number 1:\nlook\n") && given_1.contains("Write about rain."));
-    let given_2 = given(&workflow, "execute_2", &outputs);
+    let given_2 = input_of(&workflow, "execute_2", &outputs);
     assert!(given_2.contains("number 2:\nbuy\n") && given_2.contains("saw it"), "{given_2}");
-    let report = given(&workflow, "report", &outputs);
+    let report = input_of(&workflow, "report", &outputs);
     assert!(report.contains("Step 2: got it\n") && !report.contains("Step 3"), "{report}");
-    assert!(given(&workflow, "execute_1", &[("plan", "[]")]).contains("number 1:\n[]\n"));
+    assert!(input_of(&workflow, "execute_1", &[("plan", "[]")]).contains("number 1:\n[]\n"));
     let mut outputs = vec![("plan", many.as_str())];
     let ran: Vec<String> = (1..8).map(|step| format!("execute_{step}")).collect();
     outputs.extend(ran.iter().map(|name| (name.as_str(), "done")));
-    let last = given(&workflow, "execute_8", &outputs);
+    let last = input_of(&workflow, "execute_8", &outputs);
     let rest = "all that are left:\n- do 8 things\n- do 9 things\n- do 10 things\n";
     assert!(last.contains(rest), "{last}");
 }
@@ -195,7 +195,7 @@ fn a_supervisor_can_delegate_to_every_role() {
     };
     assert_eq!(agent.as_str(), "boss");
     assert_eq!(sub_agents.iter().map(Name::as_str).collect::<Vec<_>>(), ["lens", "pen"]);
-    assert!(given(&workflow, "supervise", &[]).contains("- pen, whose role is writer\n"));
+    assert!(input_of(&workflow, "supervise", &[]).contains("- pen, whose role is writer\n"));
 }
 
 #[test]
@@ -203,9 +203,9 @@ fn a_pattern_reads_the_result_of_the_one_before_it() {
     let workflow = workflow("react, reflection, react", &format!("{REACT}, {REFLECTION}"));
     let names = names(&workflow);
     assert_eq!((names[0], names[1], *names.last().unwrap()), ("react", "generate", "react_2"));
-    assert_eq!(given(&workflow, "react", &[]), "Write about rain.");
-    assert!(given(&workflow, "generate", &[("react", "Rain is wet.")]).contains("Rain is wet."));
-    assert_eq!(given(&workflow, "react_2", &[("result", "Wet.")]), "Wet.");
+    assert_eq!(input_of(&workflow, "react", &[]), "Write about rain.");
+    assert!(input_of(&workflow, "generate", &[("react", "Rain is wet.")]).contains("Rain is wet."));
+    assert_eq!(input_of(&workflow, "react_2", &[("result", "Wet.")]), "Wet.");
     assert_eq!(next(&workflow, "react", &[]), ["generate"]);
     assert_eq!(next(&workflow, "result", &[]), ["react_2"]);
 }

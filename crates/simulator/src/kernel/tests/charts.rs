@@ -185,7 +185,7 @@ pub(super) fn random_chart(shape: u64) -> (String, RandomRates) {
         }
         text.push_str("}\n");
     }
-    // The default is a choice wherever the oracle may be asked.
+    // The default is a candidate of every oracle choice.
     for trigger in ["go", "swap", "jump"] {
         for state in 0..states {
             let here = requested.iter().filter(|(its, from, _)| (*its, *from) == (trigger, state));
