@@ -283,7 +283,7 @@ mod tests {
         ledger.open(task, account(json!({ "max_tokens": 80 }), 0));
         let allowance = BudgetAllowance::new(&ledger, task, vec![task]);
         let first = allowance.permit().await.unwrap();
-        assert!(allowance.begin().unwrap().is_none(), "no one knows what it will use");
+        assert!(allowance.begin().unwrap().is_none(), "its usage is unknown");
         first.settle(used(40));
         drop(first);
         // A failed call uses nothing.

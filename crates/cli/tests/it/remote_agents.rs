@@ -196,7 +196,9 @@ fn unconfirmed_message_needs_review() {
     let mut running = sandbox.start(&["run", "painter", "a house"]);
     sandbox.wait_until("it was sent", || (stub.posts() == 1).then_some(()));
     kill(&mut running);
-    sandbox.polity(&["task", "resume", "last"]).fails(3, "no one knows whether it was taken");
+    sandbox
+        .polity(&["task", "resume", "last"])
+        .fails(3, "it is unknown whether the server accepted it");
     assert_eq!(stub.posts(), 1);
     let (execution, _) = sandbox.json(&["execution", "list"]);
     assert_eq!(execution[0]["result"]["status"], "failure", "{execution}");

@@ -1,4 +1,4 @@
-//! Reviews: approvals, and uncertain calls after a crash.
+//! Reviews: approvals, and calls in doubt after a crash.
 
 use std::fs;
 
@@ -132,7 +132,7 @@ fn waiting_task_can_be_cancelled() {
 }
 
 /// A task whose process was killed after a tool took effect and before it answered.
-fn home_with_uncertain_call() -> (HomeSandbox, String) {
+fn home_with_call_in_doubt() -> (HomeSandbox, String) {
     let sandbox = home("", "{}", &["--log", "log"]);
     let arguments = json!({"file": "a", "seconds": 600});
     calls(&sandbox, &json!([{"tool": "kit/count_slowly", "arguments": arguments}]));
@@ -148,8 +148,8 @@ fn home_with_uncertain_call() -> (HomeSandbox, String) {
 }
 
 #[test]
-fn uncertain_call_can_be_skipped() {
-    let (sandbox, id) = home_with_uncertain_call();
+fn call_in_doubt_can_be_skipped() {
+    let (sandbox, id) = home_with_call_in_doubt();
     let shown = sandbox.polity(&["review", "show", &id]).out;
     for expected in
         ["kit/count_slowly", "it is unknown whether", "--retry", "--skip-with", "reject"]
@@ -163,8 +163,8 @@ fn uncertain_call_can_be_skipped() {
 }
 
 #[test]
-fn uncertain_call_can_be_retried() {
-    let (sandbox, id) = home_with_uncertain_call();
+fn call_in_doubt_can_be_retried() {
+    let (sandbox, id) = home_with_call_in_doubt();
     sandbox.polity(&["review", "approve", &id, "--retry", "--detach"]).exits(0);
     let mut running = sandbox.start(&["task", "resume", &id]);
     sandbox.wait_until("the call is repeated", || (count_lines(&sandbox, "a") == 2).then_some(()));
@@ -173,8 +173,8 @@ fn uncertain_call_can_be_retried() {
 }
 
 #[test]
-fn rejected_uncertain_call_fails_the_task() {
-    let (sandbox, id) = home_with_uncertain_call();
+fn rejecting_a_call_in_doubt_fails_the_task() {
+    let (sandbox, id) = home_with_call_in_doubt();
     let output = sandbox.polity(&["review", "reject", &id, "--message", "I will look first"]);
     output.fails(1, "rejected").err_has("I will look first");
     let (task, _) = sandbox.json(&["task", "show", &id]);

@@ -448,8 +448,8 @@ impl<'a> CallBatch<'a> {
         let arguments = shorten(&arguments, QUESTION_CHARACTERS_MAX);
         let (subject, question) = if in_doubt {
             let question = format!(
-                "{agent} was calling {name} with {arguments} when its process ended; no one knows \
-                 whether it had its effect"
+                "{agent} was calling {name} with {arguments} when its process ended; it is unknown \
+                 whether the call took effect"
             );
             (ReviewSubject::Doubt { call_id }, question)
         } else {

@@ -123,12 +123,12 @@ impl RunDoubt {
     pub(crate) fn of_run(agent: &Name) -> Self {
         Self {
             failure:
-                "the process that ran it ended, and no one knows what the program had done by \
-                      then"
+                "the process that ran it ended, and it is unknown what the program did before \
+                      that"
                     .to_owned(),
             question: format!(
-                "The process ended while {agent} was running, and no one knows what it had done by \
-                 then. Run it again, or go on with a result of your own?"
+                "The process ended while {agent} was running, and it is unknown what it did before \
+                 that. Run it again, or continue with a result of your own?"
             ),
         }
     }

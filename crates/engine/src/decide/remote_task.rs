@@ -63,10 +63,10 @@ pub(crate) fn resume_remote(state: &TaskState, ctx: &mut DecisionContext) -> Dec
 /// The doubt about a message that may have been accepted.
 pub(crate) fn message_doubt(agent: &Name, why: &str) -> RunDoubt {
     RunDoubt {
-        failure: format!("{why}: no one knows whether it has taken it"),
+        failure: format!("{why}; it is unknown whether the server accepted the message"),
         question: format!(
-            "A message was sent to {agent}, and no one knows whether it was taken: {why}. Send it \
-             again, or go on with a result of your own?"
+            "A message was sent to {agent}, and it is unknown whether the server accepted it: {why}. \
+             Send it again, or continue with a result of your own?"
         ),
     }
 }

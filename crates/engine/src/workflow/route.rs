@@ -12,7 +12,7 @@ const REJECT: &str = "reject";
 /// The message for edges whose `max_loops` is used up.
 const USED_UP: &str = "the edges that lead back were taken as often as max_loops allows";
 
-/// The reason why no edge leads on from a node.
+/// The reason why no outgoing edge of a node is taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RouteError {
     /// The condition of an edge cannot be evaluated.
@@ -37,10 +37,15 @@ impl RouteError {
                 let said = said.map(|said| format!(": {said}")).unwrap_or_default();
                 (ErrorCode::Rejected, format!("a person decided against it{said}"))
             }
-            Self::UsedUp => (ErrorCode::LimitLoops, format!("{USED_UP}, and no other leads on")),
+            Self::UsedUp => {
+                (ErrorCode::LimitLoops, format!("{USED_UP}, and no other edge matches"))
+            }
             Self::NoEdge { key } => {
                 let key = key.map_or("none".to_owned(), |key| format!("\"{key}\""));
-                let why = format!("none of its edges leads on; the routing key is {key}");
+                let why = format!(
+                    "no outgoing edge matches the routing key {key}; add an edge for it, or a \
+                     default to the mapping"
+                );
                 (ErrorCode::NoEdge, why)
             }
         }

@@ -109,7 +109,10 @@ edges:
     assert_eq!(end(&harness().run("bc").await), "bob(ann(bc))\n\ncid(ann(bc))");
     let harness = harness();
     let task = harness.run("x").await;
-    assert!(end(&task).starts_with("no_edge: one: none of its edges leads on"), "{task:?}");
+    assert!(
+        end(&task).starts_with("no_edge: one: no outgoing edge matches the routing key"),
+        "{task:?}"
+    );
     assert_eq!(task.result.as_deref(), None, "a failed task has no result");
 }
 

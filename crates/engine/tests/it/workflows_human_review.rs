@@ -42,7 +42,7 @@ async fn answer_selects_the_edge() {
         (BY_CONDITION, ReviewVerdict::Approve, "bob(ann(x))"),
         (BY_CONDITION, ReviewVerdict::Reject, "cid(reject ann(x) )"),
         (BY_KEY, ReviewVerdict::Reject, "rejected: ask: a person decided against it"),
-        (BY_CONDITION, modify(), "no_edge: ask: none of its edges leads on"),
+        (BY_CONDITION, modify(), "no_edge: ask: no outgoing edge matches the routing key"),
     ] {
         let harness = review(edges, "");
         let (runtime, id) = run_until_review(&harness).await;

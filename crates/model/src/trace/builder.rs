@@ -102,7 +102,7 @@ impl TraceBuilder {
         self.trace.updated_at = at;
         match &recorded.event {
             Event::TaskCreated(created) => {
-                self.step(at, "created", Info, format!("given to {}", created.assigned_agent));
+                self.step(at, "created", Info, format!("assigned to {}", created.assigned_agent));
             }
             Event::TaskReleased => {
                 let message = "the owner process could not continue and released the task";
@@ -278,8 +278,8 @@ impl TraceBuilder {
             }
             ToolChange::Doubt => {
                 let record = call.failed("in doubt".to_owned(), 0);
-                let message = "called; the process ended before the answer came, and no one knows \
-                               whether it had its effect";
+                let message = "called; the process ended before the answer came, and it is \
+                               unknown whether the call took effect";
                 self.tool_step(at, Warning, message, record);
             }
             ToolChange::Answer { content, structured, is_error, duration_ms, .. } => {

@@ -82,7 +82,9 @@ fn resume_follows_known_tasks_and_doubts_messages() {
     let decision = ResumeTask.decide(&sending(), &mut test_context()).unwrap();
     assert_eq!(decision.effects, []);
     let state = with(sending(), decision.events);
-    assert!(state.review().unwrap().question.contains("no one knows whether it was taken"));
+    assert!(
+        state.review().unwrap().question.contains("it is unknown whether the server accepted it")
+    );
     assert_eq!(
         state.execution().unwrap().failure.as_ref().unwrap().category,
         ErrorCategory::SystemError

@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn doubt_is_settled_by_retry_skip_or_reject() {
         let state = in_doubt();
-        assert!(state.review().unwrap().question.contains("no one knows"));
+        assert!(state.review().unwrap().question.contains("it is unknown"));
         let events = answer(&state, ReviewVerdict::Retry).unwrap().events;
         let (_, effects) = resumed(with(state.clone(), events));
         assert!(matches!(effects.as_slice(), [Effect::CallTool { .. }]), "{effects:?}");
