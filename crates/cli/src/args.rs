@@ -39,22 +39,25 @@ pub(crate) struct PolityArgs {
     pub(crate) command: CliCommand,
 }
 
+/// The heading of the options that every command has.
+const GLOBAL: &str = "Global options";
+
 /// Options of every command.
 #[derive(Debug, Clone, ClapArgs)]
 pub(crate) struct GlobalOptions {
     /// The home folder. Without it: POLITY_HOME, else the current or nearest parent folder
     /// with a polity.yaml, else ~/.polity
     #[expect(clippy::doc_markdown, reason = "help is read in a terminal")]
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, value_name = "DIR", help_heading = GLOBAL)]
     pub(crate) home: Option<PathBuf>,
     /// Print one JSON document on stdout, and errors as JSON on stderr
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     pub(crate) json: bool,
     /// Show every event as it happens
-    #[arg(long, short, global = true, conflicts_with = "quiet")]
+    #[arg(long, short, global = true, conflicts_with = "quiet", help_heading = GLOBAL)]
     pub(crate) verbose: bool,
     /// Show only results and errors
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, help_heading = GLOBAL)]
     pub(crate) quiet: bool,
 }
 
@@ -243,7 +246,7 @@ pub(crate) enum TaskCommand {
     Trace(TaskArgs),
     /// List the checkpoints of a task, each with its State
     Checkpoints(TaskArgs),
-    /// Show the steps of a running task until it ends
+    /// Show the steps of a running task until it ends or awaits a review
     Watch(TaskArgs),
     /// Wait until a task ends or awaits a review
     Wait(TaskArgs),
@@ -424,11 +427,13 @@ pub(crate) enum ReviewCommand {
     List,
     /// Show a review with everything needed to decide
     Show(TaskArgs),
-    /// Approve; for an uncertain call, --retry or --skip-with decides
+    /// Approve; for a call in doubt, --retry or --skip-with decides
     Approve(ApproveArgs),
-    /// Reject: the model gets the message; for an uncertain call, the task fails
+    /// Reject: the model gets the message, a workflow takes the edge of "reject"; after a call in doubt
+    /// the task fails
     Reject(DecideArgs),
-    /// Approve with changes of the tool call's arguments or of the workflow's State
+    /// Approve with changes: --set of the tool call's arguments or of the workflow's State; a workflow
+    /// takes the edge of "modify"
     Modify(DecideArgs),
 }
 

@@ -68,18 +68,18 @@ pub(crate) struct AgentAddArgs {
     /// The number of retries after a transient failure
     #[arg(long, value_name = "COUNT")]
     pub(crate) max_retries: Option<u32>,
-    #[command(flatten)]
-    pub(crate) program: AddProgramArgs,
-    #[command(flatten)]
-    pub(crate) llm: AddLlmArgs,
-    /// The URL of a remote agent's card
-    #[arg(long, value_name = "URL")]
-    pub(crate) card_url: Option<String>,
     /// Any other field, or a part of one such as resource_limits.memory_mb; JSON if it parses, else a
     /// string. May be repeated
     #[expect(clippy::doc_markdown, reason = "help is read in a terminal")]
     #[arg(long, value_name = "FIELD=VALUE")]
     pub(crate) set: Vec<String>,
+    #[command(flatten)]
+    pub(crate) program: AddProgramArgs,
+    #[command(flatten)]
+    pub(crate) llm: AddLlmArgs,
+    /// The URL of the agent's card
+    #[arg(long, value_name = "URL", help_heading = "Remote agents")]
+    pub(crate) card_url: Option<String>,
 }
 
 /// Flags for CLI agents.
