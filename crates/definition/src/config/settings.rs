@@ -58,10 +58,10 @@ struct StoreFile {
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Durability")]
 pub enum DurabilitySetting {
-    /// The loss of power.
+    /// Survives the loss of power.
     #[default]
     Full,
-    /// A crash of the program.
+    /// Survives a crash of the program, but not the loss of power. Commits are faster.
     Relaxed,
 }
 
