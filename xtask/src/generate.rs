@@ -1,5 +1,6 @@
 //! `cargo xtask generate`: files that are written from the source, so that they stay up to date.
 
+mod fields;
 mod terminal;
 
 use std::collections::BTreeMap;
@@ -26,10 +27,13 @@ pub(crate) fn generate(check: bool) -> Result<()> {
     let mut files = GeneratedFiles::new();
     files.insert("docs/reference/state-machines.md".into(), state_machines());
     files.insert("docs/reference/cli.md".into(), command_line());
-    for (kind, schema) in polity::schemas() {
+    let schemas: Vec<_> = polity::schemas().collect();
+    for (kind, schema) in &schemas {
         let path = format!("docs/reference/schemas/{kind}.json");
-        files.insert(path, format!("{}\n", serde_json::to_string_pretty(&schema)?));
+        files.insert(path, format!("{}\n", serde_json::to_string_pretty(schema)?));
     }
+    let fields = fields::page(schemas.iter().map(|(kind, schema)| (*kind, schema)));
+    files.insert("docs/reference/fields.md".into(), fields);
     files.insert("docs/pictures/terminal.svg".into(), terminal::draw()?);
     let mut stale = Vec::new();
     for (path, content) in &files {
