@@ -48,7 +48,7 @@ nodes: {ask: {type: human, question: Now?, deadline_seconds: 1}}
     }
     sleep(Duration::from_millis(1100));
     sandbox.polity(&["review", "approve", "last"]).fails(1, "which has passed");
-    sandbox.polity(&["task", "resume", "last"]).fails(5, "timeout: ask: no one answered");
+    sandbox.polity(&["task", "resume", "last"]).fails(5, "timeout: ask: no answer came before");
     sandbox.polity(&["task", "resume", "--all"]).exits(1).out_has("failed");
     assert_eq!(sandbox.polity(&["task", "resume", "--all"]).out, "nothing to resume\n");
 }

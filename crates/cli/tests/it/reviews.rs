@@ -90,7 +90,7 @@ fn rejected_call_is_reported_to_the_model() {
     let (sandbox, id) = home_awaiting_review();
     let output = sandbox.polity(&["review", "reject", &id, "--message", "not on a Sunday"]);
     assert_eq!(output.code, 0, "{output:?}");
-    let expected = "it said: a person decided against calling kit/count: not on a Sunday\n";
+    let expected = "it said: a person rejected the call of kit/count: not on a Sunday\n";
     assert_eq!(output.out, expected);
     assert_eq!(count_lines(&sandbox, "a"), 0);
 }
@@ -227,7 +227,7 @@ fn reject_works_without_the_server() {
         }
         sandbox.write("config/mcp_servers.yaml", &servers);
         let resumed = sandbox.polity(&["task", "resume", &id]);
-        let expected = "it said: a person decided against calling kit/count: not today\n";
+        let expected = "it said: a person rejected the call of kit/count: not today\n";
         assert_eq!((resumed.code, resumed.out.as_str()), (0, expected), "{broken} {resumed:?}");
     }
 }

@@ -44,7 +44,7 @@ fn corrections_appear_in_the_trace() {
     let sandbox = home();
     let output = sandbox.polity(&["run", "clerk", "later"]);
     assert_eq!((output.code, output.out.as_str()), (0, "{\"age\":36}\n"), "{output:?}");
-    assert!(output.err.contains("told the model: Your answer cannot be used: it is not JSON"));
+    assert!(output.err.contains("sent to the model: Your answer cannot be used: it is not JSON"));
     let expected = ["model_call", "message", "model_call", "message", "model_call", "completed"];
     assert_eq!(sandbox.step_names("last")[2..], expected);
     let output = sandbox.polity(&["run", "clerk", "empty"]);

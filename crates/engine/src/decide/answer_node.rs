@@ -45,7 +45,7 @@ pub(crate) fn answer_node(
     let mut workflow = WorkflowDecision::new(batch, run);
     match subject {
         ReviewSubject::Checkpoint { .. } if *verdict == ReviewVerdict::Reject => {
-            let why = answer.explain(format!("{} decided against it", answer.by));
+            let why = answer.explain(format!("{} rejected it", answer.by));
             workflow.fail_node(node, ErrorCode::Rejected, &why);
         }
         ReviewSubject::Checkpoint { .. } => workflow.allow(node),

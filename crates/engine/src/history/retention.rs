@@ -64,7 +64,7 @@ impl fmt::Display for RetentionReason {
             Self::Policy(rule) => rule.fmt(f),
             Self::Alive(TaskStatus::AwaitingHuman) => f.write_str("waits for a person"),
             Self::Alive(status) => write!(f, "still {status}"),
-            Self::LivingParts => f.write_str("has living sub-agents"),
+            Self::LivingParts => f.write_str("has running sub-agents"),
             Self::SharedBy(fork) => write!(f, "task {} was forked from it", short(*fork)),
             Self::With(top) => write!(f, "goes with task {}", short(*top)),
         }

@@ -113,7 +113,7 @@ fn unfinished_descendant_keeps_the_tree() {
     let unfinished =
         TaskRow { parent_task_id: Some(id(2)), ..living(3, TaskStatus::AwaitingHuman) };
     let (plan, decided) = decided(&[kept_for(0, row(1)), part(2, 1), unfinished], 99 * DAY);
-    assert_eq!(decided[0], (RetentionAction::Keep, "has living sub-agents".to_owned()));
+    assert_eq!(decided[0], (RetentionAction::Keep, "has running sub-agents".to_owned()));
     assert_eq!(decided[1].0, RetentionAction::Keep);
     assert_eq!(decided[2], (RetentionAction::Keep, "waits for a person".to_owned()));
     assert_eq!(plan.units, Vec::<Vec<TaskId>>::new());

@@ -35,7 +35,7 @@ impl RouteError {
             }
             Self::Rejected { .. } => {
                 let said = said.map(|said| format!(": {said}")).unwrap_or_default();
-                (ErrorCode::Rejected, format!("a person decided against it{said}"))
+                (ErrorCode::Rejected, format!("a person rejected it{said}"))
             }
             Self::UsedUp => {
                 (ErrorCode::LimitLoops, format!("{USED_UP}, and no other edge matches"))

@@ -132,7 +132,7 @@ async fn rejected_call_is_reported_to_the_model() {
     assert_eq!(adopt(&runtime, id).await, TaskStatus::Completed);
     assert!(fixture.world.effects().is_empty());
     let texts = fixture.base.message_texts(id);
-    assert_eq!(texts[2], "a person decided against calling files/delete: as I say");
+    assert_eq!(texts[2], "a person rejected the call of files/delete: as I say");
     assert_eq!(texts[3], "then not");
 }
 

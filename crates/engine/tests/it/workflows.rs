@@ -127,7 +127,7 @@ edges: [{from: which, to: {a: a, b: b}}]
 ",
     );
     let task = harness.run("c").await;
-    assert!(end(&task).contains("the routing key is \"c\""), "{task:?}");
+    assert!(end(&task).contains("the routing key \"c\""), "{task:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -41,7 +41,7 @@ async fn answer_selects_the_edge() {
         (WITH_REJECT, ReviewVerdict::Reject, "cid(reject ann(x) )"),
         (BY_CONDITION, ReviewVerdict::Approve, "bob(ann(x))"),
         (BY_CONDITION, ReviewVerdict::Reject, "cid(reject ann(x) )"),
-        (BY_KEY, ReviewVerdict::Reject, "rejected: ask: a person decided against it"),
+        (BY_KEY, ReviewVerdict::Reject, "rejected: ask: a person rejected it"),
         (BY_CONDITION, modify(), "no_edge: ask: no outgoing edge matches the routing key"),
     ] {
         let harness = review(edges, "");
@@ -130,7 +130,7 @@ async fn listed_node_opens_a_review_first() {
     for (verdict, updates, expected) in [
         (ReviewVerdict::Approve, json!({}), "bob( ann(x))"),
         (modify(), json!({"metadata.what": "that"}), "bob(that ann(x))"),
-        (ReviewVerdict::Reject, json!({}), "rejected: act: ada decided against it: no"),
+        (ReviewVerdict::Reject, json!({}), "rejected: act: ada rejected it: no"),
     ] {
         let harness = paused(note);
         let (runtime, id) = run_until_review(&harness).await;
@@ -186,9 +186,9 @@ async fn expired_review_takes_the_default_or_fails_the_task() {
     let reject = ", default_action: reject";
     for (default, edges, expected, last) in [
         (", default_action: approve", BY_KEY, "bob(ann(x))", "publish: finish"),
-        (reject, WITH_REJECT, "cid(no one answered until ", "again: finish"),
-        (reject, BY_KEY, "rejected: ask: a person decided against it", "ask: rejected"),
-        ("", BY_KEY, "timeout: ask: no one answered until ", "ask: timeout"),
+        (reject, WITH_REJECT, "cid(no answer came before ", "again: finish"),
+        (reject, BY_KEY, "rejected: ask: a person rejected it", "ask: rejected"),
+        ("", BY_KEY, "timeout: ask: no answer came before ", "ask: timeout"),
     ] {
         let (harness, task) = overdue(default, edges).await;
         assert!(end(&task).starts_with(expected), "{default} {edges}: {task:?}");
@@ -329,5 +329,5 @@ async fn human_node_respects_its_timeout() {
     let refused = runtime.adopt(id).await;
     assert!(refused.is_err(), "{refused:?}");
     let task = harness.base.task(id);
-    assert!(end(&task).starts_with("timeout: ask: no one answered until"), "{task:?}");
+    assert!(end(&task).starts_with("timeout: ask: no answer came before"), "{task:?}");
 }

@@ -225,7 +225,7 @@ edges: [{from: all, to: end}]
 #[tokio::test(start_paused = true)]
 async fn rejected_branch_fails_its_parallel_node() {
     for (join, expected) in
-        [("all", "rejected: all: ask: a person decided against it"), ("any", "asker(x)")]
+        [("all", "rejected: all: ask: a person rejected it"), ("any", "asker(x)")]
     {
         let harness = workflow(&format!(
             "

@@ -165,7 +165,7 @@ impl TraceBuilder {
             Event::MessageAdded { message } => match message.role() {
                 MessageRole::Assistant => self.step(at, "answer", Info, summarize(message)),
                 MessageRole::User | MessageRole::System | MessageRole::Tool => {
-                    let who = if self.is_run { "told the agent" } else { "told the model" };
+                    let who = if self.is_run { "sent to the agent" } else { "sent to the model" };
                     self.step(at, "message", Warning, format!("{who}: {}", summarize(message)));
                 }
             },

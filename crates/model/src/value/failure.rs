@@ -63,7 +63,7 @@ labelled_enum! {
         LimitLoops = "limit_loops",
         /// A part of the workflow was ended from outside.
         PartCancelled = "part_cancelled",
-        /// A person decided against it.
+        /// A person rejected it.
         Rejected = "rejected",
         /// Something that Polity needs is missing or broken.
         SystemError = "system_error",

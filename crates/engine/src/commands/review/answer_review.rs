@@ -116,7 +116,7 @@ impl AnswerReview {
                 }
             }
             (ReviewSubject::Approval { .. }, ReviewVerdict::Reject) => {
-                let content = format!("a person decided against calling {}", call.name());
+                let content = format!("a person rejected the call of {}", call.name());
                 let content = self.explain(content);
                 batch.answer_with_error(index, call_id, content, 0);
             }
@@ -237,7 +237,7 @@ mod tests {
         let state = asked();
         let decision = answer(&state, ReviewVerdict::Reject).unwrap();
         let content = answer_to(&decision, call_id(&state, 0)).unwrap();
-        assert_eq!(content, "a person decided against calling files/delete: not today");
+        assert_eq!(content, "a person rejected the call of files/delete: not today");
         let (state, effects) = resumed(with(state, decision.events));
         assert_eq!(effects, [Effect::CallModel]);
         assert_eq!(state.messages().len(), 3);

@@ -32,7 +32,7 @@ impl ExpireReview {
         if ctx.now < deadline {
             return Err(CommandRejection::TooEarly { task, deadline });
         }
-        let message = format!("no one answered until {deadline}");
+        let message = format!("no answer came before {deadline}");
         let verdict = match review.default_action {
             Some(ReviewAction::Approve) => ReviewVerdict::Approve,
             Some(ReviewAction::Reject) | None => ReviewVerdict::Reject,
