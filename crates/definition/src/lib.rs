@@ -36,7 +36,7 @@ pub use self::agent::{
 pub use self::config::mcp_server::{McpServerDefinition, McpTransport, ToolSettings};
 pub use self::config::retention::{RetentionPolicy, RetentionRule, RetentionStatus};
 pub use self::config::settings::{
-    DurabilitySetting, HomeSettings, Limits, OnReview, RedactionSettings, ServerSettings,
+    DurabilitySetting, HomeSettings, Limits, OnReview, ServerSettings,
 };
 pub use self::evaluation::expression::ConditionExpression;
 pub use self::evaluation::scope::{EvaluationError, EvaluationScope};

@@ -30,8 +30,9 @@ mod test_agents;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
-use polity_definition::{AgentDefinition, CliAgent, RedactionSettings};
+use polity_definition::{AgentDefinition, CliAgent};
 use polity_engine::driver::{NotReady, RunOverrides, RunRequest};
+use polity_masking::RedactionSettings;
 use polity_model::failure::{AttemptFailure, ErrorCategory};
 use serde_json::{Map, Value};
 

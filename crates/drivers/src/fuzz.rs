@@ -2,12 +2,12 @@
 //! depends on the chunks in which the bytes arrive.
 
 use std::convert::Infallible;
+use std::sync::LazyLock;
 
-use polity_definition::RedactionSettings;
+use polity_masking::{RedactionSettings, SecretMask};
 use reqwest::Url;
 
 use crate::cli::RpcResponseScanner;
-use crate::masking::SecretMask;
 use crate::mcp::parse_message;
 use crate::remote::AgentCard;
 use crate::sse::SseParser;
@@ -21,7 +21,7 @@ fn split(bytes: &[u8]) -> Option<(usize, &[u8])> {
     Some((usize::from(*first).max(1), rest))
 }
 
-/// Parses server-sent events, whole and in chunks.
+/// Parses server-sent events, whole and in chunks. Events have no more bytes than the stream.
 pub fn server_sent_events(bytes: &[u8]) {
     let Some((chunk_bytes, stream)) = split(bytes) else { return };
     let events = |size: usize| {
@@ -34,27 +34,48 @@ pub fn server_sent_events(bytes: &[u8]) {
         }
         events
     };
-    assert_eq!(events(chunk_bytes), events(stream.len().max(1)));
+    let whole = events(stream.len().max(1));
+    assert_eq!(events(chunk_bytes), whole);
+    assert!(whole.iter().map(|(_, data)| data.len()).sum::<usize>() <= stream.len());
 }
 
-/// Masks a stream, whole and in chunks. A known secret never passes.
+/// Masks a stream, whole and in chunks, with and without pauses. Neither a known secret, nor a token
+/// on a line of its own, passes, whatever is around it.
 pub fn masking(bytes: &[u8]) {
     let Some((chunk_bytes, text)) = split(bytes) else { return };
-    let Ok(mask) = SecretMask::new([SECRET], &RedactionSettings::default()) else { return };
-    let masked = |size: usize| {
+    let Some(mask) = &*MASK else { return };
+    // Composed, so that no scanner takes it for a real one.
+    let token = ["ghp", "_", "0a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R"].concat();
+    let at = text.iter().position(|byte| *byte == b'\n').map_or(text.len(), |at| at + 1);
+    let planted = [&text[..at], b"\n", token.as_bytes(), b"\n", &text[at..]].concat();
+    let masked = |size: usize, rests: bool| {
         let (mut stream, mut out) = (mask.stream(), Vec::new());
-        text.chunks(size).for_each(|chunk| stream.push(chunk, &mut out));
+        for chunk in planted.chunks(size) {
+            stream.push(chunk, &mut out);
+            if rests {
+                stream.idle(&mut out);
+            }
+        }
         stream.finish(&mut out);
         out
     };
-    let whole = masked(text.len().max(1));
-    assert_eq!(masked(chunk_bytes), whole);
-    assert!(memchr::memmem::find(&whole, SECRET.as_bytes()).is_none(), "a known secret passed");
+    let whole = masked(planted.len().max(1), false);
+    assert_eq!(masked(chunk_bytes, false), whole);
+    assert_eq!(masked(chunk_bytes, true), whole);
+    for secret in [SECRET, &token] {
+        assert!(memchr::memmem::find(&whole, secret.as_bytes()).is_none(), "a secret passed");
+    }
 }
 
-/// Parses a message of an MCP server.
+static MASK: LazyLock<Option<SecretMask>> =
+    LazyLock::new(|| SecretMask::new([SECRET], &RedactionSettings::default()).ok());
+
+/// Parses a message of an MCP server. A message that is read can be written and read again.
 pub fn mcp_message(bytes: &[u8]) {
-    drop(parse_message(bytes));
+    let Some(message) = parse_message(bytes) else { return };
+    let Ok(text) = serde_json::to_vec(&message) else { return };
+    let again = parse_message(&text).and_then(|again| serde_json::to_vec(&again).ok());
+    assert_eq!(again.as_deref(), Some(text.as_slice()), "a message changed");
 }
 
 /// Parses the answer of a program that speaks JSON-RPC, whole and in chunks.

@@ -10,7 +10,6 @@ pub mod fuzz;
 pub mod http;
 mod keys;
 pub mod llm;
-pub mod masking;
 pub mod mcp;
 pub mod notify;
 pub mod process;

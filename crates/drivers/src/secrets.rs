@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use polity_definition::{AgentDefinition, AgentKind, McpServerDefinition};
 use polity_engine::driver::{RunOverrides, ToolReply};
+use polity_masking::spellings_of;
 use polity_model::failure::AttemptFailure;
 use serde_json::{Map, Value};
 
@@ -48,10 +49,8 @@ impl SecretSet {
     pub(crate) fn new<'v>(values: impl IntoIterator<Item = &'v str>) -> Self {
         // Lines are separate secrets, because excerpts of output consist of lines.
         let lines = values.into_iter().flat_map(str::lines).map(str::trim);
-        let mut spellings: Vec<_> = lines
-            .filter(|line| line.len() >= SECRET_BYTES_MIN)
-            .flat_map(|line| [line.to_owned(), escape_json(line)])
-            .collect();
+        let mut spellings: Vec<_> =
+            lines.filter(|line| line.len() >= SECRET_BYTES_MIN).flat_map(spellings_of).collect();
         spellings.sort_unstable_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         spellings.dedup();
         Self { spellings: spellings.into() }
@@ -59,7 +58,9 @@ impl SecretSet {
 
     /// Redacts the secrets in a text.
     pub fn redact(&self, text: &str) -> String {
-        let replaced = |text: String, secret: &String| text.replace(secret, MASK);
+        let replaced = |text: String, secret: &String| {
+            if text.contains(secret) { text.replace(secret, MASK) } else { text }
+        };
         self.spellings.iter().fold(text.to_owned(), replaced)
     }
 
@@ -117,13 +118,6 @@ impl fmt::Debug for SecretSet {
     }
 }
 
-/// The text as escaped in a JSON string; many servers log JSON.
-pub(crate) fn escape_json(text: &str) -> String {
-    let quoted = serde_json::Value::from(text).to_string();
-    let inner = quoted.strip_prefix('"').and_then(|quoted| quoted.strip_suffix('"'));
-    inner.unwrap_or(text).to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -152,6 +146,9 @@ mod tests {
             ("the key a\"b\\c", "the key ***"),
             (r#"{"key": "a\"b\\c"}"#, r#"{"key": "***"}"#),
             ("one1 and two2", "*** and ***"),
+            ("base64 czNjcmV0LWFuZC1tb3Jl", "base64 ***"),
+            ("hex 7333637265742d616e642d6d6f7265", "hex ***"),
+            ("?key=a%22b%5cc", "?key=***"),
         ] {
             assert_eq!(secrets.redact(text), expected);
         }

@@ -3,18 +3,18 @@
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroU64};
 
+use polity_masking::RedactionSettings;
 use polity_model::inline_schema;
 use polity_model::name::Name;
 use polity_model::value::InvalidValue;
-use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::redaction::RedactionFile;
 use crate::file::checker::{FileChecker, NameReference};
 use crate::file::path::FieldPath;
-use crate::file::problem::FindingText;
 use crate::value::command_line::ProgramCommand;
-use crate::value::{HttpUrl, Text, UrlTemplate, regex_reason};
+use crate::value::{HttpUrl, Text, UrlTemplate};
 use crate::{nonzero_u32, nonzero_u64};
 
 const CONCURRENT_TASKS_DEFAULT: NonZeroU32 = nonzero_u32(64);
@@ -146,18 +146,6 @@ struct LimitsFile {
     remote_seconds: Option<NonZeroU64>,
 }
 
-/// Additional masking, besides known secrets.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct RedactionFile {
-    /// Masks e-mail addresses.
-    #[schemars(extend("default" = false))]
-    emails: Option<bool>,
-    /// Regular expressions whose matches are masked.
-    #[schemars(extend("default" = []), inner(regex(pattern = ".")))]
-    patterns: Option<Vec<String>>,
-}
-
 /// Notifications.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -175,6 +163,12 @@ pub struct OnReview {
     pub command: Option<ProgramCommand>,
     /// The address to post the review to as JSON. `${NAME}` is replaced by an environment variable.
     pub webhook: Option<UrlTemplate>,
+}
+
+impl NotifyFile {
+    fn webhook(&self) -> Option<&UrlTemplate> {
+        self.on_review.as_ref()?.webhook.as_ref()
+    }
 }
 
 /// The settings of a home, valid and with their defaults.
@@ -228,27 +222,9 @@ pub struct Limits {
     pub remote_seconds: NonZeroU64,
 }
 
-/// Additional masking, besides known secrets.
-#[derive(Debug, Clone, Default)]
-pub struct RedactionSettings {
-    /// Masks e-mail addresses.
-    pub emails: bool,
-    /// Patterns whose matches are masked.
-    pub patterns: Vec<Regex>,
-}
-
-impl PartialEq for RedactionSettings {
-    fn eq(&self, other: &Self) -> bool {
-        let texts = |redaction: &Self| -> Vec<String> {
-            redaction.patterns.iter().map(|regex| regex.as_str().to_owned()).collect()
-        };
-        self.emails == other.emails && texts(self) == texts(other)
-    }
-}
-
 impl Default for HomeSettings {
     fn default() -> Self {
-        SettingsFile::default().with_patterns(Vec::new())
+        SettingsFile::default().with_redaction(RedactionSettings::default())
     }
 }
 
@@ -258,27 +234,18 @@ impl SettingsFile {
             let path = FieldPath::root().field("server").field("default_agent");
             checker.refer(path, NameReference::AgentOrWorkflow(name));
         }
-        let written = self.redaction.as_mut().and_then(|redaction| redaction.patterns.take());
-        let path = FieldPath::root().field("redaction").field("patterns");
-        let mut patterns = Vec::new();
-        for (index, text) in written.unwrap_or_default().iter().enumerate() {
-            match Regex::new(text) {
-                Ok(regex) => patterns.push(regex),
-                Err(error) => {
-                    let place = path.index(index);
-                    let reason = regex_reason(&error);
-                    let message = format!("{place}: not a regular expression: {reason}");
-                    checker.report(&place, FindingText::new(message).found(text));
-                }
-            }
+        let path = FieldPath::root().field("redaction");
+        let redaction = self.redaction.take().unwrap_or_default().check(&path, checker);
+        if let Some(webhook) = self.notify.as_ref().and_then(NotifyFile::webhook) {
+            let path = FieldPath::root().field("notify").field("on_review").field("webhook");
+            checker.refuse_secret(&path, "WEBHOOK", webhook.as_str());
         }
-        self.with_patterns(patterns)
+        self.with_redaction(redaction)
     }
 
-    fn with_patterns(self, patterns: Vec<Regex>) -> HomeSettings {
+    fn with_redaction(self, redaction: RedactionSettings) -> HomeSettings {
         let server = self.server.unwrap_or_default();
         let limits = self.limits.unwrap_or_default();
-        let redaction = self.redaction.unwrap_or_default();
         HomeSettings {
             durability: self.store.and_then(|store| store.durability).unwrap_or_default(),
             server: ServerSettings {
@@ -298,7 +265,7 @@ impl SettingsFile {
                 sub_agent_fan_out: limits.sub_agent_fan_out.unwrap_or(SUB_AGENT_FAN_OUT_DEFAULT),
                 remote_seconds: limits.remote_seconds.unwrap_or(REMOTE_SECONDS_DEFAULT),
             },
-            redaction: RedactionSettings { emails: redaction.emails.unwrap_or(false), patterns },
+            redaction,
             on_review: self.notify.and_then(|notify| notify.on_review).unwrap_or_default(),
         }
     }

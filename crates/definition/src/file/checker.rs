@@ -2,8 +2,10 @@
 
 use std::fmt::Display;
 
+use polity_masking::{contains_token, is_literal_secret};
 use polity_model::name::Name;
 
+use crate::file::PINNED_FILE;
 use crate::file::path::{FieldPath, PathSegment};
 use crate::file::problem::{DefinitionProblem, FindingText, SourcePosition};
 use crate::file::source::{SourceNode, SourceNodeKind};
@@ -110,6 +112,29 @@ impl FileChecker {
     pub(crate) fn refuse_unless(&mut self, allowed: bool, path: &FieldPath, when: &str) {
         if !allowed && self.is_there(path) {
             let message = format!("\"{path}\" has a meaning only {when}");
+            self.report(path, FindingText::new(message));
+        }
+    }
+
+    /// Refuses a secret that is written in the file. The message does not repeat it. Definitions
+    /// that are pinned already stay readable.
+    pub(crate) fn refuse_secret(&mut self, path: &FieldPath, name: &str, value: &str) {
+        if self.file != PINNED_FILE && is_literal_secret(name, value) {
+            let message = format!(
+                "{path}: the value looks like a secret, which may not be written in a file: put it \
+                 into an environment variable and write \"${{{name}}}\" here"
+            );
+            self.report(path, FindingText::new(message));
+        }
+    }
+
+    /// Refuses a secret that is written in an argument. The message does not repeat it.
+    pub(crate) fn refuse_secret_argument(&mut self, path: &FieldPath, argument: &str, field: &str) {
+        if self.file != PINNED_FILE && contains_token(argument) {
+            let message = format!(
+                "{path}: the argument looks like a secret, and anyone on the machine can read \
+                 arguments: put it into an environment variable and name that in {field}"
+            );
             self.report(path, FindingText::new(message));
         }
     }

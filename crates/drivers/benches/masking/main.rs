@@ -6,8 +6,7 @@ mod texts;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use polity_definition::RedactionSettings;
-use polity_drivers::masking::SecretMask;
+use polity_masking::{RedactionSettings, SecretMask};
 use polity_testkit::bench::figure;
 
 /// The target, in megabytes per second.

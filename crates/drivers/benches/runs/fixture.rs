@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polity_definition::{AgentDefinition, HomeSettings, RedactionSettings};
+use polity_definition::{AgentDefinition, HomeSettings};
 use polity_drivers::EnvSource;
 use polity_drivers::cli::{ArtifactLimits, CliDriver, CliOptions};
 use polity_drivers::process::ProcessLauncher;
@@ -14,6 +14,7 @@ use polity_engine::driver::{
 };
 use polity_engine::entropy::SystemEntropy;
 use polity_engine::runtime::{Runtime, RuntimeDeps};
+use polity_masking::RedactionSettings;
 use polity_model::ids::ExecutionId;
 use polity_model::run::ResourceUsage;
 use polity_store::{CommitDurability, FileSlotPools, SlotPools, SqliteStore, StoreAccess};

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use polity_definition::{AgentDefinition, CliAgent};
 use polity_engine::driver::{LostRun, RunEnd, RunOutcome, RunOverrides, RunRequest};
+use polity_masking::SecretMask;
 use polity_model::failure::AttemptFailure;
 use polity_model::ids::ExecutionId;
 use polity_model::run::RunReport;
@@ -14,7 +15,6 @@ use crate::cli::invocation::{self, presets};
 use crate::cli::run::system_error;
 use crate::cli::workspace::artifacts::{ArtifactCollector, ArtifactLimits, unsearchable};
 use crate::cli::workspace::{RunWorkspace, WorkspaceError};
-use crate::masking::SecretMask;
 
 impl CliDriver {
     /// Runs an agent in its workspace and collects its artifacts.

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use polity_definition::CliAgent;
 use polity_engine::driver::{RunOutcome, RunRequest};
+use polity_masking::SecretMask;
 use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::run::ProcessExit;
 use tokio::io::AsyncWriteExt;
@@ -35,7 +36,6 @@ use crate::cli::output::output_reader::{OutputReader, StreamParser, StreamSummar
 use crate::cli::output::parser::{AnswerParser, Utf8Decoder};
 use crate::cli::run::deadlines::{LastOutput, RunDeadlines};
 use crate::cli::run::files::{RunFiles, ignore_missing};
-use crate::masking::SecretMask;
 #[cfg(target_os = "linux")]
 use crate::process::cgroup;
 use crate::process::run_record::RunExit;

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use polity_engine::driver::{NotReady, RunOverrides};
+use polity_masking::is_secret_name;
 
 use super::RunInputs;
 use crate::cli::invocation::presets::ResolvedAgent;
 use crate::environment::EnvSource;
-use crate::masking::is_secret_name;
 
 /// The complete environment of a process.
 pub(crate) struct EnvVariables {

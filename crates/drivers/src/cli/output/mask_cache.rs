@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use polity_definition::RedactionSettings;
-
-use crate::masking::{MaskError, SecretMask};
+use polity_masking::{MaskError, RedactionSettings, SecretMask};
 
 const MASKS_MAX: usize = 64;
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use polity_masking::MaskStream;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::watch;
 
@@ -11,7 +12,6 @@ use crate::cli::output::live_output::LiveOutput;
 use crate::cli::output::output_file::OutputFile;
 use crate::cli::output::parser::{AnswerParser, ParsedOutput, Utf8Decoder};
 use crate::cli::run::deadlines::LastOutput;
-use crate::masking::MaskStream;
 use crate::process::OutputTail;
 
 /// The initial chunk size, in bytes. Most agents write little.

@@ -16,6 +16,7 @@ mod tests;
 use std::iter;
 
 use polity_definition::{OutputFormat, OutputParser};
+use polity_masking::SecretMask;
 use polity_model::usage::{Cost, Usage};
 use serde_json::Value;
 
@@ -23,7 +24,6 @@ use self::ansi::AnsiStripper;
 use self::fields::FieldCollector;
 use self::line_splitter::LineSplitter;
 pub(crate) use self::utf8_decoder::Utf8Decoder;
-use crate::masking::SecretMask;
 
 /// The maximum length of an answer, document or line, in bytes.
 pub(crate) const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;

@@ -1,17 +1,18 @@
 //! Collects artifacts: files of the working directory that match the agent's patterns. Text is
 //! masked; binary files with a secret are left out.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
 
 use polity_definition::{GlobMatcher, PathGlob};
+use polity_masking::{KNOWN_BYTES_MAX, MaskStream, SecretMask};
 use polity_model::digest::Digest;
 use polity_model::run::{OmittedFile, RunArtifact, RunArtifacts};
 use sha2::{Digest as _, Sha256};
 
-use crate::masking::{KNOWN_BYTES_MAX, MaskStream, SecretMask};
 use crate::regular_file::{RegularFileError, open_regular_file};
 
 /// The chunk size for reading files. A zero byte in the first chunk marks a binary file.
@@ -74,6 +75,7 @@ impl ArtifactCollector<'_> {
         crate::cli::run::files::ignore_missing(fs::remove_dir_all(self.data.join(&self.target)))?;
         let (source, data) = (self.source.canonicalize()?, self.data.canonicalize()?);
         let mut bytes_left = self.limits.bytes.get();
+        let mut names = HashSet::new();
         let mut folders = vec![(PathBuf::new(), GlobMatcher::new(self.patterns))];
         while let Some((folder, globs)) = folders.pop() {
             let entries = fs::read_dir(source.join(&folder)).and_then(Iterator::collect);
@@ -102,12 +104,12 @@ impl ArtifactCollector<'_> {
                     continue;
                 }
                 let path = folder.join(&name);
+                let shown_path = self.masked_name(&path, &mut names);
                 let copied = if artifacts.files.len() >= self.limits.files.get() as usize {
                     Err(self.too_many())
                 } else {
-                    self.copy((&source, &data), &path, &mut bytes_left)
+                    self.copy((&source, &data), &path, &shown_path, &mut bytes_left)
                 };
-                let shown_path = self.mask.mask_text(&path.to_string_lossy()).into_owned();
                 match copied {
                     Ok(CopiedFile { bytes, sha256, masked }) => {
                         artifacts.files.push(RunArtifact {
@@ -128,6 +130,18 @@ impl ArtifactCollector<'_> {
         Ok(artifacts)
     }
 
+    /// The path of a copy. Secrets in names are masked, and names that become equal are numbered.
+    fn masked_name(&self, path: &Path, names: &mut HashSet<String>) -> String {
+        let masked = self.mask.mask_text(&path.to_string_lossy()).into_owned();
+        let mut name = masked.clone();
+        let mut number = 1_u64;
+        while !names.insert(name.clone()) {
+            number += 1;
+            name = format!("{masked}-{number}");
+        }
+        name
+    }
+
     fn too_many(&self) -> CopyRefusal {
         CopyRefusal::LimitReached(format!("limits.artifact_files allows {}", self.limits.files))
     }
@@ -136,6 +150,7 @@ impl ArtifactCollector<'_> {
         &self,
         (source, data): (&Path, &Path),
         path: &Path,
+        shown_path: &str,
         bytes_left: &mut u64,
     ) -> Result<CopiedFile, CopyRefusal> {
         let real = source.join(path).canonicalize()?;
@@ -156,7 +171,7 @@ impl ArtifactCollector<'_> {
         if about.len() > *bytes_left {
             return Err(too_large());
         }
-        let target = self.data.join(&self.target).join(path);
+        let target = self.data.join(&self.target).join(shown_path);
         target.parent().map_or(Ok(()), fs::create_dir_all)?;
         // Bounds the copy of a file that is growing.
         let copied = copy(file.take(*bytes_left + 1), &target, self.mask);

@@ -37,6 +37,25 @@ async fn collects_matching_files_with_secrets_masked() {
 }
 
 #[tokio::test]
+async fn secrets_in_artifact_names_are_masked_on_disk_too() {
+    let fixture = CliFixture::new();
+    let script = "mkdir -p \"out/$TOKEN\"; printf one > \"out/$TOKEN/a\"; \
+                  printf two > \"out/$TOKEN-1\"; printf three > \"out/$TOKEN-2\"; echo done";
+    let artifacts = collect(&fixture, script, &["out/**"]).await;
+    assert_eq!((artifacts.files.len(), artifacts.left_out_count), (3, 0), "{artifacts:?}");
+    let folder = fixture.path("data").join(&artifacts.folder);
+    for file in &artifacts.files {
+        assert!(file.path.contains("***") && !file.path.contains(SECRET), "{file:?}");
+        assert_eq!(file.sha256, Digest::of(&fs::read(folder.join(&file.path)).unwrap()));
+    }
+    let names: Vec<_> = fs::read_dir(folder.join("out"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(names.len() == 3 && names.iter().all(|name| !name.contains(SECRET)), "{names:?}");
+}
+
+#[tokio::test]
 async fn copies_binary_files_without_secrets() {
     let fixture = CliFixture::new();
     // The secret is split between two chunks.

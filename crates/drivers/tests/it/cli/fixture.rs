@@ -4,13 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use polity_definition::{AgentDefinition, RedactionSettings};
+use polity_definition::AgentDefinition;
 use polity_drivers::EnvSource;
 use polity_drivers::cli::{ArtifactLimits, CliDriver, CliOptions};
 use polity_drivers::process::ProcessLauncher;
 use polity_engine::driver::{
     LostRun, ProgramRunner, RunEnd, RunOutcome, RunOverrides, RunProgress, RunRequest,
 };
+use polity_masking::RedactionSettings;
 use polity_model::failure::AttemptFailure;
 use polity_model::ids::ExecutionId;
 use polity_model::run::ResourceUsage;

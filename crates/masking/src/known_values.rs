@@ -5,7 +5,6 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
 use super::literal_finder::LiteralFinder;
-use crate::secrets::escape_json;
 
 /// The minimum length of a value, in bytes. Shorter ones occur in too many words.
 const VALUE_BYTES_MIN: usize = 4;
@@ -38,7 +37,7 @@ impl KnownValues {
         let mut spellings: Vec<Vec<u8>> = lines
             .filter(|line| line.len() >= VALUE_BYTES_MIN)
             .flat_map(spellings_of)
-            .flat_map(|spelling| parts_of(&spelling))
+            .flat_map(|spelling| parts_of(spelling.as_bytes()))
             .collect();
         spellings.sort_unstable();
         spellings.dedup();
@@ -78,29 +77,56 @@ impl KnownValues {
     }
 }
 
-fn spellings_of(line: &str) -> Vec<Vec<u8>> {
+/// All spellings of a value of one line: as it is, escaped in JSON once and twice, in URLs, in
+/// forms, in hexadecimal and in base64.
+pub fn spellings_of(line: &str) -> Vec<String> {
     let in_json = escape_json(line);
     let twice = escape_json(&in_json);
-    let mut spellings = vec![line.to_owned(), in_json, twice, url_encoded(line)];
+    let mut spellings = vec![line.to_owned(), in_json, twice];
+    spellings.extend(url_encoded(line));
     if line.len() >= ENCODED_BYTES_MIN {
+        let digits = |byte: u8| format!("{byte:02x}");
+        let hex: String = line.bytes().map(digits).collect();
+        spellings.push(hex.to_ascii_uppercase());
+        spellings.push(hex);
         for before in 0..3 {
             spellings.push(base64_at_offset(line, before, &STANDARD_NO_PAD));
             spellings.push(base64_at_offset(line, before, &URL_SAFE_NO_PAD));
         }
     }
-    spellings.into_iter().map(String::into_bytes).collect()
+    spellings.sort_unstable();
+    spellings.dedup();
+    spellings
 }
 
-/// Escapes a value for a URL query.
-fn url_encoded(text: &str) -> String {
-    let spell = |byte: u8| {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            char::from(byte).to_string()
-        } else {
-            format!("%{byte:02X}")
-        }
+/// The text as escaped in a JSON string; many programs log JSON.
+fn escape_json(text: &str) -> String {
+    let quoted = serde_json::Value::from(text).to_string();
+    let inner = quoted.strip_prefix('"').and_then(|quoted| quoted.strip_suffix('"'));
+    inner.unwrap_or(text).to_owned()
+}
+
+/// Escapes a value for URLs and forms. Encoders differ in the characters that they leave as they
+/// are, and in the case of digits.
+fn url_encoded(text: &str) -> Vec<String> {
+    /// RFC 3986, `encodeURIComponent`, path segments, `encodeURI`, and forms.
+    const UNESCAPED: [&[u8]; 5] =
+        [b"-._~", b"-._~!'()*", b"-._~/", b"-._~!'()*;,/?:@&=+$#", b"-._*"];
+    let encoded = |unescaped: &[u8], is_lower: bool, is_form: bool| {
+        let spell = |byte: u8| match byte {
+            b' ' if is_form => "+".to_owned(),
+            _ if byte.is_ascii_alphanumeric() || unescaped.contains(&byte) => {
+                char::from(byte).to_string()
+            }
+            _ if is_lower => format!("%{byte:02x}"),
+            _ => format!("%{byte:02X}"),
+        };
+        text.bytes().map(spell).collect::<String>()
     };
-    text.bytes().map(spell).collect()
+    let cases = UNESCAPED.iter().flat_map(|set| [(set, false), (set, true)]);
+    cases
+        .flat_map(|(set, is_lower)| [encoded(set, is_lower, false), encoded(set, is_lower, true)])
+        .collect()
 }
 
 /// Encodes a value in base64 at an offset, without the letters that it shares with adjacent bytes.

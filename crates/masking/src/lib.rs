@@ -1,21 +1,22 @@
-//! Masks secrets in the output of processes before it is stored or shown.
+//! Finds secrets in text and masks them, before the text is stored or shown.
 //!
 //! The result depends only on the bytes, not on how they are chunked. Text is scanned line by line;
 //! a long line is scanned in pieces whose bounds depend only on the line.
 //!
-//! - `known_values`: values known to be secret, in all encodings. `configured_patterns`: patterns
-//!   of the settings.
-//! - `detectors`: literals that announce a secret, and one module per kind of secret.
+//! - `known_values`: values known to be secret, in all encodings.
+//! - `rules`: secrets that a pattern describes, as data: the built-in rules and those of the
+//!   settings. `detectors`: secrets that need more than a pattern.
 //! - `scan`: one pass over some lines. `plan`: the spans to mask. `masked_span`: writes the masked
 //!   text.
 //! - `stream`: masks chunks as they arrive.
 
-mod configured_patterns;
 mod detectors;
 mod known_values;
 mod literal_finder;
 mod masked_span;
 mod plan;
+mod redaction;
+mod rules;
 mod scan;
 mod stream;
 
@@ -23,30 +24,33 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use polity_definition::RedactionSettings;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use self::configured_patterns::ConfiguredPatterns;
 use self::detectors::TriggerFinder;
 use self::known_values::KnownValues;
 use self::masked_span::MASK;
 use self::plan::MaskState;
+use self::rules::RuleSearch;
 
 pub use self::detectors::assignment::is_secret_name;
-pub use self::known_values::SPELLING_BYTES_MAX as KNOWN_BYTES_MAX;
+pub use self::known_values::{SPELLING_BYTES_MAX as KNOWN_BYTES_MAX, spellings_of};
 pub use self::masked_span::TAIL_SHOWN_FROM_BYTES;
 pub use self::plan::LINE_BYTES_MAX;
+pub use self::redaction::{RedactionSettings, contains_token, is_literal_secret};
+pub use self::rules::{
+    AllowlistSource, RegexTarget, RuleError, RuleSource, SecretRule, built_in_rules,
+};
 pub use self::stream::MaskStream;
 
 /// An error while building a mask.
 #[derive(Debug, Error)]
 pub enum MaskError {
-    /// A configured pattern is too large.
-    #[error("redaction.patterns: {0}; make the pattern simpler")]
-    Pattern(#[source] Box<regex::Error>),
-    /// There are too many or too long secrets.
-    #[error("the secrets cannot be searched for: {0}; pass fewer variables to the agent")]
+    /// There are too many or too long secrets or keywords.
+    #[error(
+        "the secrets cannot be searched for: {0}; pass fewer variables to the agent, or use fewer \
+         keywords in redaction.rules"
+    )]
     Secrets(#[from] aho_corasick::BuildError),
 }
 
@@ -59,7 +63,7 @@ pub struct SecretMask {
 struct MaskMatchers {
     triggers: TriggerFinder,
     known: KnownValues,
-    configured: ConfiguredPatterns,
+    rules: RuleSearch,
 }
 
 impl SecretMask {
@@ -71,7 +75,7 @@ impl SecretMask {
         let matchers = MaskMatchers {
             triggers: TriggerFinder::new()?,
             known: KnownValues::new(values)?,
-            configured: ConfiguredPatterns::new(redaction)?,
+            rules: redaction.search()?,
         };
         Ok(Self { matchers: Arc::new(matchers) })
     }

@@ -4,7 +4,7 @@ use super::MaskMatchers;
 use super::detectors::assignment;
 use super::detectors::key_block;
 use super::masked_span::{self, MaskedSpan, SpanMask};
-use super::scan::{KeyBlock, SecretMatch, scan};
+use super::scan::{KeyBlock, SecretMatch, TextExtent, scan};
 
 /// The maximum length of a line that is scanned as a whole. A stream holds back at most this much.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
@@ -75,7 +75,7 @@ fn plan_lines(
     block: Option<KeyBlock>,
     hide: &mut impl FnMut(MaskedSpan),
 ) -> MaskState {
-    let block = scan(matchers, lines, block, |found| {
+    let block = scan(matchers, lines, TextExtent::Complete, block, |found| {
         if let Some(span) = found.span {
             hide(span);
         }
@@ -90,7 +90,9 @@ fn plan_piece(
     hide: &mut impl FnMut(MaskedSpan),
 ) -> (usize, MaskState) {
     let mut all: Vec<(SecretMatch, MaskedSpan)> = Vec::new();
-    scan(matchers, window, None, |found| all.extend(found.span.map(|span| (found, span))));
+    scan(matchers, window, TextExtent::Complete, None, |found| {
+        all.extend(found.span.map(|span| (found, span)));
+    });
     all.sort_unstable_by_key(|(found, _)| found.from);
     let mut end = PIECE_BYTES;
     let mut kept = 0;
@@ -130,14 +132,14 @@ fn rest_of_secret(
 
 /// The length of an incomplete line that is safe to show, and its spans, in any continuation.
 pub(super) fn finished_prefix(matchers: &MaskMatchers, line: &[u8]) -> (usize, Vec<MaskedSpan>) {
-    if matchers.configured.are_unbounded() {
+    if matchers.rules.holds_lines() {
         return (0, Vec::new());
     }
     // The last word may be the start of anything.
     let last_word = line.iter().rposition(u8::is_ascii_whitespace).map_or(0, |at| at + 1);
     let mut end = PIECE_BYTES.min(last_word).min(matchers.known.incomplete_start(line));
     let mut spans = Vec::new();
-    scan(matchers, line, None, |found| {
+    scan(matchers, line, TextExtent::Incomplete, None, |found| {
         if found.is_open {
             end = end.min(found.span.map_or(found.from, |span| span.start));
         }

@@ -108,6 +108,31 @@ pub fn is_secret_name(variable: &str) -> bool {
     is_key || (!is_folder && kind_of(variable.as_bytes()).is_some())
 }
 
+/// True if a variable of this name with this value is a secret. Words and paths after names of keys
+/// and tokens are not: they name a key, or stand for none.
+pub(crate) fn is_secret_value(variable: &str, value: &str) -> bool {
+    const WORDS_BYTES_MAX: usize = 24;
+    let value = value.as_bytes();
+    if !is_secret_name(variable) || is_plain_word(value) {
+        return false;
+    }
+    match kind_of(variable.as_bytes()) {
+        Some(kind @ (NameKind::Password | NameKind::PasswordOrDirectory)) => {
+            is_quoted_secret(value, kind)
+        }
+        Some(NameKind::Secret | NameKind::Token | NameKind::Authorization) | None => {
+            let is_path = value.first().is_some_and(|first| b"/.~".contains(first));
+            let is_word = match ValueShape::of(value) {
+                ValueShape::Words => value.len() <= WORDS_BYTES_MAX,
+                ValueShape::Path => true,
+                ValueShape::Number => value.len() < NUMBER_BYTES_MIN,
+                ValueShape::Mixed => value.len() < TOKEN_BYTES_MIN || is_path,
+            };
+            !is_word && !is_placeholder(value)
+        }
+    }
+}
+
 fn kind_of(name: &[u8]) -> Option<NameKind> {
     let mut letters = [0; NAME_BYTES_MAX];
     let mut length = 0;

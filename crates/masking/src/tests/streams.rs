@@ -1,9 +1,9 @@
-use polity_definition::RedactionSettings;
 use proptest::prelude::*;
 
+use super::rule_cases::{self, RuleCase};
 use super::{PLAIN_TEXT, mask, secret_cases, with_values};
-use crate::masking::plan::PIECE_BYTES;
-use crate::masking::{LINE_BYTES_MAX, SecretMask};
+use crate::plan::PIECE_BYTES;
+use crate::{LINE_BYTES_MAX, RedactionSettings, SecretMask};
 
 const KEY: &str = "-----BEGIN PRIVATE KEY-----\n\
     MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj\n\
@@ -42,15 +42,18 @@ fn masks_secrets_split_at_any_byte() {
     let mask = with_values(&["known secret", "gr\u{fc}n-gr\u{fc}n"]);
     let cases = secret_cases::CASES.iter().map(|(text, _)| *text);
     let others = [KEY, "a known secret b", "gr\u{fc}n-gr\u{fc}n \u{1f642}"];
-    for case in cases.chain(others) {
+    let of_rules: Vec<_> = rule_cases::rule_cases().iter().map(RuleCase::text).collect();
+    for case in cases.chain(others).chain(of_rules.iter().map(String::as_str)) {
         for text in [format!("before\nand {case}"), format!("{case} and\nbehind {case}\n")] {
             let text = text.as_bytes();
             for at in 0..=text.len() {
                 let (left, right) = text.split_at(at);
                 assert_same(&mask, text, &[left, right]);
             }
-            let single: Vec<_> = text.chunks(1).collect();
-            assert_same(&mask, text, &single);
+            if case.len() < 64 {
+                let single: Vec<_> = text.chunks(1).collect();
+                assert_same(&mask, text, &single);
+            }
         }
     }
 }
@@ -151,6 +154,9 @@ fn shows_harmless_text_before_the_line_ends() {
     for (text, shown) in [
         ("Continue? [y/n] ", "Continue? [y/n] "),
         ("Enter password: ", "Enter password: "),
+        ("Accept all cookies? [y/n] ", "Accept all cookies? [y/n] "),
+        ("Run curl in a task-list? ", "Run "),
+        ("a task-list, a risk-free login: ", "a task-list, a risk-free login: "),
         ("[sudo] password for ada: ", "[sudo] password for ada: "),
         ("a word and a ha", "a word and a "),
         ("password=\"correct horse ", "password=\""),
@@ -173,9 +179,34 @@ fn shows_harmless_text_before_the_line_ends() {
 }
 
 #[test]
+fn rules_take_linear_time_on_hostile_lines() {
+    // A quadratic search of these lines would take minutes.
+    let mask = mask();
+    for part in [
+        "sk-",
+        "sk-.",
+        " sk-a",
+        "curl ",
+        "curl -u a",
+        "login ",
+        "login a ",
+        "ookie:a",
+        ":AA",
+        "eyJ.",
+    ] {
+        let line = part.repeat((1 << 20) / part.len());
+        assert!(mask.mask_text(&line).len() <= line.len());
+    }
+}
+
+#[test]
 fn holds_back_lines_with_configured_patterns() {
     let patterns = vec![regex::Regex::new("b.*d").unwrap()];
-    let mask = SecretMask::new([], &RedactionSettings { emails: true, patterns }).unwrap();
+    let mask = SecretMask::new(
+        [],
+        &RedactionSettings { emails: true, patterns, ..RedactionSettings::default() },
+    )
+    .unwrap();
     let text = b"a b c d\nada@example.org b";
     assert_same(&mask, text, &[&text[..5], &text[5..12], &text[12..]]);
 }
@@ -183,6 +214,9 @@ fn holds_back_lines_with_configured_patterns() {
 fn snippets() -> impl Strategy<Value = Vec<u8>> {
     let secrets: Vec<Vec<u8>> =
         secret_cases::CASES.iter().map(|(text, _)| text.as_bytes().to_vec()).collect();
+    let of_rules = rule_cases::rule_cases();
+    let planted: Vec<Vec<u8>> =
+        planted.into_iter().chain(of_rules.iter().map(|case| case.text().into_bytes())).collect();
     let lines: Vec<Vec<u8>> = PLAIN_TEXT.lines().map(|line| line.as_bytes().to_vec()).collect();
     let pieces =
         ["\n", " ", "\r\n", "\"", "\\", "\\n", "-", "=", ": ", "known secret", KEY, "@", "'"];

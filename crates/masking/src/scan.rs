@@ -20,6 +20,15 @@ pub(super) struct SecretMatch {
     pub(super) is_key: bool,
 }
 
+/// The extent of a text to scan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TextExtent {
+    /// Complete lines, or a piece of a long one.
+    Complete,
+    /// The start of a line that continues later.
+    Incomplete,
+}
+
 /// An unfinished private key, and the column in which it started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct KeyBlock {
@@ -45,6 +54,7 @@ fn after_line(text: &[u8], line_end: usize) -> usize {
 pub(super) fn scan(
     matchers: &MaskMatchers,
     text: &[u8],
+    extent: TextExtent,
     mut block: Option<KeyBlock>,
     mut found: impl FnMut(SecretMatch),
 ) -> Option<KeyBlock> {
@@ -55,9 +65,7 @@ pub(super) fn scan(
         is_key: false,
     };
     matchers.known.find_all(text, |start, end| found(known(start, end)));
-    matchers.configured.find_all(text, |start, end| {
-        found(SecretMatch { is_open: end == text.len(), ..known(start, end) });
-    });
+    matchers.rules.find_all(text, extent, &mut found);
     let mut from = 0;
     // A block continues after its first line, whose rest is scanned first.
     let mut limit = if block.is_some() { 0 } else { text.len() };

@@ -23,6 +23,13 @@ impl LiteralFinder {
         Ok(Self::Automaton(automaton.build(literals)?))
     }
 
+    /// Finds the literals in any case, byte by byte.
+    pub(super) fn ignoring_case<L: AsRef<[u8]>>(literals: &[L]) -> Result<Self, BuildError> {
+        let mut automaton = AhoCorasick::builder();
+        automaton.match_kind(MatchKind::LeftmostFirst).kind(Some(AhoCorasickKind::DFA));
+        Ok(Self::Automaton(automaton.ascii_case_insensitive(true).build(literals)?))
+    }
+
     /// The first literal at or after `from`.
     pub(super) fn next(&self, text: &[u8], from: usize) -> Option<Match> {
         let span = Span { start: from, end: text.len() };

@@ -1,4 +1,4 @@
-//! Detects secrets by literals that occur in or before them.
+//! Detects secrets that no single pattern describes, by literals that occur in or before them.
 //!
 //! One pass finds all literals; only there a detector looks closely. There is one module per kind
 //! of secret, and `heuristics` for the rules that they share.
@@ -7,14 +7,13 @@ pub(super) mod assignment;
 mod authorization;
 pub(super) mod heuristics;
 pub(super) mod key_block;
-mod token;
 mod url_password;
+mod web_token;
 
 use std::ops::Range;
 
 use aho_corasick::BuildError;
 
-use self::token::{TOKEN_SHAPES, TokenShape};
 use super::literal_finder::LiteralFinder;
 
 /// Parts of names for secrets, as short as possible. The rest of the name is checked afterwards.
@@ -32,7 +31,6 @@ const URL_MARKS: [&str; 2] = ["://", r":\/\/"];
 /// The kind of secret that a literal announces.
 #[derive(Debug, Clone, Copy)]
 enum TriggerKind {
-    Shape(&'static TokenShape),
     WebToken,
     Assignment,
     Bearer,
@@ -79,16 +77,15 @@ pub(super) struct TriggerFinder {
 
 impl TriggerFinder {
     pub(super) fn new() -> Result<Self, BuildError> {
-        let shapes = TOKEN_SHAPES.iter().flat_map(|shape| {
-            shape.literals.iter().map(move |literal| (*literal, TriggerKind::Shape(shape)))
-        });
         let names = NAMES.iter().map(|name| (*name, TriggerKind::Assignment));
         let bearer = BEARER.iter().map(|name| (*name, TriggerKind::Bearer));
         let addresses = URL_MARKS.iter().map(|mark| (*mark, TriggerKind::Url));
-        let others =
-            [(token::WEB_TOKEN, TriggerKind::WebToken), (key_block::BEGIN, TriggerKind::KeyBlock)];
+        let others = [
+            (web_token::WEB_TOKEN, TriggerKind::WebToken),
+            (key_block::BEGIN, TriggerKind::KeyBlock),
+        ];
         let (literals, kinds): (Vec<_>, Vec<_>) =
-            shapes.chain(names).chain(bearer).chain(addresses).chain(others).unzip();
+            names.chain(bearer).chain(addresses).chain(others).unzip();
         let finder = LiteralFinder::new(&literals)?;
         Ok(Self { finder, kinds })
     }
@@ -118,8 +115,7 @@ impl TriggerMatch {
     pub(super) fn detect(self, line: &[u8], line_start: usize) -> TriggerVerdict {
         let trigger = TriggerSpan { start: self.start - line_start, end: self.end - line_start };
         match self.kind {
-            TriggerKind::Shape(shape) => token::detect(line, trigger, shape),
-            TriggerKind::WebToken => token::detect_web_token(line, trigger),
+            TriggerKind::WebToken => web_token::detect(line, trigger),
             TriggerKind::Assignment => assignment::detect(line, trigger),
             TriggerKind::Bearer => authorization::detect_bearer(line, trigger),
             TriggerKind::Url => url_password::detect(line, trigger),
