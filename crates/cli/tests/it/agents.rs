@@ -38,6 +38,26 @@ fn agent_add_writes_a_validated_file() {
 }
 
 #[test]
+fn agent_add_refuses_a_literal_secret_and_does_not_repeat_it() {
+    let sandbox = HomeSandbox::new();
+    for (name, secret) in [
+        ("DB_PASSWORD", "correct-horse"),
+        ("LABEL", concat!("gsk", "_abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnop")),
+    ] {
+        let given = format!("{name}={secret}");
+        let output =
+            sandbox.polity(&["agent", "add", "words", "--executable", "wc", "--env", &given]);
+        assert_ne!(output.code, 0, "{output:?}");
+        let told = format!("{}{}", output.out, output.err);
+        assert!(told.contains(&format!("${{{name}}}")) && !told.contains(secret), "{told}");
+        assert!(!sandbox.file("agents/words.yaml").exists());
+    }
+    let reference = "DB_PASSWORD=${MY_PASSWORD}";
+    let args = ["agent", "add", "words", "--executable", "wc", "--env", reference];
+    sandbox.polity(&args).exits(0);
+}
+
+#[test]
 fn agent_add_supports_every_kind() {
     let sandbox = HomeSandbox::new();
     let (output, _) = sandbox.json(&["agent", "add", "coder", "--preset", "claude"]);

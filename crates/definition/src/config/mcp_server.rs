@@ -220,7 +220,19 @@ impl McpConfigFile {
                 let command =
                     checker.require_when(&place, self.command, "with the transport stdio")?;
                 let args = self.args.unwrap_or_default();
-                Some(McpTransport::Stdio { command, args, env: self.env.unwrap_or_default() })
+                for (index, argument) in args.iter().enumerate() {
+                    checker.refuse_secret_argument(
+                        &path.field("args").index(index),
+                        argument,
+                        "env",
+                    );
+                }
+                let env = self.env.unwrap_or_default();
+                for (name, value) in &env {
+                    let place = path.field("env").field(name.as_str());
+                    checker.refuse_secret(&place, name.as_str(), value);
+                }
+                Some(McpTransport::Stdio { command, args, env })
             }
             TransportFile::Sse => {
                 let url = checker.require_when(&url_path, self.url, "with the transport sse")?;

@@ -190,6 +190,71 @@ fn a_secret_is_never_repeated() {
 }
 
 #[test]
+fn literal_secret_in_a_variable_is_refused() {
+    let program = "kind: cli\nname: writer\nexecutable_path: wc\n";
+    let token = concat!("xai", "-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOP");
+    for (variable, value, is_refused) in [
+        ("DB_PASSWORD", "hunter2", true),
+        ("OPENAI_API_KEY", "abcdef0123456789abcdef", true),
+        ("LABEL", token, true),
+        ("URL", "postgres://ada:hunter2@db/x", true),
+        ("HEADER", "Bearer abcdef123456", true),
+        ("DB_PASSWORD", "${MY_PASSWORD}", false),
+        ("URL", "postgres://ada:${MY_PASSWORD}@db/x", false),
+        ("HEADER", "Bearer ${MY_TOKEN}", false),
+        // Words that local servers take for a key, paths and numbers.
+        ("OPENAI_API_KEY", "ollama", false),
+        ("OPENAI_API_KEY", "not-needed", false),
+        ("GOOGLE_APPLICATION_CREDENTIALS", "/home/ada/key-1.json", false),
+        ("SSH_KEY", "~/.ssh/id_ed25519", false),
+        ("MAX_OUTPUT_TOKENS", "32000", false),
+        ("SORT_KEY", "name", false),
+        ("DEBUG", "1", false),
+    ] {
+        let file = format!("{program}envs: {{{variable}: {value:?}}}\n");
+        let home = home([("agents/writer.yaml", file.as_str())]);
+        let told = format!("{:?}", home.problems);
+        assert_eq!(home.problems.len(), usize::from(is_refused), "{variable}: {value}: {told}");
+        assert!(!is_refused || told.contains(&format!("${{{variable}}}")), "{told}");
+        assert!(!told.contains(value), "{told}");
+        let server = format!(
+            "servers: [{{name: a, transport: stdio, config: {{command: x, env: {{{variable}: \
+             {value:?}}}}}}}]\n"
+        );
+        let found = problems("config/mcp_servers.yaml", &server, []).join("\n");
+        assert_eq!(found.contains("looks like a secret"), is_refused, "{found}");
+        assert!(!found.contains(value), "{found}");
+    }
+}
+
+#[test]
+fn literal_secret_in_an_argument_is_refused() {
+    let token = concat!("gsk", "_abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOP");
+    for (argument, is_refused) in
+        [(format!("--key={token}"), true), ("--key={{param.key}}".to_owned(), false)]
+    {
+        let file =
+            format!("kind: cli\nname: writer\nexecutable_path: wc\ncli_args: [{argument:?}]\n");
+        let home = home([("agents/writer.yaml", file.as_str())]);
+        let told = format!("{:?}", home.problems);
+        assert_eq!(told.contains("looks like a secret"), is_refused, "{told}");
+        assert!(!told.contains(token), "{told}");
+    }
+}
+
+#[test]
+fn pinned_agent_with_a_literal_secret_stays_readable() {
+    let file = "kind: cli\nname: writer\nexecutable_path: wc\nenvs: {DB_PASSWORD: \"${X}\"}\n";
+    let home = home([("agents/writer.yaml", file)]);
+    let NameLookup::Agent(agent) = home.find("writer") else { panic!("{:?}", home.problems) };
+    let json = agent.canonical_json().replace("${X}", "hunter2");
+    let AgentKind::Cli(agent) = AgentDefinition::from_canonical(&json).unwrap().kind else {
+        panic!("{json}")
+    };
+    assert_eq!(agent.envs.values().collect::<Vec<_>>(), ["hunter2"]);
+}
+
+#[test]
 fn reports_all_errors_of_a_file_in_order() {
     let text = "\
 kind: llm

@@ -42,6 +42,7 @@ fn check_args(agent: &CliAgent, checker: &mut FileChecker) {
              from where the program reads it; a shell reads $NAME too",
             checker,
         );
+        checker.refuse_secret_argument(&path, arg.as_str(), "envs");
         for placeholder in arg.placeholders() {
             if let Some(needed) = pattern_needed(agent, placeholder) {
                 refuse_placeholder(placeholder, &path, needed, checker);
@@ -213,6 +214,10 @@ fn report_timeout(field: &str, given: NonZeroU64, total: NonZeroU64, checker: &m
 }
 
 fn check_variables(agent: &CliAgent, checker: &mut FileChecker) {
+    for (name, value) in &agent.envs {
+        let path = FieldPath::root().field("envs").field(name.as_str());
+        checker.refuse_secret(&path, name.as_str(), value);
+    }
     let path = FieldPath::root().field("env_unset");
     for (index, name) in agent.env_unset.iter().enumerate() {
         let elsewhere = if agent.envs.contains_key(name) {
