@@ -1,7 +1,8 @@
 //! Fuzz targets: one function for each parser of data that others wrote.
 //!
-//! A target panics when the code under test breaks a promise: it panics itself, or it gives another
-//! result for the same bytes in other chunks. `cargo xtask fuzz` mutates the inputs in `corpus/`
+//! A target panics when the code under test breaks a promise: it panics itself, gives another result
+//! for the same bytes in other chunks, exceeds a limit, does not read back what it wrote, or shows a
+//! secret. `cargo xtask fuzz` mutates the inputs in `corpus/`
 //! under coverage guidance; the tests of this crate run every stored input once.
 
 mod definitions;
@@ -18,7 +19,7 @@ pub struct FuzzTarget {
 }
 
 /// All targets, by name.
-pub const TARGETS: [FuzzTarget; 15] = [
+pub const TARGETS: [FuzzTarget; 16] = [
     target("a2a_card", polity_drivers::fuzz::agent_card),
     target("archive", polity_host::fuzz::archive_journal),
     target("cassette", records::cassette),
@@ -28,6 +29,7 @@ pub const TARGETS: [FuzzTarget; 15] = [
     target("checkpoint_compact", polity_simulator::fuzz::compact_checkpoint),
     target("definition", definitions::home_file),
     target("event", records::event),
+    target("expression", evaluation::expression),
     target("json_schema", definitions::json_schema),
     target("masking", polity_drivers::fuzz::masking),
     target("mcp_message", polity_drivers::fuzz::mcp_message),
