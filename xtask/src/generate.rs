@@ -27,6 +27,7 @@ pub(crate) fn generate(check: bool) -> Result<()> {
     let mut files = GeneratedFiles::new();
     files.insert("docs/reference/state-machines.md".into(), state_machines());
     files.insert("docs/reference/cli.md".into(), command_line());
+    files.insert("docs/reference/secret-rules.md".into(), secret_rules());
     let schemas: Vec<_> = polity::schemas().collect();
     for (kind, schema) in &schemas {
         let path = format!("docs/reference/schemas/{kind}.json");
@@ -76,6 +77,21 @@ fn state_machines() -> String {
 fn machine<M: Machine>(text: &mut String, title: &str) {
     // Writing to a String cannot fail.
     let _ = write!(text, "\n## {title}\n\n```mermaid\n{}```\n", machine_to_mermaid::<M>());
+}
+
+fn secret_rules() -> String {
+    let mut text = format!(
+        "# Secret rules\n\n{GENERATED}\nThe built-in rules for [masking \
+         secrets](../guides/masking-secrets.md). `redaction.disabled_rules` turns one off, and a \
+         rule of the same name in `redaction.rules` replaces it.\n\n| rule | secret \
+         |\n|---|---|\n"
+    );
+    for rule in polity_masking::built_in_rules() {
+        let description = rule.source().description.as_deref().unwrap_or_default();
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "| `{}` | {description} |", rule.id());
+    }
+    text
 }
 
 fn command_line() -> String {
