@@ -38,8 +38,14 @@ fn capitals(length: usize) -> String {
 }
 
 pub(super) fn rule_cases() -> Vec<RuleCase> {
+    let mut cases = token_cases();
+    cases.extend(placed_cases());
+    cases
+}
+
+/// Tokens that are recognised by their own form.
+fn token_cases() -> Vec<RuleCase> {
     let mut cases = Vec::new();
-    // Tokens with a prefix of their own.
     for (rule, prefix, body) in [
         ("sk-key", "sk-", mixed(48)),
         ("sk-key", "sk-ant-api03-", mixed(80)),
@@ -96,8 +102,12 @@ pub(super) fn rule_cases() -> Vec<RuleCase> {
             cases.push(RuleCase { rule, before: around.to_owned(), secret, after });
         }
     }
-    // Secrets in a certain place.
-    for (rule, before, secret, after) in [
+    cases
+}
+
+/// Secrets that are recognised by the text around them.
+fn placed_cases() -> Vec<RuleCase> {
+    let cases = [
         ("azure-account-key", "AccountName=a;AccountKey=", mixed(86) + "==", ";EndpointSuffix=x"),
         ("azure-access-key", "Endpoint=sb://a/;SharedAccessKey=", mixed(43) + "=", ""),
         (
@@ -139,10 +149,11 @@ pub(super) fn rule_cases() -> Vec<RuleCase> {
             "hunter2".to_owned(),
             "\",\"https://example.org\"]",
         ),
-    ] {
-        cases.push(RuleCase { rule, before: before.to_owned(), secret, after });
-    }
-    cases
+    ];
+    let case = |(rule, before, secret, after): (&'static str, &str, String, &'static str)| {
+        RuleCase { rule, before: before.to_owned(), secret, after }
+    };
+    cases.into_iter().map(case).collect()
 }
 
 #[test]
