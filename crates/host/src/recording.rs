@@ -1,7 +1,7 @@
 //! Recording of a task's calls in a cassette, and replay from one.
 
 use std::fs;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use polity_drivers::cassette::{
 };
 use polity_engine::driver::{ProgramDriver, RunOverrides};
 use polity_engine::runtime::{active_root, task_to_adopt};
+use polity_files::{FileAccess, temporary_path, write_bytes, write_temporary};
 use polity_model::machine::task::TaskStatus;
 use polity_model::task::Task;
 use polity_store::{MemorySlotPools, TaskRow};
@@ -377,27 +378,20 @@ fn check_writable(file: &Path) -> Result<(), RecordingError> {
     if file.file_name().is_none() {
         return Err(RecordingError::IsFolder(file.to_owned()));
     }
-    let sibling = sibling(&target);
-    fs::write(&sibling, "").map_err(|error| RecordingError::io("write", &sibling, error))?;
-    fs::remove_file(&sibling).map_err(|error| RecordingError::io("remove", &sibling, error))
+    let temporary = temporary_path(&target);
+    write_temporary(&target, FileAccess::Private, |_| Ok(()), |error| error)
+        .map_err(|error| RecordingError::io("write", &temporary, error))?;
+    fs::remove_file(&temporary).map_err(|error| RecordingError::io("remove", &temporary, error))
 }
 
-/// Writes a sibling file and renames it, so that the cassette is always whole.
+/// Writes the cassette atomically. It is private: it holds a conversation.
 fn write(file: &Path, cassette: &Cassette) -> Result<(), RecordingError> {
     let text = cassette.to_text().map_err(|error| RecordingError::NotSerializable {
         file: file.to_owned(),
         error: error.to_string(),
     })?;
-    let target = target(file);
-    let sibling = sibling(&target);
-    let written = fs::File::create(&sibling)
-        .and_then(|mut new| new.write_all(text.as_bytes()).and_then(|()| new.sync_all()))
-        .and_then(|()| fs::rename(&sibling, &target));
-    written.map_err(|error| {
-        // The error of the write says what is wrong; a failed removal adds nothing.
-        let _ = fs::remove_file(&sibling);
-        RecordingError::io("write", file, error)
-    })
+    write_bytes(&target(file), FileAccess::Private, text.as_bytes())
+        .map_err(|error| RecordingError::io("write", file, error))
 }
 
 /// The file behind a symbolic link.
@@ -410,9 +404,4 @@ fn folder(file: &Path) -> &Path {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         Some(_) | None => Path::new("."),
     }
-}
-
-fn sibling(file: &Path) -> PathBuf {
-    let name = file.file_name().unwrap_or_default().to_string_lossy();
-    folder(file).join(format!(".{name}.{}", std::process::id()))
 }

@@ -32,7 +32,7 @@ pub(crate) const LOCK_EXCLUSIVE: usize = 2;
 const LOCK_OR_FAIL: usize = 4;
 
 const SIGNAL_SET_BYTES: usize = 8;
-const MODE_OF_FILES: usize = 0o666;
+const MODE_OF_FILES: usize = 0o600;
 
 /// The signal's bit in a signal set.
 const fn bit(signal: i32) -> u64 {

@@ -175,7 +175,7 @@ impl RunFolder {
     /// Takes the lock, unless another process holds it.
     pub fn acquire_lock(&self) -> Result<RunLock, SimError> {
         let path = self.path.join(LOCK);
-        let lock = File::create(&path).map_err(SimError::io("write", &path))?;
+        let lock = files::open_or_create(&path)?;
         for try_again in (0..LOCK_TRIES).rev() {
             match lock.try_lock() {
                 Ok(()) => return Ok(RunLock { _lock: lock }),
@@ -270,13 +270,23 @@ impl RunFolder {
                 self.move_to(SUPERSEDED, &path)?;
             }
         }
-        Ok(())
+        self.sync_moves()
     }
 
     /// Restores superseded checkpoints. They are still valid unless requests from outside came in
     /// since.
     pub(crate) fn restore_superseded(&self) -> Result<(), SimError> {
-        self.files_in(SUPERSEDED)?.iter().try_for_each(|path| self.move_to(CHECKPOINTS, path))
+        self.files_in(SUPERSEDED)?.iter().try_for_each(|path| self.move_to(CHECKPOINTS, path))?;
+        self.sync_moves()
+    }
+
+    /// Makes the moves of checkpoints durable.
+    fn sync_moves(&self) -> Result<(), SimError> {
+        [SUPERSEDED, CHECKPOINTS]
+            .map(|folder| self.path.join(folder))
+            .iter()
+            .filter(|folder| folder.exists())
+            .try_for_each(|folder| files::sync_folder(folder))
     }
 
     fn move_to(&self, folder: &str, path: &Path) -> Result<(), SimError> {

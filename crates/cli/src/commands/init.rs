@@ -1,9 +1,10 @@
 //! `polity init`: a home that works.
 
-use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
+use polity_files::{FileAccess, create_folder};
 use serde_json::json;
 
 use crate::args::{GlobalOptions, HomeExample, InitArgs};
@@ -193,18 +194,13 @@ pub(super) fn write_home(dir: &Path, files: &[(&str, &str)]) -> Result<(), CliEr
 /// Writes a file unless it exists. Returns true if it was written.
 fn write_new(path: &Path, content: &str) -> Result<bool, CliError> {
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(|error| CliError::io("make", folder, &error))?;
+        create_folder(folder, FileAccess::Shared)
+            .map_err(|error| CliError::io("make", folder, &error))?;
     }
-    let mut file = match OpenOptions::new().write(true).create_new(true).open(path) {
-        Ok(file) => file,
+    match polity_files::write_new(path, FileAccess::Shared, content.as_bytes()) {
+        Ok(()) => Ok(true),
         // Only `.gitignore` may exist already.
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(false),
-        Err(error) => return Err(CliError::io("write", path, &error)),
-    };
-    file.write_all(content.as_bytes()).map_err(|error| {
-        // A truncated file is worse than none.
-        let _ = fs::remove_file(path);
-        CliError::io("write", path, &error)
-    })?;
-    Ok(true)
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(CliError::io("write", path, &error)),
+    }
 }

@@ -5,7 +5,7 @@ pub(crate) mod files;
 mod supervise;
 
 use std::fs::{self, DirBuilder};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use polity_definition::CliAgent;
 use polity_engine::driver::{RunOutcome, RunRequest};
+use polity_files::{FileAccess, create_file};
 use polity_masking::SecretMask;
 use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::run::ProcessExit;
@@ -243,7 +244,9 @@ fn write_private_files(prepared: &PreparedRun<'_>) -> io::Result<()> {
         // A file left by an earlier run is not this run's answer.
         ignore_missing(fs::remove_file(path))?;
     }
-    files.iter().try_for_each(|(path, content)| fs::write(path, content))
+    files.iter().try_for_each(|(path, content)| {
+        create_file(path, FileAccess::Private)?.write_all(content.as_bytes())
+    })
 }
 
 /// Enlarges a pipe. Failing is harmless: unprivileged users have a quota.

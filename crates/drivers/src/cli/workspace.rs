@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use polity_definition::{CliAgent, WorkspaceMode};
 use polity_engine::driver::NotReady;
+use polity_files::create_private_folders;
 use polity_model::failure::AttemptFailure;
 use polity_model::ids::ExecutionId;
 use polity_model::run::SavedWorkspace;
@@ -76,7 +77,7 @@ impl RunWorkspace {
             WorkspaceError::Failed(system_error(&message))
         };
         remove(&self.root, &self.git, BranchPolicy::Delete).map_err(failed)?;
-        let parent = self.root.parent().map_or(Ok(()), std::fs::create_dir_all);
+        let parent = self.root.parent().map_or(Ok(()), create_private_folders);
         parent.map_err(failed)?;
         match self.kind {
             WorkspaceMode::Worktree => {

@@ -1,10 +1,11 @@
 //! Atomic writes of task folders.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use polity_files::{FileAccess, create_file, create_folder, sync_folder, sync_name};
 use polity_model::ids::TaskId;
 
 use super::{ArchiveError, TASKS_FOLDER};
@@ -65,23 +66,27 @@ fn has_files(folder: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<bool, H
     Ok(true)
 }
 
-/// Writes the files into a hidden sibling folder, then renames it.
+/// Writes the files into a hidden sibling folder, then renames it. Both are durable and private.
 fn replace_folder(folder: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<(), HostError> {
     let (unfinished, replaced) = (sibling(folder, "unfinished"), sibling(folder, "replaced"));
     for left_over in [&unfinished, &replaced] {
         remove(left_over)?;
     }
-    fs::create_dir_all(&unfinished).map_err(|error| HostError::io("make", &unfinished, error))?;
+    create_folder(&unfinished, FileAccess::Private)
+        .map_err(|error| HostError::io("make", &unfinished, error))?;
     for (name, bytes) in files {
         let path = unfinished.join(name);
-        File::create_new(&path)
+        create_file(&path, FileAccess::Private)
             .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
             .map_err(|error| HostError::io("write", &path, error))?;
     }
+    sync_folder(&unfinished).map_err(|error| HostError::io("write", &unfinished, error))?;
     if folder.exists() {
         fs::rename(folder, &replaced).map_err(|error| HostError::io("replace", folder, error))?;
     }
-    fs::rename(&unfinished, folder).map_err(|error| HostError::io("write", folder, error))?;
+    fs::rename(&unfinished, folder)
+        .and_then(|()| sync_name(folder))
+        .map_err(|error| HostError::io("write", folder, error))?;
     remove(&replaced)
 }
 

@@ -4,81 +4,55 @@ use std::fs::{self, File};
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use polity_files::FileAccess;
+pub(crate) use polity_files::is_temporary;
+
 use crate::error::SimError;
 
-/// The buffer size in bytes.
-const BUFFER_BYTES: usize = 1 << 18;
-
-/// The extension of temporary files.
-const TEMPORARY: &str = "unfinished";
-
-/// Writes a file atomically: readers see the old or the new content, also after a crash.
+/// Writes a private file atomically: readers see the old or the new content, also after a crash.
 pub(crate) fn write_atomic(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), SimError>,
 ) -> Result<(), SimError> {
-    write_temporary(path, write)?;
-    publish(path)?;
-    sync_name(path)
+    polity_files::write_atomic(path, FileAccess::Private, write, io(path))
 }
 
-/// Writes a file durably under a temporary name.
+/// Writes a private file durably under a temporary name.
 pub(crate) fn write_temporary(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), SimError>,
 ) -> Result<(), SimError> {
-    let temporary = temporary(path);
-    let file = File::create(&temporary).map_err(SimError::io("write", &temporary))?;
-    let mut writer = BufWriter::with_capacity(BUFFER_BYTES, file);
-    let written = write(&mut writer).and_then(|()| {
-        let written = writer.flush().and_then(|()| writer.get_ref().sync_all());
-        written.map_err(SimError::io("write", &temporary))
-    });
-    if written.is_err() {
-        // The buffered rest is dropped, and the file is removed so that it does not fill the disk.
-        // If that fails, the next write replaces it.
-        drop(writer.into_parts());
-        let _ = fs::remove_file(&temporary);
-    }
-    written
+    polity_files::write_temporary(path, FileAccess::Private, write, io(path))
 }
 
 /// Renames a temporary file to its final name.
 pub(crate) fn publish(path: &Path) -> Result<(), SimError> {
-    fs::rename(temporary(path), path).map_err(SimError::io("write", path))
+    polity_files::publish(path).map_err(SimError::io("write", path))
 }
 
 /// Makes the name of a file durable.
 pub(crate) fn sync_name(path: &Path) -> Result<(), SimError> {
-    let Some(folder) = path.parent() else { return Ok(()) };
-    let here = Path::new(".");
-    let folder = if folder.as_os_str().is_empty() { here } else { folder };
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(SimError::io("sync", folder))
+    polity_files::sync_name(path).map_err(SimError::io("sync", path))
 }
 
-fn temporary(path: &Path) -> PathBuf {
-    path.with_extension(TEMPORARY)
+/// Makes the names in a folder durable.
+pub(crate) fn sync_folder(folder: &Path) -> Result<(), SimError> {
+    polity_files::sync_folder(folder).map_err(SimError::io("sync", folder))
 }
 
-/// True for a temporary file.
-pub(crate) fn is_temporary(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == TEMPORARY)
-}
-
-/// Creates a folder and its missing parents durably.
+/// Creates a private folder and its missing parents durably.
 pub(crate) fn create_folder(path: &Path) -> Result<(), SimError> {
-    match fs::create_dir(path) {
-        Ok(()) => sync_name(path),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            let Some(parent) = parent else { return Err(SimError::io("make", path)(error)) };
-            create_folder(parent)?;
-            fs::create_dir(path).map_err(SimError::io("make", path))?;
-            sync_name(path)
-        }
-        Err(error) => Err(SimError::io("make", path)(error)),
-    }
+    polity_files::create_folder(path, FileAccess::Private).map_err(SimError::io("make", path))
+}
+
+/// Opens a file for reading and writing, or creates a private one.
+pub(crate) fn open_or_create(path: &Path) -> Result<File, SimError> {
+    polity_files::open_or_create(path).map_err(SimError::io("write", path))
+}
+
+fn io(path: &Path) -> impl Fn(std::io::Error) -> SimError {
+    let path = path.to_owned();
+    move |error| SimError::io("write", &path)(error)
 }
 
 /// Removes files, if they exist.

@@ -6,7 +6,7 @@
 //! gives the same result. A fork copies the requests answered after its turn, each with its turn.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -309,8 +309,7 @@ fn append(path: &Path, lines: &[RequestLogLine]) -> Result<u64, SimError> {
         serde_json::to_writer(&mut text, line).map_err(|error| write(error.into()))?;
         text.push(b'\n');
     }
-    let mut file =
-        OpenOptions::new().read(true).append(true).create(true).open(path).map_err(write)?;
+    let mut file = files::open_or_create(path)?;
     file.lock().map_err(write)?;
     // An unfinished line of a crashed process is removed first.
     let mut length = file.metadata().map_err(write)?.len();
@@ -322,6 +321,7 @@ fn append(path: &Path, lines: &[RequestLogLine]) -> Result<u64, SimError> {
             file.set_len(length).map_err(write)?;
         }
     }
+    file.seek(SeekFrom::Start(length)).map_err(write)?;
     file.write_all(&text).and_then(|()| file.sync_all()).map_err(write)?;
     if length == 0 {
         files::sync_name(path)?;

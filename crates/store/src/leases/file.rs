@@ -8,6 +8,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use polity_files::{FileAccess, create_file, create_folder};
 use polity_model::event::OwnerEpoch;
 use polity_model::ids::InstanceId;
 
@@ -39,13 +40,13 @@ impl FileLeases {
 
     /// Takes the lock before the file gets its name, so that a named file is always locked.
     fn lock(&self, instance: InstanceId) -> io::Result<Option<FileLease>> {
-        fs::create_dir_all(&self.folder)?;
+        create_folder(&self.folder, FileAccess::Private)?;
         let path = self.path(instance);
         if is_locked(&path)? {
             return Ok(None);
         }
         let unnamed = path.with_extension("new");
-        let lock = File::create_new(&unnamed)?;
+        let lock = create_file(&unnamed, FileAccess::Private)?;
         lock.try_lock()?;
         fs::rename(&unnamed, &path)?;
         Ok(Some(FileLease { instance, path, _lock: lock }))

@@ -10,6 +10,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use polity_files::{FileAccess, create_folder, open_or_create};
 use polity_model::digest::Digest;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -42,7 +43,7 @@ impl FileSlotPools {
 
     fn take(&self, pool: &str, size: u32) -> io::Result<Option<FileSlot>> {
         let folder = self.folder.join(folder_name(pool));
-        fs::create_dir_all(&folder)?;
+        create_folder(&folder, FileAccess::Private)?;
         let first = self.next.fetch_add(1, Ordering::Relaxed);
         for step in 0..size {
             let number = first.wrapping_add(step) % size;
@@ -75,7 +76,7 @@ impl SlotGuard for FileSlot {
 }
 
 fn lock(path: &Path) -> io::Result<Option<File>> {
-    let file = File::options().create(true).truncate(false).write(true).open(path)?;
+    let file = open_or_create(path)?;
     // The change from exclusive to shared is not atomic: a process that locks in between wins.
     for operation in
         [FlockOperation::NonBlockingLockExclusive, FlockOperation::NonBlockingLockShared]

@@ -1,9 +1,9 @@
 //! `polity agent add`: the file of a new agent.
 
-use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 
 use polity_definition::{HomeFile, NameLookup};
+use polity_files::{FileAccess, create_folder, write_new};
 use polity_model::name::Name;
 use serde_json::{Map, Value, json};
 
@@ -138,12 +138,13 @@ pub(super) fn add(app: &AppContext, args: &AgentAddArgs) -> CliResult {
 /// Writes the file, unless there is one.
 fn write(app: &AppContext, name: &Name, path: &str, text: &str) -> Result<(), CliError> {
     let path = app.folder().root().join(path);
-    let made = path.parent().map_or(Ok(()), fs::create_dir_all);
-    match made.and_then(|()| File::create_new(&path)) {
+    let written = path
+        .parent()
+        .map_or(Ok(()), |folder| create_folder(folder, FileAccess::Shared))
+        .and_then(|()| write_new(&path, FileAccess::Shared, text.as_bytes()));
+    match written {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(taken(name)),
-        file => file
-            .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
-            .map_err(|error| CliError::io("write", &path, &error)),
+        written => written.map_err(|error| CliError::io("write", &path, &error)),
     }
 }
 

@@ -3,14 +3,14 @@
 //! The key is a file of the home, outside of backups. Without it, nobody who reads the journal can
 //! guess the request by hashing candidates.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use polity_engine::driver::RunIdentity;
 use polity_engine::entropy::{EntropySource, SystemEntropy};
+use polity_files::{FileAccess, create_file, create_private_folders, sync_folder};
 use polity_model::digest::Digest;
 use serde_json::json;
 
@@ -56,14 +56,14 @@ impl RequestDigester {
 
     /// Creates the key file atomically, unless another process was faster.
     fn create_key(&self) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.data)?;
+        create_private_folders(&self.data)?;
         let seed = SystemEntropy.seed();
         let own = self.data.join(format!("{KEY_FILE}.{:x}", u128::from_ne_bytes(seed)));
-        let mut file = File::options().create_new(true).write(true).mode(0o600).open(&own)?;
+        let mut file = create_file(&own, FileAccess::Private)?;
         let written = file.write_all(&SystemEntropy.seed()).and_then(|()| file.sync_all());
         let linked = written.and_then(|()| fs::hard_link(&own, self.data.join(KEY_FILE)));
         fs::remove_file(&own)?;
-        match linked {
+        match linked.and_then(|()| sync_folder(&self.data)) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             linked => linked,
         }

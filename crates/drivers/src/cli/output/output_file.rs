@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use polity_files::{FileAccess, create_file, create_private_folders};
+
 use crate::cli::run::files::ignore_missing;
 use crate::regular_file::read_regular_file;
 
@@ -74,10 +76,10 @@ impl OutputFile {
         match &mut self.file {
             Some(file) => Ok(file),
             none => {
-                self.path.parent().map_or(Ok(()), fs::create_dir_all)?;
+                self.path.parent().map_or(Ok(()), create_private_folders)?;
                 // The program may have created a FIFO here, which must not be opened.
                 ignore_missing(fs::remove_file(&self.path))?;
-                Ok(none.insert(File::create_new(&self.path)?))
+                Ok(none.insert(create_file(&self.path, FileAccess::Private)?))
             }
         }
     }

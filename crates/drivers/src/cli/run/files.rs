@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use polity_files::create_private_folders;
 use polity_model::ids::ExecutionId;
 
 /// The folder of records and private files, in the data folder.
@@ -47,7 +48,7 @@ impl RunFiles {
 
     /// Creates the folder of records.
     pub(crate) fn create_folder(&self) -> io::Result<()> {
-        self.record.parent().map_or(Ok(()), fs::create_dir_all)
+        self.record.parent().map_or(Ok(()), create_private_folders)
     }
 
     pub(crate) fn remove_private(&self) -> io::Result<()> {

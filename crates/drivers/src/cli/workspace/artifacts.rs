@@ -8,6 +8,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
 
 use polity_definition::{GlobMatcher, PathGlob};
+use polity_files::{FileAccess, create_file, create_private_folders};
 use polity_masking::{KNOWN_BYTES_MAX, MaskStream, SecretMask};
 use polity_model::digest::Digest;
 use polity_model::run::{OmittedFile, RunArtifact, RunArtifacts};
@@ -172,7 +173,7 @@ impl ArtifactCollector<'_> {
             return Err(too_large());
         }
         let target = self.data.join(&self.target).join(shown_path);
-        target.parent().map_or(Ok(()), fs::create_dir_all)?;
+        target.parent().map_or(Ok(()), create_private_folders)?;
         // Bounds the copy of a file that is growing.
         let copied = copy(file.take(*bytes_left + 1), &target, self.mask);
         match copied {
@@ -205,7 +206,7 @@ fn leave_out(artifacts: &mut RunArtifacts, path: String, reason: String) {
 /// Copies a file and masks its secrets.
 fn copy(mut from: impl Read, to: &Path, mask: &SecretMask) -> Result<CopiedFile, CopyRefusal> {
     let mut copy = MaskedCopy {
-        file: File::create_new(to)?,
+        file: create_file(to, FileAccess::Private)?,
         bytes: 0,
         before: Sha256::new(),
         after: Sha256::new(),
