@@ -5,14 +5,17 @@
 //! blocking is allowed, it runs inline too.
 
 mod backup;
+mod busy_wait;
 mod changes;
 mod connection;
 mod file_lock;
 mod import;
+mod open_files;
 mod readers;
 mod remove;
 mod rows;
 mod schema;
+mod sealing_keys;
 mod tables;
 mod writer;
 mod writer_cache;
@@ -41,8 +44,10 @@ use crate::removal::RemovalOutcome;
 use crate::store::missing_creation;
 use crate::{ChangeFeed, EventHeader, ExecutionFilter, Store, StoreError, StoreFuture, TaskFilter};
 use changes::SqliteChangeFeed;
+use open_files::OpenFile;
 use readers::ReaderPool;
 use rows::{StreamKey, decode_json, find, list};
+use sealing_keys::SealingKeys;
 use writer::WriterThread;
 
 /// The point at which a commit counts as durable.
@@ -70,6 +75,7 @@ pub enum StoreAccess {
 pub struct SqliteStore {
     readers: Arc<ReaderPool>,
     writer: Option<WriterThread>,
+    _open: Option<OpenFile>,
     /// Keeps the database from being replaced. Dropped last, after the writer has ended.
     _lock: Option<File>,
 }
@@ -78,26 +84,28 @@ impl SqliteStore {
     /// Opens the database in this file. [`StoreAccess::ReadWrite`] creates a missing database and
     /// migrates an older one. A damaged, foreign or newer file is left unchanged.
     pub fn open(path: &Path, access: StoreAccess) -> Result<Self, StoreError> {
-        let (writer, lock) = match access {
+        let (writer, open, lock) = match access {
             StoreAccess::ReadWrite(durability) => {
                 connection::make_folder(path)?;
                 let lock = connection::lock_migrated(path, durability)?;
-                let connection = connection::for_writing(path, durability)?;
-                (Some(WriterThread::start(connection, path.to_owned())?), Some(lock))
+                let (connection, open) = connection::for_writing(path, durability)?;
+                connection::sweep_keys(path, &connection)?;
+                (Some(WriterThread::start(connection, path.to_owned())?), open, Some(lock))
             }
             StoreAccess::ReadOnly => {
                 let lock = file_lock::shared_for_reader(path)?;
-                if connection::is_older(connection::check_header(path)?) {
+                let lock = if connection::is_older(connection::check_header(path)?) {
                     // Readers need the tables of this version.
                     drop(lock);
-                    (None, Some(connection::lock_migrated(path, CommitDurability::Full)?))
+                    Some(connection::lock_migrated(path, CommitDurability::Full)?)
                 } else {
-                    (None, lock)
-                }
+                    lock
+                };
+                (None, OpenFile::register(path), lock)
             }
         };
         let readers = Arc::new(ReaderPool::new(path.to_owned(), access));
-        Ok(Self { readers, writer, _lock: lock })
+        Ok(Self { readers, writer, _open: open, _lock: lock })
     }
 
     /// Writes a consistent copy of the database to a new file, while others use it.
@@ -300,7 +308,15 @@ impl Store for SqliteStore {
     }
 
     fn sealed_input(&self, task: TaskId) -> StoreFuture<'_, Option<String>> {
-        self.point_read(|connection| tables::sealed_input(connection, task))
+        let path = self.readers.path();
+        let opened = self.readers.query(|connection| tables::sealed_input(connection, task));
+        StoreFuture::ready(opened.and_then(|row| match row {
+            Some(row) => SealingKeys::beside(path).open(task, row).map_err(|error| {
+                let place = format!("{}, the sealed input of task {task}", path.display());
+                StoreError::Unreadable { place, detail: error.to_string() }
+            }),
+            None => Ok(None),
+        }))
     }
 
     fn executions(&self, task: TaskId) -> StoreFuture<'_, Vec<AgentExecution>> {

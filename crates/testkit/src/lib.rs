@@ -16,6 +16,7 @@ pub mod peers;
 pub mod programs;
 pub mod remotes;
 pub mod runtime;
+pub mod secret_files;
 pub mod store_conformance;
 pub mod task_fixtures;
 pub mod tools;

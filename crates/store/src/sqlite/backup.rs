@@ -1,13 +1,14 @@
 //! Backup and restore of the database file.
 
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use polity_files::{FileAccess, create_file, sync_name};
 use polity_model::event::Event;
 use rusqlite::{Connection, OpenFlags};
 
-use super::connection::{check_header, explain, io_error, log_of};
+use super::connection::{check_header, explain, io_error, log_of, make_folder};
 use super::file_lock;
 use super::rows::decode_json;
 use crate::StoreError;
@@ -28,9 +29,11 @@ pub(super) fn write_copy(
         return Err(StoreError::Missing { path: folder.to_owned() });
     }
     let unfinished = with_suffix(target, "unfinished");
-    remove_if_exists(&unfinished)?;
     let text =
         unfinished.to_str().ok_or_else(|| failed(target, "the path must be readable as text"))?;
+    remove_if_exists(&unfinished)?;
+    // SQLite fills an empty file, and would create a new one for all to read.
+    create_file(&unfinished, FileAccess::Private).map_err(|error| io_error(target, &error))?;
     let copied = connection
         .execute("VACUUM INTO ?1", [text])
         .map_err(|error| match explain(source, &error) {
@@ -49,18 +52,19 @@ pub(super) fn write_copy(
     copied
 }
 
-/// Deletes the sealed inputs: a copy may go anywhere. Tasks that need them cannot resume from it.
+/// Deletes the sealed inputs. They are encrypted, and the copy has no keys, so not even an unfinished
+/// copy discloses them. Tasks that need them cannot resume from a copy.
 fn delete_sealed_inputs(copy: &Path) -> Result<(), StoreError> {
     let emptied = Connection::open(copy).and_then(|connection| {
         connection.pragma_update(None, "secure_delete", true)?;
-        connection.execute("DELETE FROM private", []).map(|_| ())
+        connection.execute("DELETE FROM sealed_inputs", []).map(|_| ())
     });
     emptied.map_err(|error| explain(copy, &error))
 }
 
 /// Replaces the database with a backup. Returns the path under which the replaced database is
-/// kept. Nothing changes before the final rename, and no process can open the database for writing
-/// meanwhile.
+/// kept. No process can open the database meanwhile. The database is the old or the new one,
+/// wherever the process dies: the final rename is the only change.
 pub fn restore(backup: &Path, database: &Path) -> Result<Option<PathBuf>, StoreError> {
     if !backup.is_file() {
         return Err(StoreError::Missing { path: backup.to_owned() });
@@ -72,12 +76,10 @@ pub fn restore(backup: &Path, database: &Path) -> Result<Option<PathBuf>, StoreE
         return Err(failed(backup, detail));
     }
     check_content(backup)?;
-    if let Some(folder) = database.parent() {
-        fs::create_dir_all(folder).map_err(|error| failed(folder, &error.to_string()))?;
-    }
+    make_folder(database)?;
     let _lock = file_lock::exclusive(database)?;
     let unfinished = with_suffix(database, "restoring");
-    let replaced = replace(backup, &unfinished, database);
+    let replaced = replace(backup, &unfinished, database, |_| {});
     if replaced.is_err() {
         // A partial copy only fills the disk.
         remove_if_exists(&unfinished)?;
@@ -85,19 +87,64 @@ pub fn restore(backup: &Path, database: &Path) -> Result<Option<PathBuf>, StoreE
     replaced
 }
 
+/// The steps of a restore, in order. A test looks at the files after each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RestoreStep {
+    /// The backup is copied beside the database, durably.
+    Copied,
+    /// The log of the database is worked in, unless the database is damaged.
+    Checkpointed,
+    /// The database is kept under another name, and so is a log that is not worked in.
+    Kept,
+    /// The log and its index are removed.
+    LogRemoved,
+    /// The copy has the name of the database.
+    Replaced,
+}
+
 fn replace(
     backup: &Path,
     unfinished: &Path,
     database: &Path,
+    mut after: impl FnMut(RestoreStep),
 ) -> Result<Option<PathBuf>, StoreError> {
-    fs::copy(backup, unfinished)
-        .and_then(|_| File::open(unfinished)?.sync_all())
-        .map_err(|error| io_error(unfinished, &error))?;
+    remove_if_exists(unfinished)?;
+    copy_durably(backup, unfinished).map_err(|error| io_error(unfinished, &error))?;
+    after(RestoreStep::Copied);
+    checkpoint(database)?;
+    after(RestoreStep::Checkpointed);
     let kept = keep_replaced(database)?;
-    // A reader of the old database may still have this open. The new database must not find it.
+    after(RestoreStep::Kept);
+    // The new database must not find them. A log with content is kept under another name.
+    remove_if_exists(&log_of(database))?;
     remove_if_exists(&appended(database, "-shm"))?;
+    after(RestoreStep::LogRemoved);
     put_in_place(unfinished, database)?;
+    after(RestoreStep::Replaced);
     Ok(kept)
+}
+
+/// Copies a file to a new, private one.
+fn copy_durably(from: &Path, to: &Path) -> io::Result<()> {
+    let mut copy = create_file(to, FileAccess::Private)?;
+    io::copy(&mut File::open(from)?, &mut copy)?;
+    copy.sync_all()
+}
+
+/// Works the log into the database. A damaged, empty or foreign database keeps its log.
+fn checkpoint(database: &Path) -> Result<(), StoreError> {
+    if !matches!(check_header(database), Ok(1..)) {
+        return Ok(());
+    }
+    let busy = Connection::open(database).and_then(|connection| {
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))
+    });
+    match busy.map_err(|error| explain(database, &error)) {
+        // A reader has the database open, and the newest commits are only in the log.
+        Ok(true) => Err(StoreError::InUse { path: database.to_owned() }),
+        Ok(false) | Err(StoreError::Damaged { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 fn check_content(path: &Path) -> Result<(), StoreError> {
@@ -127,44 +174,36 @@ fn check_content(path: &Path) -> Result<(), StoreError> {
 /// The maximum number of replaced databases that are kept.
 const REPLACED_MAX: u32 = 1000;
 
-/// Links the database under the first free name, after a checkpoint of its log. If the checkpoint
-/// is impossible, because the database is damaged or missing, the log is kept under that name too.
+/// Links the database under the first free name, durably. A log with content, which is that of a
+/// damaged or missing database, is linked beside it.
 fn keep_replaced(database: &Path) -> Result<Option<PathBuf>, StoreError> {
     let free = (1..=REPLACED_MAX)
         .map(|number| with_suffix(database, &format!("before-restore-{number}")))
         .find(|path| !path.exists() && !log_of(path).exists())
         .ok_or_else(|| failed(database, "there is no free name to keep it under"))?;
+    let keep = |from: &Path, to: &Path| {
+        fs::hard_link(from, to)
+            .or_else(|_| copy_durably(from, to))
+            .map_err(|error| io_error(to, &error))
+    };
+    let log = log_of(database);
+    if log.metadata().is_ok_and(|log| log.len() > 0) {
+        keep(&log, &log_of(&free))?;
+    }
     let there = database.exists();
     if there {
-        let busy = Connection::open(database).and_then(|connection| {
-            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))
-        });
-        // A reader has the database open, and the newest commits are only in the log.
-        if busy == Ok(true) {
-            return Err(StoreError::InUse { path: database.to_owned() });
-        }
-        fs::hard_link(database, &free)
-            .or_else(|_| fs::copy(database, &free).map(|_| ()))
-            .map_err(|error| io_error(&free, &error))?;
+        keep(database, &free)?;
     }
-    let log = log_of(database);
-    match log.metadata() {
-        Ok(metadata) if metadata.len() > 0 => {
-            fs::rename(&log, log_of(&free)).map_err(|error| io_error(&log, &error))?;
-        }
-        Ok(_) | Err(_) => remove_if_exists(&log)?,
-    }
+    sync_name(&free).map_err(|error| io_error(&free, &error))?;
     Ok(there.then_some(free))
 }
 
+/// Renames a complete file, durably.
 fn put_in_place(unfinished: &Path, target: &Path) -> Result<(), StoreError> {
     File::open(unfinished)
         .and_then(|file| file.sync_all())
         .and_then(|()| fs::rename(unfinished, target))
-        .and_then(|()| match target.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => File::open(folder)?.sync_all(),
-            Some(_) | None => Ok(()),
-        })
+        .and_then(|()| sync_name(target))
         .map_err(|error| failed(target, &error.to_string()))
 }
 
@@ -188,4 +227,85 @@ fn appended(path: &Path, text: &str) -> PathBuf {
 
 fn failed(path: &Path, detail: &str) -> StoreError {
     StoreError::Failed { path: path.to_owned(), detail: detail.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CommitDurability, SqliteStore, Store, StoreAccess};
+
+    const OLD_POSITION: u64 = 41;
+
+    fn open(path: &Path) -> SqliteStore {
+        SqliteStore::open(path, StoreAccess::ReadWrite(CommitDurability::Full)).unwrap()
+    }
+
+    fn copy_folder(from: &Path, to: &Path) {
+        fs::create_dir_all(to).unwrap();
+        for entry in fs::read_dir(from).unwrap() {
+            let path = entry.unwrap().path();
+            fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+        }
+    }
+
+    /// A backup of an empty database, and a database of a killed process: its newest commit is only
+    /// in the log.
+    fn killed_home(root: &Path) -> (PathBuf, PathBuf) {
+        let (live, killed) = (root.join("live"), root.join("killed"));
+        let (database, backup) = (live.join("polity.db"), root.join("backup.db"));
+        let store = open(&database);
+        store.backup(&backup).unwrap();
+        let other = Connection::open(&database).unwrap();
+        other.execute("UPDATE removed SET position = ?1", [OLD_POSITION]).unwrap();
+        copy_folder(&live, &killed);
+        (killed.join("polity.db"), backup)
+    }
+
+    /// Restores, and copies the folder after each step.
+    fn restore_in_steps(
+        root: &Path,
+        database: &Path,
+        backup: &Path,
+    ) -> Vec<(RestoreStep, PathBuf)> {
+        let mut steps = Vec::new();
+        let unfinished = with_suffix(database, "restoring");
+        replace(backup, &unfinished, database, |step| {
+            let copy = root.join(format!("{step:?}"));
+            copy_folder(database.parent().unwrap(), &copy);
+            steps.push((step, copy.join("polity.db")));
+        })
+        .unwrap();
+        steps
+    }
+
+    #[test]
+    fn restore_killed_after_any_step_leaves_the_old_or_the_new_database() {
+        let root = tempfile::tempdir().unwrap();
+        let (database, backup) = killed_home(root.path());
+        let steps = restore_in_steps(root.path(), &database, &backup);
+        assert_eq!(steps.len(), 5);
+        for (step, copy) in steps {
+            let expected = if step == RestoreStep::Replaced { 0 } else { OLD_POSITION };
+            assert_eq!(open(&copy).last_position().wait().unwrap().0, expected, "{step:?}");
+            // The next restore is not hindered by the leftovers.
+            assert!(restore(&backup, &copy).is_ok(), "{step:?}");
+            assert_eq!(open(&copy).last_position().wait().unwrap().0, 0, "{step:?}");
+        }
+    }
+
+    #[test]
+    fn damaged_database_and_its_log_stay_together_after_any_step() {
+        let root = tempfile::tempdir().unwrap();
+        let (database, backup) = killed_home(root.path());
+        fs::write(&database, "junk").unwrap();
+        let log = fs::read(log_of(&database)).unwrap();
+        for (step, copy) in restore_in_steps(root.path(), &database, &backup) {
+            let pair = |path: &Path| {
+                fs::read(path).is_ok_and(|bytes| bytes == b"junk")
+                    && fs::read(log_of(path)).is_ok_and(|bytes| bytes == log)
+            };
+            let is_whole = pair(&copy) || pair(&with_suffix(&copy, "before-restore-1"));
+            assert!(is_whole, "{step:?}");
+        }
+    }
 }

@@ -8,27 +8,30 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use polity_files::{FileAccess, create_file, create_folder};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use super::busy_wait::{BUSY_SECONDS_MAX, BusyWait, SQLITE_BUSY_TIMEOUT};
+use super::open_files::{OpenFile, unless_open};
 use super::schema::{self, APPLICATION_ID, VERSION};
-use super::{CommitDurability, StoreAccess, file_lock};
+use super::sealing_keys::SealingKeys;
+use super::{CommitDurability, StoreAccess, file_lock, tables};
 use crate::StoreError;
-
-/// The maximum wait for another process's transaction.
-pub(super) const BUSY_SECONDS_MAX: u64 = 10;
 
 /// The number of log pages that starts a checkpoint. A checkpoint costs syncs of its own, and a
 /// longer log spreads them over more commits.
 const LOG_PAGES: u32 = 4000;
 
+/// The maximum wait for users of older tables.
+const MIGRATION_WAIT_MAX: Duration = Duration::from_secs(5);
+
+const MIGRATION_RETRY_AFTER: Duration = Duration::from_millis(5);
+
 /// Creates the database's folder, private to the user: it holds conversations.
 pub(super) fn make_folder(path: &Path) -> Result<(), StoreError> {
     let Some(folder) = path.parent() else { return Ok(()) };
-    let mut builder = std::fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.recursive(true).create(folder).map_err(|error| io_error(folder, &error))
+    create_folder(folder, FileAccess::Private).map_err(|error| io_error(folder, &error))
 }
 
 /// Takes the writer's lock after migrating older tables. The migration runs under the exclusive
@@ -38,17 +41,21 @@ pub(super) fn lock_migrated(path: &Path, durability: CommitDurability) -> Result
         // Nothing was written here yet: leave no lock file beside a foreign database.
         check_header(path)?;
     }
-    let shared = file_lock::shared(path)?;
-    if !is_older(check_header(path)?) {
-        return Ok(shared);
+    let deadline = Instant::now() + MIGRATION_WAIT_MAX;
+    loop {
+        let shared = file_lock::shared(path)?;
+        if !is_older(check_header(path)?) {
+            return Ok(shared);
+        }
+        drop(shared);
+        match file_lock::try_exclusive(path)? {
+            Some(_alone) if is_older(check_header(path)?) => drop(for_writing(path, durability)?),
+            Some(_) => {}
+            // Others are about to migrate the tables too, or use the older ones.
+            None if Instant::now() < deadline => std::thread::sleep(MIGRATION_RETRY_AFTER),
+            None => return Err(StoreError::InUse { path: path.to_owned() }),
+        }
     }
-    drop(shared);
-    let alone = file_lock::exclusive(path)?;
-    if is_older(check_header(path)?) {
-        drop(for_writing(path, durability)?);
-    }
-    drop(alone);
-    file_lock::shared(path)
 }
 
 /// True if the tables have an older version.
@@ -56,13 +63,21 @@ pub(super) fn is_older(version: u32) -> bool {
     (1..VERSION).contains(&version)
 }
 
+/// A connection that can write. It is closed before its registration is dropped.
 pub(super) fn for_writing(
     path: &Path,
     durability: CommitDurability,
-) -> Result<Connection, StoreError> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_CREATE
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+) -> Result<(Connection, Option<OpenFile>), StoreError> {
+    // SQLite would create the file for all to read. The log and its index get the file's mode. A file
+    // that exists is not opened here: closing it would drop the locks that this process has on it.
+    match create_file(path, FileAccess::Private) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            return Err(io_error(path, &error));
+        }
+        Ok(_) | Err(_) => {}
+    }
+    let open = OpenFile::register(path);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection =
         Connection::open_with_flags(path, flags).map_err(|error| explain(path, &error))?;
     // SQLite silently opens a file without write permission as read-only.
@@ -70,19 +85,18 @@ pub(super) fn for_writing(
         let detail = "the file may only be read".into();
         return Err(StoreError::NotWritable { path: path.to_owned(), detail });
     }
-    refuse_newer(path, &connection)?;
-    let deadline = Instant::now() + Duration::from_secs(BUSY_SECONDS_MAX);
-    loop {
-        match prepare_writer(&mut connection, durability) {
-            // The change to WAL mode fails at once, without waiting, while another process makes
-            // the same change: both have just created the file.
-            Err(error) if is_busy(&error) && Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            Err(error) => return Err(explain(path, &error)),
-            Ok(()) => return Ok(connection),
-        }
-    }
+    // Not every lock is waited for: the change to WAL mode fails at once while another process makes
+    // the same change.
+    let is_busy = |error: &StoreError| matches!(error, StoreError::Busy { .. });
+    BusyWait::retry(path, is_busy, || prepare_writer(&mut connection, path, durability))?;
+    Ok((connection, open))
+}
+
+/// Destroys the keys of inputs that were not committed, or whose tasks have ended, if a process died
+/// before it could.
+pub(super) fn sweep_keys(path: &Path, connection: &Connection) -> Result<(), StoreError> {
+    let live = || tables::sealing_keys(connection).map_err(|error| explain(path, &error));
+    SealingKeys::beside(path).sweep(live)
 }
 
 /// Refuses a newer version that is still in the log, where the header does not show it.
@@ -96,9 +110,16 @@ fn refuse_newer(path: &Path, connection: &Connection) -> Result<(), StoreError> 
 
 fn prepare_writer(
     connection: &mut Connection,
+    path: &Path,
     durability: CommitDurability,
-) -> rusqlite::Result<()> {
-    connection.busy_timeout(Duration::from_secs(BUSY_SECONDS_MAX))?;
+) -> Result<(), StoreError> {
+    connection.busy_timeout(SQLITE_BUSY_TIMEOUT).map_err(|error| explain(path, &error))?;
+    refuse_newer(path, connection)?;
+    configure_writer(connection, durability).map_err(|error| explain(path, &error))?;
+    schema::migrate(connection, path)
+}
+
+fn configure_writer(connection: &Connection, durability: CommitDurability) -> rusqlite::Result<()> {
     let mode: String =
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     if mode != "wal" {
@@ -111,13 +132,15 @@ fn prepare_writer(
         CommitDurability::Relaxed => "NORMAL",
     };
     connection.pragma_update(None, "synchronous", synchronous)?;
+    // On macOS, a plain sync leaves the data in the cache of the disk.
+    connection.pragma_update(None, "fullfsync", true)?;
+    connection.pragma_update(None, "checkpoint_fullfsync", true)?;
     connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
     connection.pragma_update(None, "cache_size", -4096)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
-    // Overwrites deleted rows: sealed inputs contain secrets.
+    // Overwrites deleted rows: conversations of removed tasks.
     connection.pragma_update(None, "secure_delete", true)?;
-    tune(connection)?;
-    schema::migrate(connection)
+    tune(connection)
 }
 
 /// The number of cached statements.
@@ -163,7 +186,7 @@ pub(super) fn for_reading(path: &Path, access: StoreAccess) -> Result<ReadConnec
 fn empty_database(path: &Path) -> Result<ReadConnection, StoreError> {
     let explain = |error: rusqlite::Error| explain(path, &error);
     let mut connection = Connection::open_in_memory().map_err(explain)?;
-    schema::migrate(&mut connection).map_err(explain)?;
+    schema::migrate(&mut connection, path)?;
     Ok(ReadConnection::Empty(connection))
 }
 
@@ -220,11 +243,13 @@ const HEADER_RETRY_AFTER: Duration = Duration::from_millis(50);
 
 /// Returns the version of the tables from the file's header; 0 for a missing or empty file.
 pub(super) fn check_header(path: &Path) -> Result<u32, StoreError> {
-    match read_header(path) {
+    // Another store of this process has checked and migrated a database that it has open.
+    let read = || unless_open(path, || read_header(path)).unwrap_or(Ok(VERSION));
+    match read() {
         // A process that checkpoints as it ends writes the header before the rest.
         Err(StoreError::Damaged { .. }) => {
             std::thread::sleep(HEADER_RETRY_AFTER);
-            read_header(path)
+            read()
         }
         seen => seen,
     }
@@ -281,8 +306,15 @@ fn read_header(path: &Path) -> Result<u32, StoreError> {
     Ok(version)
 }
 
+/// The codes of a database that other processes keep locked.
+macro_rules! busy_codes {
+    () => {
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed
+    };
+}
+
 pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
-    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+    matches!(error.sqlite_error_code(), Some(busy_codes!()))
 }
 
 fn is_unwritable(error: &rusqlite::Error) -> bool {
@@ -322,9 +354,23 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
             StoreError::NotWritable { path, detail }
         }
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            StoreError::Busy { path, seconds: BUSY_SECONDS_MAX }
-        }
+        Some(busy_codes!()) => StoreError::Busy { path, seconds: BUSY_SECONDS_MAX },
         _ => StoreError::Failed { path, detail },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commits_and_checkpoints_reach_the_disk_on_macos() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("polity.db");
+        let (connection, _open) = for_writing(&path, CommitDurability::Full).unwrap();
+        let read = |pragma: &str| -> i64 {
+            connection.pragma_query_value(None, pragma, |row| row.get(0)).unwrap()
+        };
+        assert_eq!(["fullfsync", "checkpoint_fullfsync", "synchronous"].map(read), [1, 1, 2]);
     }
 }

@@ -2,11 +2,14 @@
 //!
 //! It is on a file beside the database, because a restore replaces the database itself.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::connection::{BUSY_SECONDS_MAX, io_error};
+use polity_files::open_or_create;
+
+use super::busy_wait::BUSY_SECONDS_MAX;
+use super::connection::io_error;
 use crate::StoreError;
 
 /// The maximum wait for an exclusive lock: long enough for short reads, too short to look hung.
@@ -26,11 +29,21 @@ pub(super) fn shared_for_reader(database: &Path) -> Result<Option<File>, StoreEr
     Ok(Some(file))
 }
 
-/// The lock to replace or rebuild the database.
+/// The lock to replace the database.
 pub(super) fn exclusive(database: &Path) -> Result<File, StoreError> {
     let file = open(database)?;
     wait(database, EXCLUSIVE_SECONDS_MAX, || file.try_lock())?;
     Ok(file)
+}
+
+/// The lock to rebuild the database, unless another process holds one.
+pub(super) fn try_exclusive(database: &Path) -> Result<Option<File>, StoreError> {
+    let file = open(database)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(io_error(database, &error)),
+    }
 }
 
 /// True if a process has ever written here.
@@ -60,12 +73,7 @@ fn wait(
 
 fn open(database: &Path) -> Result<File, StoreError> {
     let path = path_of(database);
-    OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&path)
-        .map_err(|error| io_error(&path, &error))
+    open_or_create(&path).map_err(|error| io_error(&path, &error))
 }
 
 fn path_of(database: &Path) -> PathBuf {

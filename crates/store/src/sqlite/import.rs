@@ -84,6 +84,7 @@ fn write(
         )?;
     }
     if let Some(at) = at {
+        // Its sealed input, if it had one, is not part of an archive.
         tables::write_changes(connection, None, changes, first, at)?;
     }
     import

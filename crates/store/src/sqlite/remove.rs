@@ -67,7 +67,7 @@ fn delete(connection: &Connection, row: &TaskRow) -> rusqlite::Result<()> {
         ("messages", "task"),
         ("checkpoints", "task"),
         ("executions", "task"),
-        ("private", "task"),
+        ("sealed_inputs", "task"),
         ("tasks", "created_position"),
         ("events", "stream"),
         ("streams", "stream"),

@@ -1,5 +1,6 @@
 //! Statements that read and write the projections.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 
 use jiff::Timestamp;
@@ -17,6 +18,7 @@ use super::rows::{
     StreamKey, decode_json, decode_state, execute, find, list, micros, timestamp, timestamp_maybe,
     unreadable,
 };
+use super::sealing_keys::{KeyId, SealedRow};
 use crate::commit::PinnedDefinition;
 use crate::projection::{
     CheckpointRow, ExecutionRow, ProjectionChanges, SpendingRow, TaskRow, TaskTree, day_of,
@@ -272,15 +274,16 @@ pub(super) fn checkpoints(
     })
 }
 
-/// Writes the changes of a commit. `before` is the task's previous row.
+/// Writes the changes of a commit. `before` is the task's previous row. Returns the key of the
+/// sealed input of a task that has ended.
 pub(super) fn write_changes(
     connection: &Connection,
     before: Option<&TaskRow>,
     changes: &ProjectionChanges,
     first_position: JournalPosition,
     at: Timestamp,
-) -> rusqlite::Result<()> {
-    let Some(row) = &changes.row else { return Ok(()) };
+) -> rusqlite::Result<Option<KeyId>> {
+    let Some(row) = &changes.row else { return Ok(None) };
     match before {
         None => insert_task(connection, row)?,
         Some(before) if before != row => update_task(connection, before, row)?,
@@ -343,28 +346,38 @@ pub(super) fn write_changes(
         // A queued execution has not started, so no event of its own ends it.
         let sql = "UPDATE executions SET is_open = 0 WHERE task = ?1 AND is_open = 1";
         execute(connection, sql, [task])?;
-        execute(connection, "DELETE FROM private WHERE task = ?1", [task])?;
+        let sql = "DELETE FROM sealed_inputs WHERE task = ?1 RETURNING key";
+        return find(connection, sql, [task], |row| row.get(0));
     }
-    Ok(())
+    Ok(None)
 }
 
-/// Writes the unmasked input of a task.
-pub(super) fn write_sealed_input(
+/// Writes the encrypted input of a task.
+pub(super) fn insert_sealed_input(
     connection: &Connection,
     task: JournalPosition,
-    text: &str,
+    row: &SealedRow,
 ) -> rusqlite::Result<()> {
-    execute(connection, "INSERT OR REPLACE INTO private VALUES (?1, ?2)", params![task.0, text])
+    let sql = "INSERT INTO sealed_inputs VALUES (?1, ?2, ?3)";
+    execute(connection, sql, params![task.0, row.key, row.ciphertext])
 }
 
-/// The unmasked input of a task.
+/// The encrypted input of a task.
 pub(super) fn sealed_input(
     connection: &Connection,
     task: TaskId,
-) -> rusqlite::Result<Option<String>> {
-    let sql = "SELECT text FROM private \
+) -> rusqlite::Result<Option<SealedRow>> {
+    let sql = "SELECT key, ciphertext FROM sealed_inputs \
                WHERE task = (SELECT created_position FROM tasks WHERE task_id = ?1)";
-    find(connection, sql, [task.as_bytes()], |row| row.get(0))
+    find(connection, sql, [task.as_bytes()], |row| {
+        Ok(SealedRow { key: row.get(0)?, ciphertext: row.get(1)? })
+    })
+}
+
+/// The keys of all sealed inputs.
+pub(super) fn sealing_keys(connection: &Connection) -> rusqlite::Result<HashSet<KeyId>> {
+    let keys = list(connection, "SELECT key FROM sealed_inputs", [], |row| row.get(0))?;
+    Ok(keys.into_iter().collect())
 }
 
 /// Executions, newest first.

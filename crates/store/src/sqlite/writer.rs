@@ -12,12 +12,14 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use polity_model::event::{Event, JournalPosition};
-use rusqlite::{Connection, TransactionBehavior, params};
+use polity_model::event::{Event, JournalPosition, StreamId};
+use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use tokio::sync::oneshot;
 
-use super::connection::{BUSY_SECONDS_MAX, explain, is_busy};
+use super::busy_wait::{BusyWait, SQLITE_BUSY_TIMEOUT};
+use super::connection::{explain, is_busy};
 use super::rows::{StreamKey, micros};
+use super::sealing_keys::{KeyId, SealedBatch, SealedRow, SealingKeys};
 use super::tables;
 use super::writer_cache::{StreamHead, WriterCache};
 use crate::commit::{BlockingPermit, Commit, CommitError, CommitReceipt, CommitTicket};
@@ -76,8 +78,8 @@ pub(super) struct WriterThread {
 impl WriterThread {
     pub(super) fn start(connection: Connection, path: PathBuf) -> Result<Self, StoreError> {
         let (jobs, incoming) = mpsc::channel();
-        let journal =
-            Arc::new(Mutex::new(JournalWriter { connection, cache: WriterCache::default() }));
+        let (cache, keys) = (WriterCache::default(), SealingKeys::beside(&path));
+        let journal = Arc::new(Mutex::new(JournalWriter { connection, cache, keys }));
         let (theirs, at) = (Arc::clone(&journal), path.clone());
         let thread = std::thread::Builder::new()
             .name("journal".into())
@@ -102,6 +104,10 @@ impl WriterThread {
             Ok(request) => request,
             Err(refused) => return CommitTicket::answered(Err(refused)),
         };
+        if request.commit.sealed_input.is_some() {
+            // An attempt that fails because another process writes would waste its key.
+            return self.send(request);
+        }
         let mut journal = match self.journal.try_lock() {
             Ok(journal) => journal,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -191,6 +197,7 @@ enum BatchError {
 struct JournalWriter {
     connection: Connection,
     cache: WriterCache,
+    keys: SealingKeys,
 }
 
 impl JournalWriter {
@@ -199,7 +206,7 @@ impl JournalWriter {
         if batch.is_empty() {
             return Vec::new();
         }
-        match self.write(batch) {
+        match self.write(batch, Some(path)) {
             Ok(answers) => answers,
             // One commit may have caused the failure: write each alone.
             Err(BatchError::Write(_)) if batch.len() > 1 => {
@@ -215,9 +222,8 @@ impl JournalWriter {
     /// Writes a commit unless another process is writing.
     fn try_write(&mut self, request: &EncodedCommit, path: &Path) -> Option<CommitAnswer> {
         self.connection.busy_timeout(Duration::ZERO).ok()?;
-        let written = self.write(std::slice::from_ref(request));
-        let timeout = Duration::from_secs(BUSY_SECONDS_MAX);
-        let restored = self.connection.busy_timeout(timeout);
+        let written = self.write(std::slice::from_ref(request), None);
+        let restored = self.connection.busy_timeout(SQLITE_BUSY_TIMEOUT);
         match (written, restored) {
             (Err(BatchError::Begin(error)), Ok(())) if is_busy(&error) => None,
             (written, Ok(())) => Some(single_answer(written, path)),
@@ -230,10 +236,8 @@ impl JournalWriter {
         path: &Path,
         work: impl FnOnce(&Connection) -> Result<T, E>,
     ) -> Result<T, E> {
-        let Self { connection, cache } = self;
-        let transaction = connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(|error| explain(path, &error))?;
+        let Self { connection, cache, .. } = self;
+        let transaction = begin(connection, Some(path)).map_err(|error| explain(path, &error))?;
         let answer = work(&transaction);
         // The work may have changed any stream.
         cache.clear();
@@ -243,30 +247,78 @@ impl JournalWriter {
     }
 
     fn write_one(&mut self, request: &EncodedCommit, path: &Path) -> CommitAnswer {
-        single_answer(self.write(std::slice::from_ref(request)), path)
+        single_answer(self.write(std::slice::from_ref(request), Some(path)), path)
     }
 
-    /// Writes a batch in one transaction. An error means that nothing of it was written.
-    fn write(&mut self, batch: &[EncodedCommit]) -> Result<Vec<CommitAnswer>, BatchError> {
+    /// Writes a batch in one transaction. An error means that nothing of it was written. Waits for
+    /// the processes that write to this path, if one is given.
+    fn write(
+        &mut self,
+        batch: &[EncodedCommit],
+        path: Option<&Path>,
+    ) -> Result<Vec<CommitAnswer>, BatchError> {
+        let inputs = batch.iter().enumerate().filter_map(|(index, request)| {
+            let Commit { stream: StreamId::Task(task), sealed_input, .. } = &request.commit else {
+                return None;
+            };
+            sealed_input.as_deref().map(|text| (index, *task, text))
+        });
+        let sealed = self.keys.seal_all(inputs);
+        let mut ended = Vec::new();
+        let answers = self.write_sealed(batch, path, &sealed, &mut ended);
+        let is_written = |index: usize| {
+            answers.as_ref().is_ok_and(|answers| answers.get(index).is_some_and(Result::is_ok))
+        };
+        // The keys of inputs that were not committed, and of tasks that have ended. If one cannot be
+        // destroyed, the next writer that opens the database tries again and reports the error.
+        let unused = sealed.keys().filter(|(index, _)| !is_written(*index)).map(|(_, key)| key);
+        for key in ended.into_iter().chain(unused) {
+            let _ = self.keys.destroy(key);
+        }
+        answers
+    }
+
+    fn write_sealed(
+        &mut self,
+        batch: &[EncodedCommit],
+        path: Option<&Path>,
+        sealed: &SealedBatch,
+        ended: &mut Vec<KeyId>,
+    ) -> Result<Vec<CommitAnswer>, BatchError> {
         use BatchError::{Begin, Write};
-        let Self { connection, cache } = self;
-        let transaction =
-            connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(Begin)?;
+        let Self { connection, cache, .. } = self;
+        let transaction = begin(connection, path).map_err(Begin)?;
         cache.clear_if_others_wrote(&transaction).map_err(Begin)?;
-        let answers = match append_all(&transaction, cache, batch) {
+        let answers = match append_all(&transaction, cache, batch, sealed, ended) {
             Ok(answers) => answers,
             Err(error) => {
                 cache.clear();
+                ended.clear();
                 return Err(Write(error));
             }
         };
         if answers.iter().any(Result::is_ok) {
             // A rolled back transaction invalidates the cache.
-            transaction.commit().inspect_err(|_| cache.clear()).map_err(Write)?;
+            transaction
+                .commit()
+                .inspect_err(|_| {
+                    cache.clear();
+                    ended.clear();
+                })
+                .map_err(Write)?;
         } else {
             transaction.rollback().map_err(Write)?;
         }
         Ok(answers)
+    }
+}
+
+/// Begins a write transaction. Waits for the processes that write to this path, if one is given.
+fn begin<'a>(connection: &'a Connection, path: Option<&Path>) -> rusqlite::Result<Transaction<'a>> {
+    let attempt = || Transaction::new_unchecked(connection, TransactionBehavior::Immediate);
+    match path {
+        Some(path) => BusyWait::retry(path, is_busy, attempt),
+        None => attempt(),
     }
 }
 
@@ -285,12 +337,23 @@ fn append_all(
     connection: &Connection,
     cache: &mut WriterCache,
     batch: &[EncodedCommit],
+    sealed: &SealedBatch,
+    ended: &mut Vec<KeyId>,
 ) -> rusqlite::Result<Vec<CommitAnswer>> {
     let mut next = tables::next_position(connection)?;
     let mut answers = Vec::with_capacity(batch.len());
-    for request in batch {
-        match append(connection, cache, request, next) {
-            Ok(committed) => {
+    for (index, request) in batch.iter().enumerate() {
+        let sealed = match sealed.row(index) {
+            None => None,
+            Some(Ok(row)) => Some(row),
+            Some(Err(error)) => {
+                answers.push(Err(error.clone().into()));
+                continue;
+            }
+        };
+        match append(connection, cache, request, sealed, next) {
+            Ok((committed, key)) => {
+                ended.extend(key);
                 next = committed.first_position.plus(request.bodies.len());
                 answers.push(Ok(committed));
             }
@@ -321,13 +384,14 @@ impl From<IllegalEvent> for AppendError {
     }
 }
 
-/// Checks a commit completely before its first write.
+/// Checks a commit completely before its first write. Returns the key of an ended task's input too.
 fn append(
     connection: &Connection,
     cache: &mut WriterCache,
     EncodedCommit { key, commit, bodies }: &EncodedCommit,
+    sealed: Option<&SealedRow>,
     first_position: JournalPosition,
-) -> Result<CommitReceipt, AppendError> {
+) -> Result<(CommitReceipt, Option<KeyId>), AppendError> {
     let head = cache.take_head(connection, &commit.stream, key)?;
     let (expected, actual) = (commit.expected_sequence, head.sequence);
     if actual != expected {
@@ -371,14 +435,15 @@ fn append(
         let (position, sequence) = (first_position.plus(index).0, expected.plus(index + 1).0);
         tables::insert_event(connection, params![position, stream_start.0, sequence, at, body])?;
     }
-    tables::write_changes(connection, head.row.as_ref(), &changes, first_position, commit.at)?;
+    if let Some(row) = sealed {
+        tables::insert_sealed_input(connection, stream_start, row)?;
+    }
+    let ended =
+        tables::write_changes(connection, head.row.as_ref(), &changes, first_position, commit.at)?;
     for definition in &commit.definitions {
         if cache.insert_definition(&definition.digest) {
             tables::insert_definition(connection, definition)?;
         }
-    }
-    if let Some(text) = &commit.sealed_input {
-        tables::write_sealed_input(connection, stream_start, text)?;
     }
     let execution = changes.executions.pop().or(head.execution);
     // An ended task gets no more commits.
@@ -387,5 +452,5 @@ fn append(
         let head = StreamHead { first_position, sequence: last_sequence, row, execution };
         cache.put_head(&commit.stream, head);
     }
-    Ok(CommitReceipt { first_position, last_sequence })
+    Ok((CommitReceipt { first_position, last_sequence }, ended))
 }

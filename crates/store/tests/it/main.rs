@@ -2,4 +2,5 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod conformance;
+mod sealed_inputs;
 mod sqlite_files;

@@ -136,6 +136,30 @@ fn two_writers_of_one_file_see_each_other() {
     assert_eq!(positions, [1, 2, 3, 4, 5]);
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn second_store_of_a_process_leaves_the_locks_of_the_first() {
+    use std::os::unix::fs::MetadataExt;
+    let file = DatabaseFile::missing();
+    let first = file.open();
+    put(&first, 1);
+    let inode = format!(":{} ", fs::metadata(&file.path).unwrap().ino());
+    let process = format!(" {} ", std::process::id());
+    let locks = || {
+        let all = fs::read_to_string("/proc/locks").unwrap();
+        let ours = |line: &&str| line.contains(&inode) && line.contains(&process);
+        all.lines().filter(ours).filter(|line| line.contains("POSIX")).count()
+    };
+    let before = locks();
+    assert!(before > 0);
+    for _ in 0..2 {
+        drop(file.open());
+        drop(file.reader());
+    }
+    assert_eq!(locks(), before);
+    put(&first, 2);
+}
+
 #[test]
 fn removal_works_beside_another_writer() {
     let file = DatabaseFile::missing();
@@ -194,7 +218,7 @@ fn truncated_newer_and_other_databases_are_refused_unchanged() {
         file.assert_refused_unchanged(expected);
     };
     check(|bytes| bytes.truncate(bytes.len() / 2), "is damaged: its end is missing");
-    let newer = "has version 99; this program knows versions up to 6";
+    let newer = "has version 99; this program knows versions up to 7";
     check(|bytes| bytes[60..64].copy_from_slice(&99u32.to_be_bytes()), newer);
     let other = "is a database, but not one of Polity's";
     check(|bytes| bytes[68..72].copy_from_slice(&7u32.to_be_bytes()), other);
@@ -360,6 +384,7 @@ fn invalid_backup_is_not_restored() {
     file.assert_last_position(2);
 }
 
+const TO_VERSION_6: &str = include_str!("downgrades/to_6.sql");
 const TO_VERSION_5: &str = include_str!("downgrades/to_5.sql");
 const TO_VERSION_4: &str = include_str!("downgrades/to_4.sql");
 const TO_VERSION_3: &str = include_str!("downgrades/to_3.sql");
@@ -393,7 +418,7 @@ fn older_database_is_migrated_without_loss() {
     };
     let before = all(&store);
     drop(store);
-    downgrade(&file.path, &[TO_VERSION_5, TO_VERSION_4, TO_VERSION_3, TO_VERSION_1]);
+    downgrade(&file.path, &[TO_VERSION_6, TO_VERSION_5, TO_VERSION_4, TO_VERSION_3, TO_VERSION_1]);
     // A user of the old tables blocks their migration.
     let lock = fs::File::open(beside(&file.path, ".lock")).unwrap();
     lock.lock_shared().unwrap();
@@ -417,7 +442,7 @@ fn migration_from_version_3_adds_definition_pins() {
     };
     let before = pins();
     assert_eq!(before.iter().map(|pin| pin.1).collect::<Vec<_>>(), [1, 3]);
-    downgrade(&file.path, &[TO_VERSION_5, TO_VERSION_4, TO_VERSION_3]);
+    downgrade(&file.path, &[TO_VERSION_6, TO_VERSION_5, TO_VERSION_4, TO_VERSION_3]);
     let store = file.open();
     let row = store.task_row(task_id(1)).wait().unwrap().unwrap();
     assert_eq!((row.forked_from, row.review_deadline), (None, None));

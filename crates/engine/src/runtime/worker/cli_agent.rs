@@ -171,8 +171,8 @@ impl Worker {
         Ok(position)
     }
 
-    /// The unmasked input of the task.
-    async fn sealed_input(&self) -> Result<SealedInput, EngineError> {
+    /// The unmasked input of the task. None if it is lost.
+    async fn sealed_input(&self) -> Result<Option<SealedInput>, EngineError> {
         let order = self.state.task().order();
         let plain = || SealedInput {
             description: order.description.clone(),
@@ -180,15 +180,16 @@ impl Worker {
             ..SealedInput::default()
         };
         if !order.has_private {
-            return Ok(plain());
+            return Ok(Some(plain()));
         }
-        let id = order.id;
-        let text = self.inner.deps.store.sealed_input(id).await?;
-        let lost = || EngineError::Broken {
-            task: id,
-            reason: "what it was given has secrets in it, and is not there any more".to_owned(),
+        let text = self.inner.deps.store.sealed_input(order.id).await?;
+        // The parser's error could repeat a secret.
+        let broken = || EngineError::Broken {
+            task: order.id,
+            reason: "its sealed input cannot be parsed".to_owned(),
         };
-        text.and_then(|text| serde_json::from_str(&text).ok()).ok_or_else(lost)
+        let parse = |text: String| serde_json::from_str(&text).map_err(|_| broken());
+        text.map(parse).transpose()
     }
 
     fn working_directory(&self) -> Option<&String> {
@@ -201,7 +202,9 @@ impl Worker {
             return Ok(Err(Interruption::Abandoned));
         };
         let (execution_id, attempt) = (execution.id, execution.retry_count);
-        let sealed_input = self.sealed_input().await?;
+        let Some(sealed_input) = self.sealed_input().await? else {
+            return Ok(Ok(Command::RecordRun(RecordRun { outcome: lost_input() })));
+        };
         let overrides = sealed_input.overrides(self.working_directory());
         let slot = match self.slot.held.clone() {
             Some(slot) => slot,
@@ -325,7 +328,10 @@ impl Worker {
             return Ok(Err(Interruption::Abandoned));
         };
         let (execution_id, attempt) = (execution.id, execution.retry_count);
-        let sealed_input = self.sealed_input().await?;
+        let Some(sealed_input) = self.sealed_input().await? else {
+            let outcome = Some(lost_input());
+            return Ok(Ok(Command::RecordRecoveredRun(RecordRecoveredRun { outcome })));
+        };
         let run = LostRun {
             agent: &agent,
             session: &self.session,
@@ -352,6 +358,16 @@ impl Worker {
         self.slot.held = None;
         self.inner.slot_freed.notify_waiters();
     }
+}
+
+/// The outcome of a run whose unmasked input is lost. It cannot be repeated with the masked one.
+fn lost_input() -> RunOutcome {
+    let message = "the input of this task contained secrets and is lost: backups and copies of the \
+                   database do not contain it; start the task again with `polity run`";
+    let failure =
+        AttemptFailure { category: ErrorCategory::SystemError, message: message.to_owned() };
+    let (report, usage) = (RunReport::default(), Usage::default());
+    RunOutcome { end: RunEnd::Failed(failure), report, usage }
 }
 
 /// The process id, once the process has run for a while.
