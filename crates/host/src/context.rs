@@ -69,11 +69,13 @@ impl HostContext {
     /// Opens the store for reading. Creates nothing.
     pub fn open_reader(&self) -> Result<SqliteStore, HostError> {
         self.folder.must_exist()?;
+        self.protect_data()?;
         Ok(SqliteStore::open(&self.folder.database(), StoreAccess::ReadOnly)?)
     }
 
     /// Opens the store for writing.
     pub fn open_writer(&self, home: &Home) -> Result<SqliteStore, HostError> {
+        self.protect_data()?;
         let durability = match home.settings.durability {
             DurabilitySetting::Full => CommitDurability::Full,
             DurabilitySetting::Relaxed => CommitDurability::Relaxed,
@@ -124,7 +126,7 @@ impl HostContext {
             .map_err(|error| HostError::io("find", Path::new("this folder"), error))?;
         let root = self.absolute_root()?;
         Ok(Arc::new(CliDriver::new(CliOptions {
-            data: root.join("data"),
+            data: HomeFolder::data_of(&root),
             home: root,
             folder,
             environment: self.environment.clone(),
@@ -157,7 +159,7 @@ impl HostContext {
 
     /// The concurrency slots of CLI agents in this home.
     pub(crate) fn slots(&self) -> Result<FileSlotPools, HostError> {
-        Ok(FileSlotPools::new(self.absolute_root()?.join("data").join("places")))
+        Ok(FileSlotPools::new(HomeFolder::data_of(&self.absolute_root()?).join("places")))
     }
 
     /// The way to start child processes.

@@ -49,6 +49,12 @@ pub enum HostError {
     /// Another user may have written the home that was found.
     #[error("the home found in a parent folder is not safe to use: {}: {fault}", path.display())]
     UntrustedHome { path: PathBuf, fault: TrustFault },
+    /// The data folder belongs to another user.
+    #[error("the data folder {} belongs to another user (uid {user})", path.display())]
+    ForeignData { path: PathBuf, user: u32 },
+    /// The data folder is a link to a folder that is open to other users.
+    #[error("the data folder {} is a link to a folder that other users may enter", path.display())]
+    OpenDataLink { path: PathBuf },
     /// No home was named, none was found upwards, and the user has no home directory.
     #[error("there is no home folder here, and no user's home directory to fall back to")]
     NoUserFolder,

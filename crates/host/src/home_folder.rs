@@ -80,24 +80,33 @@ impl HomeFolder {
         &self.root
     }
 
+    /// The folder of everything that Polity writes about its work.
+    pub fn data(&self) -> PathBuf {
+        Self::data_of(&self.root)
+    }
+
+    pub(crate) fn data_of(root: &Path) -> PathBuf {
+        root.join("data")
+    }
+
     /// The database.
     pub fn database(&self) -> PathBuf {
-        self.root.join("data").join("polity.db")
+        self.data().join("polity.db")
     }
 
     /// The folder of the instance locks.
     pub fn instances(&self) -> PathBuf {
-        self.root.join("data").join("instances")
+        self.data().join("instances")
     }
 
     /// The folder of simulation runs.
     pub fn runs(&self) -> PathBuf {
-        self.root.join("data").join("simulations")
+        self.data().join("simulations")
     }
 
     /// The output of an execution, if there is any.
     pub fn output(&self, execution: ExecutionId) -> PathBuf {
-        self.root.join("data").join("output").join(execution.to_string())
+        self.data().join("output").join(execution.to_string())
     }
 
     /// Fails if the folder does not exist.

@@ -7,6 +7,7 @@
 pub mod archive;
 mod context;
 mod control;
+mod data_privacy;
 mod definitions;
 mod drivers;
 mod error;

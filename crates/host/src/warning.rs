@@ -1,5 +1,7 @@
 //! Problems that do not stop the work.
 
+use std::path::PathBuf;
+
 use polity_drivers::notify::NotifyError;
 use polity_model::ids::TaskId;
 
@@ -8,6 +10,13 @@ use crate::error::HostError;
 /// A problem that does not stop the work, for the front end to show.
 #[derive(Debug)]
 pub enum HostWarning {
+    /// The data folder was open to other users, and is private now.
+    OpenData {
+        /// The folder.
+        path: PathBuf,
+        /// The number of changed files and folders.
+        count: u64,
+    },
     /// Spans are not exported, or some were lost.
     Telemetry(String),
     /// A reviewer may not know of an open review.

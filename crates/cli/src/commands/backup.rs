@@ -25,6 +25,7 @@ pub(crate) fn backup(app: &AppContext, args: &BackupArgs) -> CliResult {
 
 pub(crate) fn restore(app: &AppContext, args: &RestoreArgs) -> CliResult {
     app.folder().must_exist()?;
+    app.context.protect_data()?;
     let kept = polity_store::restore(&args.file, &app.folder().database()).map_err(|error| {
         let of_the_backup = match &error {
             StoreError::Damaged { path, .. }

@@ -39,6 +39,12 @@ impl From<HostError> for CliError {
                     }
                 })
             }
+            HostError::ForeignData { .. } => Self::usage(&error)
+                .hint("use a home of your own with --home, or run Polity as that user"),
+            HostError::OpenDataLink { ref path } => Self::usage(&error).hint(format!(
+                "make the folder behind the link private: `chmod -R go= {}/`",
+                path.display()
+            )),
             HostError::NoUserFolder => {
                 Self::usage(&error).hint("create one with `polity init`, or name one with --home")
             }

@@ -33,6 +33,39 @@ fn concurrent_runs_on_one_home_succeed() {
     assert!(tasks.iter().all(|task| task["status"] == "completed"));
 }
 
+/// The number of processes that start at once.
+fn many() -> usize {
+    if std::env::var_os("POLITY_TEST_LONG").is_some() { 1000 } else { 60 }
+}
+
+/// Starts runs at once and expects all of them to succeed.
+fn assert_all_run(sandbox: &HomeSandbox) {
+    let start = |number| {
+        let mut command = sandbox.command(&["-q", "run", "greeter", &format!("n{number}")]);
+        (number, command.spawn().unwrap())
+    };
+    let children: Vec<_> = (0..many()).map(start).collect();
+    for (number, child) in children {
+        finish(child).prints(&format!("Hello, n{number}.\n"));
+    }
+}
+
+#[test]
+fn no_process_of_many_gives_up_on_a_busy_database() {
+    let sandbox = HomeSandbox::new();
+    assert_all_run(&sandbox);
+    assert_eq!(sandbox.tasks().len(), many());
+}
+
+#[test]
+fn no_process_of_many_gives_up_on_an_older_database() {
+    let sandbox = HomeSandbox::new();
+    let journal = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/journals/0.1.0.db");
+    std::fs::create_dir(sandbox.file("data")).unwrap();
+    std::fs::copy(journal, sandbox.file("data/polity.db")).unwrap();
+    assert_all_run(&sandbox);
+}
+
 #[test]
 fn cancel_works_from_another_process() {
     let sandbox = HomeSandbox::new();

@@ -124,6 +124,7 @@ fn run_path(
         return Ok(out.to_owned());
     }
     app.folder().must_exist()?;
+    app.context.protect_data()?;
     Ok(app.folder().runs().join(&record.run_id))
 }
 
