@@ -66,9 +66,14 @@ impl InvalidSchema {
     pub(super) fn too_many_references(schema: &Value) -> Option<Self> {
         let mut references = Vec::new();
         collect_references(schema, &mut Vec::new(), &mut references);
-        let message = format!("there are more than {REFERENCES_MAX} references");
+        let message = || format!("there are more than {REFERENCES_MAX} references");
+        (references.len() > REFERENCES_MAX).then(|| Self::of_whole(message()))
+    }
+
+    /// An error of the schema as a whole.
+    pub(super) fn of_whole(message: String) -> Self {
         let fault = SchemaError { place: Vec::new(), message, found: None, allowed: &[] };
-        (references.len() > REFERENCES_MAX).then(|| Self { faults: vec![fault] })
+        Self { faults: vec![fault] }
     }
 
     /// Collects all errors of a schema that failed to compile.
@@ -115,7 +120,7 @@ fn of_error(error: &ValidationError<'_>) -> Vec<SchemaError> {
             vec![fault(format!("must be {}, found {}", expected(kind), in_words(found)))]
         }
         ValidationErrorKind::Format { format } if format == "regex" => {
-            let message = format!("{} is not a regular expression", shorten(&found.to_string()));
+            let message = format!("{} is not a regular expression", shorten(found));
             vec![fault(message)]
         }
         _ => vec![fault(explain(error))],
@@ -192,7 +197,7 @@ fn reference_faults(schema: &Value, error: &ReferencingError) -> Vec<SchemaError
     }
     vec![SchemaError {
         place: Vec::new(),
-        message: format!("a reference cannot be followed: {}", shorten(&error.to_string())),
+        message: format!("a reference cannot be followed: {}", shorten(error)),
         found: None,
         allowed: &[],
     }]
