@@ -61,7 +61,7 @@ text_type!(
 text_type!(
     /// An address that starts with `http://` or `https://`.
     HttpUrl,
-    check_http_url,
+    check_literal_url,
     { "type": "string", "format": "uri", "pattern": "^https?://[^\\s/]" }
 );
 text_type!(
@@ -131,6 +131,14 @@ fn check_http_url(text: &str) -> Result<(), String> {
     }
 }
 
+/// A variable that nobody fills in would be sent as it is.
+fn check_literal_url(text: &str) -> Result<(), String> {
+    if text.contains("${") {
+        return Err("must be the address itself: ${NAME} is not filled in here".to_owned());
+    }
+    check_http_url(text)
+}
+
 fn check_url_template(text: &str) -> Result<(), String> {
     let is_filled_in = text.starts_with("${") && !text.contains(char::is_whitespace);
     if is_filled_in || check_http_url(text).is_ok() {
@@ -169,5 +177,24 @@ impl JsonPointer {
         let written = steps.iter().map(|step| step.replace('~', "~0").replace('/', "~1"));
         let whole = written.fold(String::new(), |whole, step| whole + "/" + &step);
         Self(whole.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_templates_of_addresses_have_variables() {
+        for (text, is_literal, is_template) in [
+            ("https://h/mcp", true, true),
+            ("https://h/${KEY}/mcp", false, true),
+            ("${MCP_URL}", false, true),
+            ("ftp://h", false, false),
+            ("https://h /${KEY}", false, false),
+        ] {
+            assert_eq!(text.parse::<HttpUrl>().is_ok(), is_literal, "{text}");
+            assert_eq!(text.parse::<UrlTemplate>().is_ok(), is_template, "{text}");
+        }
     }
 }

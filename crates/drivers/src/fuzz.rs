@@ -10,7 +10,7 @@ use reqwest::Url;
 use crate::cli::RpcResponseScanner;
 use crate::mcp::parse_message;
 use crate::remote::AgentCard;
-use crate::sse::SseParser;
+use crate::sse::{SseParser, StreamPosition};
 
 /// The known secret that an input of the masking target may contain.
 const SECRET: &str = "s3cret-Value/42";
@@ -26,13 +26,17 @@ pub fn server_sent_events(bytes: &[u8]) {
     let Some((chunk_bytes, stream)) = split(bytes) else { return };
     let events = |size: usize| {
         let (mut parser, mut events) = (SseParser::default(), Vec::new());
+        let mut last = StreamPosition::default();
         for chunk in stream.chunks(size) {
             let Ok(()) = parser.push(chunk, |event| {
                 events.push((event.name.to_vec(), event.data.to_vec()));
                 Ok::<(), Infallible>(())
             });
+            if let Some(StreamPosition { id, retry_ms }) = parser.take_position() {
+                last = StreamPosition { id: id.or(last.id), retry_ms: retry_ms.or(last.retry_ms) };
+            }
         }
-        events
+        (events, last)
     };
     let whole = events(stream.len().max(1));
     assert_eq!(events(chunk_bytes), whole);

@@ -8,6 +8,7 @@ mod environment;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod http;
+mod json_size;
 mod keys;
 pub mod llm;
 pub mod mcp;

@@ -12,6 +12,7 @@ mod client;
 mod connection;
 mod server;
 mod server_program;
+mod server_url;
 mod tool_call;
 mod tool_listing;
 mod tool_result;
@@ -48,7 +49,7 @@ pub const RESERVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The largest message from a server, in bytes. It is far above the limit of a result, so that a
 /// long result does not cost the connection.
-const MESSAGE_BYTES_MAX: usize = 256 << 20;
+pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// The options of [`McpTools`].
 #[derive(Clone)]
@@ -175,11 +176,13 @@ impl ToolDriver for McpTools {
     }
 }
 
-/// The values in a server's environment that may be secret.
+/// The values in a server's environment or address that may be secret.
 pub(crate) fn secret_values(server: &McpServerDefinition, environment: &EnvSource) -> Vec<String> {
     match &server.transport {
         McpTransport::Stdio { env, .. } => server_program::secret_values(env, environment),
-        McpTransport::Sse { .. } | McpTransport::StreamableHttp { .. } => Vec::new(),
+        McpTransport::Sse { url } | McpTransport::StreamableHttp { url } => {
+            server_url::secret_values(url, environment)
+        }
     }
 }
 

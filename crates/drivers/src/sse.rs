@@ -14,6 +14,15 @@ pub(crate) struct SseEvent<'a> {
     pub(crate) data: &'a [u8],
 }
 
+/// The fields from which an interrupted stream can be resumed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct StreamPosition {
+    /// The id of the last event that has one.
+    pub(crate) id: Option<String>,
+    /// The delay before a reconnect that the server asks for, in milliseconds.
+    pub(crate) retry_ms: Option<u64>,
+}
+
 /// Assembles events from the chunks of a stream, which may end anywhere.
 #[derive(Debug, Default)]
 pub(crate) struct SseParser {
@@ -23,6 +32,9 @@ pub(crate) struct SseParser {
     data: Vec<u8>,
     has_data: bool,
     has_events: bool,
+    /// The position of the incomplete event.
+    next_position: StreamPosition,
+    position: StreamPosition,
     /// True if the last chunk ended with a carriage return; its line feed may follow.
     after_return: bool,
 }
@@ -74,7 +86,14 @@ impl SseParser {
 
     /// The size of the incomplete event.
     pub(crate) fn pending_bytes(&self) -> usize {
-        self.line.len() + self.data.len()
+        let id_bytes = self.next_position.id.as_ref().map_or(0, String::len);
+        self.line.len() + self.name.len() + self.data.len() + id_bytes
+    }
+
+    /// Takes the position after the last complete event, if it has changed.
+    pub(crate) fn take_position(&mut self) -> Option<StreamPosition> {
+        let position = std::mem::take(&mut self.position);
+        (position != StreamPosition::default()).then_some(position)
     }
 
     fn push_line<E>(
@@ -92,6 +111,9 @@ impl SseParser {
             };
             self.name.clear();
             self.data.clear();
+            let StreamPosition { id, retry_ms } = std::mem::take(&mut self.next_position);
+            self.position.id = id.or(self.position.id.take());
+            self.position.retry_ms = retry_ms.or(self.position.retry_ms);
             return outcome;
         }
         let (field, value) = match memchr::memchr(b':', line) {
@@ -111,7 +133,12 @@ impl SseParser {
                 self.data.extend_from_slice(value);
                 self.has_data = true;
             }
-            // Comments, ids and retry delays are not used.
+            b"id" => self.next_position.id = Some(String::from_utf8_lossy(value).into_owned()),
+            b"retry" => {
+                let delay = std::str::from_utf8(value).ok();
+                self.next_position.retry_ms = delay.and_then(|delay| delay.parse().ok());
+            }
+            // Comments and unknown fields.
             _ => {}
         }
         Ok(())
@@ -176,6 +203,23 @@ mod tests {
         ];
         for chunk_bytes in 1..=stream.len() {
             assert_eq!(parse(stream, chunk_bytes, false), expected, "by {chunk_bytes}");
+        }
+    }
+
+    #[test]
+    fn position_is_that_of_the_last_complete_event() {
+        let stream = "id: 1\nretry: 20\ndata: a\n\nid: 2\n\ndata: b\n\nid: 3\ndata: c\n";
+        for chunk_bytes in 1..=stream.len() {
+            let (mut parser, mut last) = (SseParser::default(), StreamPosition::default());
+            for chunk in stream.as_bytes().chunks(chunk_bytes) {
+                let Ok(()) = parser.push(chunk, |_| Ok::<(), std::convert::Infallible>(()));
+                if let Some(StreamPosition { id, retry_ms }) = parser.take_position() {
+                    last =
+                        StreamPosition { id: id.or(last.id), retry_ms: retry_ms.or(last.retry_ms) };
+                }
+            }
+            let expected = StreamPosition { id: Some("2".to_owned()), retry_ms: Some(20) };
+            assert_eq!(last, expected, "by {chunk_bytes}");
         }
     }
 }

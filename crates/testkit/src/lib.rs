@@ -14,6 +14,7 @@ pub mod mcp;
 pub mod model_server;
 pub mod peers;
 pub mod programs;
+pub mod raw_http;
 pub mod remotes;
 pub mod runtime;
 pub mod secret_files;

@@ -14,7 +14,7 @@ use crate::file::ordered::OrderedMap;
 use crate::file::path::FieldPath;
 use crate::file::problem::{DefinitionProblem, FindingText};
 use crate::nonzero_u64;
-use crate::value::{EnvName, HttpUrl, Text};
+use crate::value::{EnvName, Text, UrlTemplate};
 
 const TOOL_TIMEOUT_SECONDS_DEFAULT: NonZeroU64 = nonzero_u64(300);
 
@@ -69,8 +69,9 @@ struct McpConfigFile {
     /// value may name another variable as `${NAME}`.
     #[schemars(with = "Option<OrderedMap<EnvName, String>>")]
     env: Option<BTreeMap<EnvName, String>>,
-    /// The server's address, for `sse` and `streamable_http`.
-    url: Option<HttpUrl>,
+    /// The server's address, for `sse` and `streamable_http`. `${NAME}` is replaced by an
+    /// environment variable.
+    url: Option<UrlTemplate>,
 }
 
 /// The settings of one tool.
@@ -113,13 +114,13 @@ pub enum McpTransport {
     },
     /// Over HTTP with server-sent events.
     Sse {
-        /// The server's address.
-        url: HttpUrl,
+        /// The server's address; it may name variables as `${NAME}`.
+        url: UrlTemplate,
     },
     /// Over streamable HTTP.
     StreamableHttp {
-        /// The server's address.
-        url: HttpUrl,
+        /// The server's address; it may name variables as `${NAME}`.
+        url: UrlTemplate,
     },
 }
 

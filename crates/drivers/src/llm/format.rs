@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use self::tool_names::WireToolNames;
 use self::turns::PromptTurn;
 use super::error::ModelCallError;
+use crate::json_size::{JSON_VALUES_MAX, has_too_many_values};
 
 /// The content of one call, independent of the provider.
 pub(crate) struct ModelPrompt<'a> {
@@ -65,6 +66,11 @@ pub(crate) struct AnswerToolCall {
 }
 
 pub(crate) fn parse_event<T: DeserializeOwned>(data: &[u8]) -> Result<T, ModelCallError> {
+    if has_too_many_values(data) {
+        return Err(ModelCallError::permanent(format!(
+            "the stream had an event of more than {JSON_VALUES_MAX} JSON values, the most allowed"
+        )));
+    }
     serde_json::from_slice(data).map_err(|error| ModelCallError::invalid_json(&error, data))
 }
 
@@ -80,6 +86,10 @@ pub(crate) fn append_text(content: &mut String, piece: &str, progress: &dyn Text
 pub(crate) fn parse_arguments(text: String) -> AskedArguments {
     if text.trim().is_empty() {
         return AskedArguments::Object(Map::new());
+    }
+    if has_too_many_values(text.as_bytes()) {
+        let reason = format!("there are more than {JSON_VALUES_MAX} values, the most allowed");
+        return AskedArguments::Unreadable { text, reason };
     }
     match serde_json::from_str(&text) {
         Ok(value) => check_arguments(value, || text),

@@ -12,17 +12,19 @@ use rmcp::model::{ClientRequest, PingRequest, ProtocolVersion, SubscriptionFilte
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt, Peer, RunningService,
 };
+use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{StreamableHttpClientTransport, Transport};
 use rmcp::{RoleClient, ServiceError};
 use tokio::time::Instant;
 
 use super::client::{McpClientHandler, ToolsChangedFlag};
+use super::server_url::ServerAddress;
 use super::transport::{
-    LateProbeAnswer, PROBE_TIMEOUT, ProbedTransport, SseTransport, StdioTransport, StdoutNoise,
-    StreamableClient, error_chain,
+    LateProbeAnswer, LossReason, PROBE_TIMEOUT, ProbedTransport, SseTransport, StdioTransport,
+    StdoutNoise, StreamableClient, error_chain,
 };
-use super::{McpOptions, permanent, server_program, transient};
+use super::{McpOptions, permanent, server_program, server_url, transient};
 use crate::http;
 use crate::process::{ChildProcess, ProcessCommand};
 use crate::secrets::SecretSet;
@@ -39,6 +41,15 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The longest wait for the exit of a process that has closed its output.
 const END_WAIT: Duration = Duration::from_secs(1);
 
+/// The delay before the second reconnect to a stream; each is twice as long as the one before.
+const RECONNECT_DELAY_FIRST: Duration = Duration::from_millis(250);
+
+/// The longest delay between reconnects to a stream.
+const RECONNECT_DELAY_MAX: Duration = Duration::from_secs(30);
+
+/// The most messages of a server that wait to be handled. Each may be large.
+const QUEUED_MESSAGES_MAX: usize = 2;
+
 pub(super) struct McpConnection {
     pub(super) server: String,
     pub(super) peer: Peer<RoleClient>,
@@ -49,6 +60,7 @@ pub(super) struct McpConnection {
     pub(super) secrets: SecretSet,
     service: tokio::sync::Mutex<RunningService<RoleClient, McpClientHandler>>,
     child: Option<ChildProcess>,
+    loss: LossReason,
     opened: Instant,
     retired: AtomicBool,
     activity: Mutex<ConnectionActivity>,
@@ -85,23 +97,29 @@ impl McpConnection {
                 started.map_err(|failure| secrets.redact_failure(&failure))
             }
             McpTransport::Sse { url } => {
-                let client = build_http_client(server, url.as_str(), options)?;
+                let address = server_url::resolve(server, url, &options.environment)?;
+                let client = build_http_client(server, &address.url, options)?;
+                let loss = LossReason::default();
                 // This transport predates the newer lifecycle.
                 let opening = async {
-                    let sse = SseTransport::open(server, client, url.as_str()).await;
+                    let url = address.url.as_str();
+                    let sse = SseTransport::open(server, client, url, loss.clone()).await;
                     let sse = sse.map_err(|error| HandshakeError::Lost(error.to_string()))?;
                     let lifecycle = ClientLifecycleMode::Initialize;
-                    perform_handshake(server, probed(sse), lifecycle, SecretSet::default()).await
+                    perform_handshake(server, probed(sse), lifecycle, address.secrets.clone()).await
                 };
-                Self::connect(server, opening, url.as_str(), options).await
+                Self::connect(server, opening, &address, loss.clone(), options).await
             }
             McpTransport::StreamableHttp { url } => {
-                let config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
-                let client = StreamableClient(build_http_client(server, url.as_str(), options)?);
+                let address = server_url::resolve(server, url, &options.environment)?;
+                let client = build_http_client(server, &address.url, options)?;
+                let loss = LossReason::default();
+                let client = StreamableClient::new(client, loss.clone());
+                let config = streamable_config(&address.url);
                 let transport = probed(StreamableHttpClientTransport::with_client(client, config));
-                let opening =
-                    perform_handshake(server, transport, any_lifecycle(), SecretSet::default());
-                Self::connect(server, opening, url.as_str(), options).await
+                let secrets = address.secrets.clone();
+                let opening = perform_handshake(server, transport, any_lifecycle(), secrets);
+                Self::connect(server, opening, &address, loss, options).await
             }
         }
     }
@@ -120,11 +138,12 @@ impl McpConnection {
             })?;
             let (child, noise) = (started.child.clone(), StdoutNoise::new(secrets.clone()));
             let late_answer = LateProbeAnswer::default();
-            let stdio = StdioTransport::new(server, started, noise.clone());
+            let loss = LossReason::default();
+            let stdio = StdioTransport::new(server, started, noise.clone(), loss.clone());
             let probed = ProbedTransport::new(stdio, probe_timeout, late_answer.clone());
             let opening = perform_handshake(server, probed, any_lifecycle(), secrets.clone());
             match with_timeout(opening, options.start_timeout).await {
-                Ok(session) => return Ok(Self::new(server, session, Some(child))),
+                Ok(session) => return Ok(Self::new(server, session, Some(child), loss)),
                 // The server supports only the newer lifecycle and is slow: retry with a longer
                 // probe.
                 Err(_) if late_answer.has_arrived() && probe_timeout < options.start_timeout => {
@@ -132,29 +151,35 @@ impl McpConnection {
                 }
                 Err(error) => {
                     let details = start_failure_details(&child, &noise, secrets, &error).await;
-                    return Err(error.to_failure(server, &details));
+                    return Err(error.to_failure(server, &(loss.details() + &details)));
                 }
             }
         }
     }
 
-    /// Performs the handshake over a connection to `url`.
+    /// Performs the handshake over a connection to an address.
     async fn connect(
         server: &str,
         opening: impl Future<Output = Result<McpSession, HandshakeError>>,
-        url: &str,
+        address: &ServerAddress,
+        loss: LossReason,
         options: &McpOptions,
     ) -> Result<Self, AttemptFailure> {
         match with_timeout(opening, options.start_timeout).await {
-            Ok(session) => Ok(Self::new(server, session, None)),
+            Ok(session) => Ok(Self::new(server, session, None, loss)),
             Err(error) => {
-                let at = Url::parse(url).map(|url| format!(" (at {})", http::redact_url(&url)));
-                Err(error.to_failure(server, &at.unwrap_or_default()))
+                let at = format!("{} (at {})", loss.details(), http::redact_url(&address.url));
+                Err(address.secrets.redact_failure(&error.to_failure(server, &at)))
             }
         }
     }
 
-    fn new(server: &str, session: McpSession, child: Option<ChildProcess>) -> Self {
+    fn new(
+        server: &str,
+        session: McpSession,
+        child: Option<ChildProcess>,
+        loss: LossReason,
+    ) -> Self {
         let McpSession { service, changed, secrets } = session;
         let peer = service.peer().clone();
         subscribe_to_changes(&peer, &changed);
@@ -166,6 +191,7 @@ impl McpConnection {
             secrets,
             service: tokio::sync::Mutex::new(service),
             child,
+            loss,
             opened: Instant::now(),
             retired: AtomicBool::new(false),
             activity: Mutex::new(ConnectionActivity { active: 0, last: Instant::now() }),
@@ -179,7 +205,8 @@ impl McpConnection {
 
     /// True unless the connection has failed.
     pub(super) fn is_alive(&self) -> bool {
-        !self.retired.load(Ordering::SeqCst) && !self.peer.is_transport_closed()
+        let is_lost = self.retired.load(Ordering::SeqCst) || self.loss.get().is_some();
+        !is_lost && !self.peer.is_transport_closed()
     }
 
     /// True if the server responds. Pings it only after a long idle time, and never while it is
@@ -223,13 +250,14 @@ impl McpConnection {
         self.opened.elapsed()
     }
 
-    /// The exit status and stderr tail of the server's process, to be appended to an error. Empty
-    /// for a server without a process.
+    /// The reason of the loss, and the exit status and stderr tail of the server's process, to be
+    /// appended to an error.
     pub(super) async fn exit_details(&self) -> String {
-        match &self.child {
+        let exit = match &self.child {
             Some(child) => exit_details(child, &self.secrets).await,
             None => String::new(),
-        }
+        };
+        self.loss.details() + &exit
     }
 
     /// Closes the connection and ends the process, if there is one.
@@ -332,12 +360,23 @@ fn classify_error(error: ClientInitializeError) -> HandshakeError {
     }
 }
 
+/// The settings of streamable HTTP: few messages in memory, and reconnects at a bounded rate.
+fn streamable_config(url: &Url) -> StreamableHttpClientTransportConfig {
+    let mut reconnects = ExponentialBackoff::default();
+    reconnects.base_duration = RECONNECT_DELAY_FIRST;
+    reconnects.max_delay = Some(RECONNECT_DELAY_MAX);
+    let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
+    config.retry_config = Arc::new(reconnects);
+    config.channel_buffer_capacity = QUEUED_MESSAGES_MAX;
+    config
+}
+
 fn build_http_client(
     server: &str,
-    url: &str,
+    url: &Url,
     options: &McpOptions,
 ) -> Result<reqwest::Client, AttemptFailure> {
-    http::build_client(url.starts_with("https:"), &options.environment).map_err(|error| {
+    http::build_client(url.scheme() == "https", &options.environment).map_err(|error| {
         let why = error_chain(&error.without_url());
         permanent(format!("MCP server \"{server}\" cannot be connected to: {why}"))
     })

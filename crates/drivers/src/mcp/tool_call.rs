@@ -14,7 +14,7 @@ use rmcp::{RoleClient, ServiceError};
 use serde_json::{Map, Value};
 
 use super::connection::McpConnection;
-use super::transport::{SentFlag, SseTransportError, StreamableError, error_chain};
+use super::transport::{MessageLimit, SentFlag, SseTransportError, StreamableError, error_chain};
 use super::{permanent, tool_result, transient};
 
 /// Calls a tool once. Dropping the future sends a cancellation to the server. The result contains
@@ -104,6 +104,9 @@ fn failed(tool: &ToolName, why: &str) -> AttemptFailure {
 
 /// Maps a protocol error.
 fn refused(tool: &ToolName, error: &ErrorData) -> ToolFailure {
+    if error.code == MessageLimit::ERROR_CODE {
+        return failure(failed(tool, &error.message), true);
+    }
     let why = format!("{} ({})", error.message, error.code.0);
     let before_work = matches!(
         error.code,

@@ -15,12 +15,20 @@ use rmcp::model::PaginatedRequestParams;
 use super::connection::McpConnection;
 use super::server::McpServer;
 use super::{permanent, transient};
+use crate::json_size::count_json_values;
 
 /// The longest wait for a server's tool list.
 const LIST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The largest number of pages; a faulty server may repeat pages forever.
 const PAGES_MAX: usize = 100;
+
+/// The most bytes of all tools of a server together.
+const LISTING_BYTES_MAX: usize = 16 << 20;
+
+/// The most JSON values of all tools of a server together. Each takes memory in its schema and in
+/// the compiled form of that.
+const LISTING_VALUES_MAX: usize = 250_000;
 
 type ToolList = Arc<[Arc<ToolSpec>]>;
 
@@ -147,12 +155,25 @@ pub(super) async fn list_tools(
     Err(connection.secrets.redact_failure(&failure))
 }
 
-async fn list_pages(connection: &McpConnection) -> Result<Vec<rmcp::model::Tool>, ServiceError> {
+async fn list_pages(connection: &McpConnection) -> Result<Vec<rmcp::model::Tool>, ListingError> {
     let mut found = Vec::new();
     let mut cursor = None;
+    let (mut bytes, mut values) = (0, 0);
     for _ in 0..PAGES_MAX {
         let from = cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
         let page = connection.peer.list_tools(from).await?;
+        for tool in &page.tools {
+            let text = serde_json::to_vec(tool).unwrap_or_default();
+            bytes += text.len();
+            values += count_json_values(&text);
+        }
+        let limit = [
+            (bytes > LISTING_BYTES_MAX, LISTING_BYTES_MAX, "bytes"),
+            (values > LISTING_VALUES_MAX, LISTING_VALUES_MAX, "JSON values"),
+        ];
+        if let Some((_, most, what)) = limit.into_iter().find(|(exceeded, ..)| *exceeded) {
+            return Err(ListingError::TooLarge(format!("{most} {what}")));
+        }
         found.extend(page.tools);
         cursor = page.next_cursor;
         if cursor.is_none() {
@@ -166,8 +187,30 @@ async fn list_pages(connection: &McpConnection) -> Result<Vec<rmcp::model::Tool>
     Ok(found)
 }
 
-async fn listing_error(connection: &McpConnection, error: &ServiceError) -> AttemptFailure {
+/// An error of a listing.
+enum ListingError {
+    Service(ServiceError),
+    /// The tools exceed a limit, with its unit.
+    TooLarge(String),
+}
+
+impl From<ServiceError> for ListingError {
+    fn from(error: ServiceError) -> Self {
+        Self::Service(error)
+    }
+}
+
+async fn listing_error(connection: &McpConnection, error: &ListingError) -> AttemptFailure {
     let server = &connection.server;
+    let error = match error {
+        ListingError::Service(error) => error,
+        ListingError::TooLarge(most) => {
+            return permanent(format!(
+                "MCP server \"{server}\" lists tools of more than {most}, the most that all tools of \
+                 a server may have"
+            ));
+        }
+    };
     match error {
         ServiceError::McpError(error) => {
             permanent(format!("MCP server \"{server}\" does not list its tools: {}", error.message))

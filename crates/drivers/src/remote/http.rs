@@ -8,6 +8,7 @@ use super::encode::A2aRequest;
 use super::error::RemoteError;
 use crate::environment::EnvSource;
 use crate::http::{HttpClients, parse_retry_after, read_error_body, root_cause};
+use crate::json_size::{JSON_VALUES_MAX, has_too_many_values};
 use crate::sse::{SseEvent, SseParser};
 
 /// The largest accepted card.
@@ -58,8 +59,7 @@ impl RemoteHttp {
     ) -> Result<Value, RemoteError> {
         let response = self.send(request, headers, ANY_JSON).await?;
         let body = read_body(response, self.output_bytes, &self.limit()).await?;
-        serde_json::from_slice(&body)
-            .map_err(|error| RemoteError::Unreadable(format!("it is not JSON: {error}")))
+        parse_json(&body, "it is not JSON")
     }
 
     /// Sends a request and passes each event of the response to `is_done`, until that returns true
@@ -73,15 +73,14 @@ impl RemoteHttp {
         let mut response = self.send(request, headers, EVENTS).await?;
         let mut parser = SseParser::default();
         let mut bytes = 0u64;
-        let mut on_event = |event: SseEvent<'_>| {
-            let json = serde_json::from_slice(event.data)
-                .map_err(|error| RemoteError::Unreadable(format!("an event is not JSON: {error}")));
-            match json.and_then(&mut is_done) {
+        let mut on_event =
+            |event: SseEvent<'_>| match parse_json(event.data, "an event is not JSON")
+                .and_then(&mut is_done)
+            {
                 Ok(true) => Err(StreamStop::Done),
                 Ok(false) => Ok(()),
                 Err(error) => Err(StreamStop::Failed(error)),
-            }
-        };
+            };
         while let Some(chunk) = next_chunk(&mut response).await? {
             bytes += chunk.as_ref().len() as u64;
             if bytes > self.output_bytes {
@@ -133,6 +132,15 @@ impl RemoteHttp {
     }
 }
 
+fn parse_json(text: &[u8], otherwise: &str) -> Result<Value, RemoteError> {
+    if has_too_many_values(text) {
+        let most = format!("{JSON_VALUES_MAX} JSON values, the most that an answer may have");
+        return Err(RemoteError::TooLarge(most));
+    }
+    serde_json::from_slice(text)
+        .map_err(|error| RemoteError::Unreadable(format!("{otherwise}: {error}")))
+}
+
 async fn next_chunk(
     response: &mut Response,
 ) -> Result<Option<impl AsRef<[u8]> + use<>>, RemoteError> {
@@ -146,10 +154,10 @@ async fn read_body(
 ) -> Result<Vec<u8>, RemoteError> {
     let mut body = Vec::new();
     while let Some(chunk) = next_chunk(&mut response).await? {
-        body.extend_from_slice(chunk.as_ref());
-        if body.len() as u64 > bytes_max {
+        if (body.len() + chunk.as_ref().len()) as u64 > bytes_max {
             return Err(RemoteError::TooLarge(limit.to_owned()));
         }
+        body.extend_from_slice(chunk.as_ref());
     }
     Ok(body)
 }

@@ -6,4 +6,5 @@ mod cli;
 mod llm;
 mod mcp;
 mod notify;
+mod remote;
 mod waiting;

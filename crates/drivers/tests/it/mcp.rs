@@ -3,6 +3,10 @@
 mod calls;
 mod faults;
 mod harness;
+mod http_sessions;
 mod listings;
+mod message_limits;
 mod peers;
 mod secrets;
+mod server_urls;
+mod streamable_server;

@@ -5,16 +5,22 @@
 
 use rmcp::model::ServerJsonRpcMessage;
 
-/// Parses a message, repairing it if needed.
-pub(crate) fn parse_message(line: &[u8]) -> Option<ServerJsonRpcMessage> {
+use super::message_limit::MessageLimit;
+use crate::json_size::has_too_many_values;
+
+/// Parses a message, repairing it if needed. Returns none if it is no message.
+pub(crate) fn parse_message(line: &[u8]) -> Result<Option<ServerJsonRpcMessage>, MessageLimit> {
+    if has_too_many_values(line) {
+        return Err(MessageLimit::Values);
+    }
     if let Ok(message) = serde_json::from_slice(line) {
-        return Some(message);
+        return Ok(Some(message));
     }
     // Only a line that looks like a message is repaired.
     if line.trim_ascii_start().first() != Some(&b'{') {
-        return None;
+        return Ok(None);
     }
-    serde_json::from_str(&without_lone_surrogates(&String::from_utf8_lossy(line))).ok()
+    Ok(serde_json::from_str(&without_lone_surrogates(&String::from_utf8_lossy(line))).ok())
 }
 
 /// The code unit of an escape such as `\ud83d` at the start of the text.
@@ -72,9 +78,11 @@ mod tests {
     #[test]
     fn repairs_invalid_utf8_and_rejects_other_lines() {
         let odd = b"{\"jsonrpc\": \"2.0\", \"id\": 1, \"result\": {\"x\": \"\xff\"}}";
-        assert!(parse_message(odd).is_some());
+        assert!(parse_message(odd).unwrap().is_some());
         for line in [b"Welcome!".as_slice(), b"{not json}", b"\xff"] {
-            assert!(parse_message(line).is_none());
+            assert!(parse_message(line).unwrap().is_none());
         }
+        let many = format!("{{\"jsonrpc\": [{}", "0,".repeat(1_000_000));
+        assert_eq!(parse_message(many.as_bytes()).unwrap_err(), MessageLimit::Values);
     }
 }

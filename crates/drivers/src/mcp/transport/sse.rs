@@ -13,6 +13,9 @@ use rmcp::transport::Transport;
 
 use super::super::MESSAGE_BYTES_MAX;
 use super::http_error::error_chain;
+use super::json_repair::parse_message;
+use super::loss_reason::LossReason;
+use super::message_limit::MessageLimit;
 use crate::http::redact_url;
 use crate::sse::SseParser;
 
@@ -34,9 +37,9 @@ pub(crate) enum SseTransportError {
     /// The endpoint is on another origin.
     #[error("the server wants messages sent to \"{0}\", which is not on the same server")]
     ForeignEndpoint(String),
-    /// An event exceeds the size limit.
-    #[error("the server sent an event of more than {MESSAGE_BYTES_MAX} bytes")]
-    TooLong,
+    /// An event exceeds a limit.
+    #[error("{0}")]
+    TooLarge(MessageLimit),
     /// The message cannot be serialized.
     #[error("the message cannot be written: {0}")]
     Json(#[from] serde_json::Error),
@@ -68,6 +71,7 @@ pub(crate) struct SseTransport {
     stream: Option<Response>,
     parser: SseParser,
     events: VecDeque<SseTransportEvent>,
+    loss: LossReason,
 }
 
 struct SseTransportEvent {
@@ -81,6 +85,7 @@ impl SseTransport {
         server: &str,
         client: Client,
         url: &str,
+        loss: LossReason,
     ) -> Result<Self, SseTransportError> {
         let request = client.get(url).header(ACCEPT, "text/event-stream");
         let response = check_status(request.send().await?)?;
@@ -92,6 +97,7 @@ impl SseTransport {
             stream: Some(response),
             parser: SseParser::default(),
             events: VecDeque::new(),
+            loss,
         };
         while let Some(event) = this.next_event().await? {
             if event.name == "endpoint" {
@@ -119,7 +125,7 @@ impl SseTransport {
             });
             let Ok(()) = parsed;
             if self.parser.pending_bytes() > MESSAGE_BYTES_MAX {
-                return Err(SseTransportError::TooLong);
+                return Err(SseTransportError::TooLarge(MessageLimit::Bytes));
             }
         }
     }
@@ -168,16 +174,21 @@ impl Transport<RoleClient> for SseTransport {
                 Ok(event) => event?,
                 Err(error) => {
                     tracing::warn!(server = self.server, "the stream was lost: {error}");
+                    if let SseTransportError::TooLarge(limit) = error {
+                        self.loss.set(limit.to_string());
+                    }
                     return None;
                 }
             };
             if event.name != "message" {
                 continue;
             }
-            match serde_json::from_str(&event.data) {
-                Ok(message) => return Some(message),
-                Err(error) => {
-                    tracing::warn!(server = self.server, "an event is no message: {error}");
+            match parse_message(event.data.as_bytes()) {
+                Ok(Some(message)) => return Some(message),
+                Ok(None) => tracing::warn!(server = self.server, "an event is no message"),
+                Err(limit) => {
+                    self.loss.set(limit.to_string());
+                    return None;
                 }
             }
         }

@@ -15,6 +15,8 @@ use tokio::task::JoinHandle;
 
 use super::super::MESSAGE_BYTES_MAX;
 use super::json_repair;
+use super::loss_reason::LossReason;
+use super::message_limit::MessageLimit;
 use crate::process::{ChildProcess, StartedProcess};
 use crate::secrets::SecretSet;
 
@@ -70,6 +72,7 @@ pub(crate) struct StdioTransport {
     to_write: Option<mpsc::UnboundedSender<OutgoingLine>>,
     writer: JoinHandle<()>,
     noise: StdoutNoise,
+    loss: LossReason,
     /// True once the server has sent a message.
     has_received: bool,
 }
@@ -81,7 +84,12 @@ struct OutgoingLine {
 
 impl StdioTransport {
     /// Wraps the pipes of a process that was just started.
-    pub(crate) fn new(server: &str, started: StartedProcess, noise: StdoutNoise) -> Self {
+    pub(crate) fn new(
+        server: &str,
+        started: StartedProcess,
+        noise: StdoutNoise,
+        loss: LossReason,
+    ) -> Self {
         let StartedProcess { child, stdin, stdout } = started;
         let (to_write, queue) = mpsc::unbounded_channel();
         let writer = tokio::spawn(write(stdin, queue));
@@ -96,6 +104,7 @@ impl StdioTransport {
             to_write: Some(to_write),
             writer,
             noise,
+            loss,
             has_received: false,
         }
     }
@@ -153,6 +162,7 @@ impl Transport<RoleClient> for StdioTransport {
                 Ok(None) => return None,
                 Err(error) => {
                     tracing::error!(server = self.server, %error, "stdout cannot be read");
+                    self.loss.set(error.to_string());
                     return None;
                 }
             };
@@ -160,11 +170,15 @@ impl Transport<RoleClient> for StdioTransport {
                 continue;
             }
             match json_repair::parse_message(&line) {
-                Some(message) => {
+                Ok(Some(message)) => {
                     self.has_received = true;
                     return Some(message);
                 }
-                None => self.noise.note(&self.server, &line),
+                Ok(None) => self.noise.note(&self.server, &line),
+                Err(limit) => {
+                    self.loss.set(limit.to_string());
+                    return None;
+                }
             }
         }
     }
@@ -211,9 +225,7 @@ impl StdioLineReader {
                 return Ok(Some(std::mem::take(&mut self.line)));
             }
             if self.line.len() > MESSAGE_BYTES_MAX {
-                return Err(io::Error::other(format!(
-                    "a line is longer than {MESSAGE_BYTES_MAX} bytes"
-                )));
+                return Err(io::Error::other(MessageLimit::Bytes));
             }
         }
     }
