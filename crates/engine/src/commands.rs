@@ -30,7 +30,7 @@ mod remote {
 
     pub use record_remote_acceptance::RecordRemoteAcceptance;
     pub use record_remote_cancel::RecordRemoteCancel;
-    pub use record_remote_outcome::RecordRemoteOutcome;
+    pub use record_remote_outcome::{RecordRemoteOutcome, RemoteTimeout};
 }
 mod review {
     mod answer_review;

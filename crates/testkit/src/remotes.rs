@@ -29,6 +29,8 @@ pub struct FakeRemotes {
     pub answers_after: Duration,
     /// The duration of the work.
     pub works_for: Duration,
+    /// The interval of signs of progress while it works; none after the first if unset.
+    pub shows_progress_every: Option<Duration>,
     known: Mutex<FakeRemoteState>,
 }
 
@@ -49,7 +51,12 @@ impl FakeRemotes {
             ..FakeRemoteState::default()
         };
         let second = Duration::from_secs(1);
-        Self { answers_after: second, works_for: second, known: Mutex::new(known) }
+        Self {
+            answers_after: second,
+            works_for: second,
+            shows_progress_every: None,
+            known: Mutex::new(known),
+        }
     }
 
     fn known(&self) -> MutexGuard<'_, FakeRemoteState> {
@@ -113,7 +120,13 @@ impl RemoteDriver for FakeRemotes {
         Box::pin(async move {
             let task = work.task;
             progress.text("working");
-            tokio::time::sleep(self.works_for).await;
+            let mut left = self.works_for;
+            while let Some(pause) = self.shows_progress_every.filter(|pause| *pause < left) {
+                tokio::time::sleep(pause).await;
+                left -= pause;
+                progress.progress();
+            }
+            tokio::time::sleep(left).await;
             let end = self.known().tasks.get(&task.task_id).cloned();
             let lost = RemoteEnd::InDoubt("there is no such task".to_owned());
             outcome(end.unwrap_or(lost), Some(task))

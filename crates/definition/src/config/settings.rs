@@ -25,7 +25,8 @@ const ARTIFACT_BYTES_DEFAULT: NonZeroU64 = nonzero_u64(100 << 20);
 const SUB_AGENT_DEPTH_DEFAULT: NonZeroU32 = nonzero_u32(4);
 const SUB_AGENT_FAN_OUT_DEFAULT: NonZeroU32 = nonzero_u32(16);
 const SUB_AGENTS_DEFAULT: NonZeroU32 = nonzero_u32(1000);
-const REMOTE_SECONDS_DEFAULT: NonZeroU64 = nonzero_u64(300);
+const REMOTE_SECONDS_DEFAULT: NonZeroU64 = nonzero_u64(3600);
+const REMOTE_IDLE_SECONDS_DEFAULT: NonZeroU64 = nonzero_u64(300);
 
 /// The settings of a home.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -141,9 +142,12 @@ struct LimitsFile {
     /// The most sub-agents of one task, at all depths and over all turns.
     #[schemars(extend("default" = SUB_AGENTS_DEFAULT))]
     sub_agents: Option<NonZeroU32>,
-    /// The time limit of one message to a remote agent, in seconds.
+    /// The time limit of one message to a remote agent, in seconds, however busy the agent is.
     #[schemars(extend("default" = REMOTE_SECONDS_DEFAULT))]
     remote_seconds: Option<NonZeroU64>,
+    /// The longest time in which a remote agent may show no progress, in seconds.
+    #[schemars(extend("default" = REMOTE_IDLE_SECONDS_DEFAULT))]
+    remote_idle_seconds: Option<NonZeroU64>,
 }
 
 /// Notifications.
@@ -220,6 +224,8 @@ pub struct Limits {
     pub sub_agents: NonZeroU32,
     /// The time limit of one message to a remote agent, in seconds.
     pub remote_seconds: NonZeroU64,
+    /// The longest time in which a remote agent may show no progress, in seconds.
+    pub remote_idle_seconds: NonZeroU64,
 }
 
 impl Default for HomeSettings {
@@ -264,6 +270,9 @@ impl SettingsFile {
                 sub_agents: limits.sub_agents.unwrap_or(SUB_AGENTS_DEFAULT),
                 sub_agent_fan_out: limits.sub_agent_fan_out.unwrap_or(SUB_AGENT_FAN_OUT_DEFAULT),
                 remote_seconds: limits.remote_seconds.unwrap_or(REMOTE_SECONDS_DEFAULT),
+                remote_idle_seconds: limits
+                    .remote_idle_seconds
+                    .unwrap_or(REMOTE_IDLE_SECONDS_DEFAULT),
             },
             redaction,
             on_review: self.notify.and_then(|notify| notify.on_review).unwrap_or_default(),

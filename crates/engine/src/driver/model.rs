@@ -33,6 +33,9 @@ pub struct ModelRequest<'a> {
 pub trait TextSink: Send + Sync {
     /// A piece of the text.
     fn text(&self, piece: &str);
+
+    /// Progress without text, such as a change of state. Work that shows progress is not idle.
+    fn progress(&self) {}
 }
 
 /// Ignores partial text.

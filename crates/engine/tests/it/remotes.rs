@@ -262,3 +262,20 @@ async fn timeout_cancels_remote_work() {
     assert_eq!(harness.base.row(handle.id).error_code, Some(ErrorCode::Timeout));
     assert_eq!(harness.remotes.cancelled(), ["t-1"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn remote_work_that_delivers_is_not_idle() {
+    // A sign of life each second, for nine seconds, with a limit of two.
+    for (is_busy, status) in [(true, TaskStatus::Completed), (false, TaskStatus::Failed)] {
+        let mut slow = FakeRemotes::new([]);
+        (slow.answers_after, slow.works_for) = (Duration::ZERO, Duration::from_secs(9));
+        slow.shows_progress_every = is_busy.then_some(Duration::from_secs(1));
+        let harness = RemoteFixture { remotes: Arc::new(slow), ..RemoteFixture::new([]) };
+        let remote_idle_seconds = std::num::NonZeroU64::new(2).unwrap();
+        let runtime = harness.limited(1, |limits| Limits { remote_idle_seconds, ..limits });
+        let mut handle = give(&runtime).await;
+        assert_eq!(handle.wait().await.unwrap(), status);
+        let error = harness.base.row(handle.id).error.unwrap_or_default();
+        assert_eq!(error.contains("limits.remote_idle_seconds"), !is_busy, "{error}");
+    }
+}

@@ -1,13 +1,13 @@
 //! Records the end of a message to a remote agent. The runtime drives it with the driver's outcome,
-//! or with none after a timeout. A question of the agent opens a review. Only a message that was
+//! or with the limit that was reached. A question of the agent opens a review. Only a message that was
 //! never accepted is sent again; one that may have been accepted is put in doubt.
 
-use std::time::Duration;
-
+use polity_definition::Limits;
 use polity_model::event::{Event, ExecutionChange, ResultRef};
 use polity_model::failure::ErrorCode;
 use polity_model::machine::execution::ExecutionState;
 use polity_model::machine::task::TaskStatus;
+use polity_model::name::Name;
 use polity_model::remote::RemoteReport;
 use polity_model::review::ReviewSubject;
 use polity_model::run::RunReport;
@@ -26,10 +26,36 @@ use crate::state::TaskState;
 /// The exchange with the remote agent has ended.
 #[derive(Debug, Clone)]
 pub struct RecordRemoteOutcome {
-    /// The outcome; none after a timeout.
-    pub outcome: Option<RemoteOutcome>,
+    /// The outcome, or the time limit that was reached before.
+    pub outcome: Result<RemoteOutcome, RemoteTimeout>,
     /// The duration of the exchange.
     pub duration_ms: u64,
+}
+
+/// A time limit of remote work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RemoteTimeout {
+    /// All the time of one message: `limits.remote_seconds`.
+    Total,
+    /// The time without progress: `limits.remote_idle_seconds`.
+    Idle,
+}
+
+impl RemoteTimeout {
+    fn error(self, agent: &Name, limits: &Limits) -> String {
+        match self {
+            Self::Total => format!(
+                "{agent} was not done within {} seconds, which is limits.remote_seconds: raise it in \
+                 polity.yaml, or ask for less at once",
+                limits.remote_seconds
+            ),
+            Self::Idle => format!(
+                "{agent} showed no progress for {} seconds, which is limits.remote_idle_seconds: \
+                 raise it in polity.yaml if the agent works that long in silence",
+                limits.remote_idle_seconds
+            ),
+        }
+    }
 }
 
 impl RecordRemoteOutcome {
@@ -39,18 +65,19 @@ impl RecordRemoteOutcome {
         else {
             return Err(unexpected_command(state, "RecordRemoteOutcome"));
         };
-        let (end, seen, usage) = if let Some(outcome) = &self.outcome {
-            (Some(&outcome.end), outcome.report.clone(), outcome.usage)
-        } else {
-            let task = execution.remote.clone();
-            (None, RemoteReport { task, ..RemoteReport::default() }, Usage::default())
+        let (end, seen, usage) = match &self.outcome {
+            Ok(outcome) => (Ok(&outcome.end), outcome.report.clone(), outcome.usage),
+            Err(timeout) => {
+                let task = execution.remote.clone();
+                (Err(*timeout), RemoteReport { task, ..RemoteReport::default() }, Usage::default())
+            }
         };
         let id = execution.id;
         let mut events = Vec::new();
         // An immediate answer implies acceptance.
         let was_taken = match end {
-            Some(RemoteEnd::Answered(_) | RemoteEnd::Asks(_)) | None => true,
-            Some(RemoteEnd::Failed { .. } | RemoteEnd::InDoubt(_)) => {
+            Ok(RemoteEnd::Answered(_) | RemoteEnd::Asks(_)) | Err(_) => true,
+            Ok(RemoteEnd::Failed { .. } | RemoteEnd::InDoubt(_)) => {
                 seen.task.is_some() || execution.state == ExecutionState::Running
             }
         };
@@ -61,7 +88,7 @@ impl RecordRemoteOutcome {
         let duration_ms = self.duration_ms;
         let report = RunReport { duration_ms, remote: Some(seen), ..RunReport::default() };
         events.push(execution_event(id, ExecutionChange::Report { report: report.into(), usage }));
-        if state.cancel_requested() && !matches!(end, Some(RemoteEnd::Answered(_))) {
+        if state.cancel_requested() && !matches!(end, Ok(RemoteEnd::Answered(_))) {
             return Ok(cancelled(state, was_taken, events));
         }
         let failed = |code, error: String| {
@@ -69,18 +96,18 @@ impl RecordRemoteOutcome {
             Event::TaskFailed { code, error, partial_result }
         };
         match end {
-            Some(RemoteEnd::Answered(answer)) => {
+            Ok(RemoteEnd::Answered(answer)) => {
                 events.push(add_answer(answer, ctx.now));
                 events.extend(ended_execution(id, ExecutionChange::Complete));
                 events.push(Event::TaskCompleted { result: ResultRef::LastAnswer });
             }
-            Some(RemoteEnd::Asks(question)) => {
+            Ok(RemoteEnd::Asks(question)) => {
                 events.push(add_answer(question, ctx.now));
                 events.extend(ended_execution(id, ExecutionChange::Complete));
                 let subject = ReviewSubject::RemoteQuestion { execution_id: id };
                 events.extend(open_review(state, ctx, subject, question.clone()));
             }
-            Some(RemoteEnd::Failed { failure, retry_after }) => {
+            Ok(RemoteEnd::Failed { failure, retry_after }) => {
                 if !was_taken && execution.may_retry(failure.category) {
                     return Ok(retry_later(execution, failure, *retry_after, ctx, events));
                 }
@@ -92,18 +119,13 @@ impl RecordRemoteOutcome {
                     if is_over_budget { ErrorCode::Budget } else { failure_code(failure.category) };
                 events.push(failed(code, failure.message.clone()));
             }
-            Some(RemoteEnd::InDoubt(why)) => {
+            Ok(RemoteEnd::InDoubt(why)) => {
                 let doubt = message_doubt(&execution.agent, why);
                 return Ok(open_doubt_review(state, ctx, events, doubt));
             }
-            None => {
+            Err(timeout) => {
                 events.extend(ended_execution(id, ExecutionChange::TimeOut));
-                let limit = Duration::from_secs(ctx.limits.remote_seconds.get()).as_secs();
-                let error = format!(
-                    "{} was not done within {limit} seconds, which is limits.remote_seconds: raise \
-                     it in polity.yaml, or ask for less at once",
-                    execution.agent
-                );
+                let error = timeout.error(&execution.agent, &ctx.limits);
                 events.push(failed(ErrorCode::Timeout, error));
             }
         }

@@ -26,7 +26,7 @@ fn record(state: &TaskState, end: RemoteEnd) -> Decision {
     let is_over = !matches!(end, RemoteEnd::Asks(_));
     let report = RemoteReport { task: is_running.then(task), is_over, ..RemoteReport::default() };
     let outcome = RemoteOutcome { end, report, usage: Usage::default() };
-    RecordRemoteOutcome { outcome: Some(outcome), duration_ms: 7 }
+    RecordRemoteOutcome { outcome: Ok(outcome), duration_ms: 7 }
         .decide(state, &mut test_context())
         .unwrap()
 }
@@ -162,17 +162,24 @@ fn rejected_question_leaves_a_remote_task_to_cancel() {
 
 #[test]
 fn timeout_names_its_limit() {
-    let [sending, following] = [sending(), following()].map(|state| {
-        let late = RecordRemoteOutcome { outcome: None, duration_ms: 1 }
-            .decide(&state, &mut test_context());
-        let task = with(state, late.unwrap().events).snapshot();
-        assert_eq!(task.error_code, Some(ErrorCode::Timeout));
-        task.error.unwrap()
-    });
-    assert_eq!(sending, following);
+    let error = |timeout| {
+        let [sending, following] = [sending(), following()].map(|state| {
+            let late = RecordRemoteOutcome { outcome: Err(timeout), duration_ms: 1 }
+                .decide(&state, &mut test_context());
+            let task = with(state, late.unwrap().events).snapshot();
+            assert_eq!(task.error_code, Some(ErrorCode::Timeout));
+            task.error.unwrap()
+        });
+        assert_eq!(sending, following);
+        sending
+    };
     insta::assert_snapshot!(
-        sending,
-        @"painter was not done within 300 seconds, which is limits.remote_seconds: raise it in polity.yaml, or ask for less at once"
+        error(RemoteTimeout::Total),
+        @"painter was not done within 3600 seconds, which is limits.remote_seconds: raise it in polity.yaml, or ask for less at once"
+    );
+    insta::assert_snapshot!(
+        error(RemoteTimeout::Idle),
+        @"painter showed no progress for 300 seconds, which is limits.remote_idle_seconds: raise it in polity.yaml if the agent works that long in silence"
     );
 }
 
@@ -194,7 +201,8 @@ fn commands_need_a_remote_execution() {
         UnexpectedCommand
     );
     assert_rejected!(
-        RecordRemoteOutcome { outcome: None, duration_ms: 1 }.decide(&asked(), &mut test_context()),
+        RecordRemoteOutcome { outcome: Err(RemoteTimeout::Total), duration_ms: 1 }
+            .decide(&asked(), &mut test_context()),
         UnexpectedCommand
     );
 }

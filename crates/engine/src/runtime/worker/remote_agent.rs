@@ -1,6 +1,6 @@
 //! Effects for remote agents: sending messages and following their tasks.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use polity_definition::AgentDefinition;
@@ -8,15 +8,17 @@ use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::message::{Message, MessageRole};
 use polity_model::remote::RemoteReport;
 use polity_model::usage::Usage;
+use tokio::time::Instant;
 
 use super::Worker;
 use super::effects::{LiveText, elapsed_ms};
 use super::interruption::{EffectOutcome, Interruption, interruption};
 use crate::budget::{BudgetAllowance, CallPermit};
-use crate::commands::{RecordRemoteAcceptance, RecordRemoteOutcome};
+use crate::commands::{RecordRemoteAcceptance, RecordRemoteOutcome, RemoteTimeout};
 use crate::decide::Command;
 use crate::driver::{
-    CallSite, MessageDelivery, RemoteEnd, RemoteMessage, RemoteOutcome, RemoteWork,
+    CallSite, MessageDelivery, NullTextSink, RemoteEnd, RemoteMessage, RemoteOutcome, RemoteWork,
+    TextSink,
 };
 use crate::pinned::Assignee;
 use crate::runtime::EngineError;
@@ -30,13 +32,17 @@ impl Worker {
         pinned.agent.remote().map(|_| Arc::clone(&pinned.agent))
     }
 
-    fn remote_limit(&self) -> Duration {
-        Duration::from_secs(self.inner.deps.limits.remote_seconds.get())
+    fn remote_limits(&self) -> RemoteLimits {
+        let limits = &self.inner.deps.limits;
+        RemoteLimits {
+            total: Duration::from_secs(limits.remote_seconds.get()),
+            idle: Duration::from_secs(limits.remote_idle_seconds.get()),
+        }
     }
 
     /// Sends the newest message for the agent.
     pub(super) async fn send_message(&mut self) -> Result<EffectOutcome, EngineError> {
-        let limit = self.remote_limit();
+        let limits = self.remote_limits();
         let (Some(agent), Some(execution)) = (self.remote_agent(), self.state.execution()) else {
             return Ok(Err(Interruption::Abandoned));
         };
@@ -63,7 +69,9 @@ impl Worker {
             inner.deps.remotes.send(message).await
         };
         let sent = {
-            let mut call = std::pin::pin!(tokio::time::timeout(limit, call));
+            // A server shows no progress before its first answer.
+            let idle = ActivitySink::new(&NullTextSink);
+            let mut call = std::pin::pin!(within_limits(call, limits, &idle));
             tokio::select! {
                 sent = &mut call => Ok(sent),
                 interrupted = interruption(inner, state, signals) => match interrupted {
@@ -94,20 +102,19 @@ impl Worker {
             }
             Ok(MessageDelivery::Over(outcome)) => {
                 self.allowance.spend(outcome.usage);
-                Command::RecordRemoteOutcome(RecordRemoteOutcome {
-                    outcome: Some(outcome),
-                    duration_ms,
-                })
+                let outcome = Ok(outcome);
+                Command::RecordRemoteOutcome(RecordRemoteOutcome { outcome, duration_ms })
             }
-            Err(_) => {
-                Command::RecordRemoteOutcome(RecordRemoteOutcome { outcome: None, duration_ms })
+            Err(timeout) => {
+                let outcome = Err(timeout);
+                Command::RecordRemoteOutcome(RecordRemoteOutcome { outcome, duration_ms })
             }
         }))
     }
 
     /// Follows the task on the server.
     pub(super) async fn follow_remote(&mut self) -> EffectOutcome {
-        let limit = self.remote_limit();
+        let limits = self.remote_limits();
         let (Some(agent), Some(task)) = (self.remote_agent(), self.state.remote().cloned()) else {
             return Err(Interruption::Abandoned);
         };
@@ -115,7 +122,8 @@ impl Worker {
         let Self { inner, state, signals, .. } = self;
         let since = state.execution().and_then(|execution| execution.start_time);
         let began = since.unwrap_or_else(|| inner.deps.clock.now());
-        let progress = LiveText { inner, task: state.id() };
+        let live_text = LiveText { inner, task: state.id() };
+        let progress = ActivitySink::new(&live_text);
         let allowance = self.allowance.clone();
         let follow = async {
             // Other calls wait for the budget. This one has already started.
@@ -124,13 +132,12 @@ impl Worker {
             let work = RemoteWork { agent: &agent, call_site, task: &task };
             inner.deps.remotes.follow(work, &progress).await
         };
-        let followed = tokio::select! {
-            followed = tokio::time::timeout(limit, follow) => followed,
+        let outcome = tokio::select! {
+            outcome = within_limits(follow, limits, &progress) => outcome,
             interrupted = interruption(inner, state, signals) => return Err(interrupted),
         };
         let duration_ms = elapsed_ms(began, inner.deps.clock.now());
-        let outcome = followed.ok();
-        if let Some(outcome) = &outcome {
+        if let Ok(outcome) = &outcome {
             self.allowance.spend(outcome.usage);
         }
         Ok(Command::RecordRemoteOutcome(RecordRemoteOutcome { outcome, duration_ms }))
@@ -147,6 +154,66 @@ impl Worker {
             // The local task has ended anyway.
             tracing::warn!(%id, %error, "cannot record the cancellation of a remote task");
         }
+    }
+}
+
+/// The time limits of remote work.
+#[derive(Clone, Copy)]
+struct RemoteLimits {
+    total: Duration,
+    idle: Duration,
+}
+
+/// Notes the time of the last progress.
+struct ActivitySink<'a> {
+    text: &'a dyn TextSink,
+    last: Mutex<Instant>,
+}
+
+impl<'a> ActivitySink<'a> {
+    fn new(text: &'a dyn TextSink) -> Self {
+        Self { text, last: Mutex::new(Instant::now()) }
+    }
+
+    fn last(&self) -> Instant {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TextSink for ActivitySink<'_> {
+    fn text(&self, piece: &str) {
+        self.progress();
+        self.text.text(piece);
+    }
+
+    fn progress(&self) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+}
+
+/// Awaits remote work until a limit is reached.
+async fn within_limits<T>(
+    work: impl Future<Output = T>,
+    limits: RemoteLimits,
+    activity: &ActivitySink<'_>,
+) -> Result<T, RemoteTimeout> {
+    let deadline = Instant::now() + limits.total;
+    let expired = async {
+        loop {
+            let idle_until = activity.last() + limits.idle;
+            tokio::time::sleep_until(idle_until.min(deadline)).await;
+            if Instant::now() >= deadline {
+                return RemoteTimeout::Total;
+            }
+            if activity.last() + limits.idle <= Instant::now() {
+                return RemoteTimeout::Idle;
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        done = work => Ok(done),
+        timeout = expired => Err(timeout),
     }
 }
 
