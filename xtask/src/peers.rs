@@ -14,7 +14,7 @@ const STAMP: &str = "installed";
 
 /// Peers of every run of the tests, from npm and from `PyPI`.
 const NPM: &[&str] = &["npm", "npm-agents", "npm-a2a", "npm-charts"];
-const PYTHON: &[&str] = &["python", "python-a2a"];
+const PYTHON: &[&str] = &["python", "python-a2a", "python-a2a-03"];
 
 /// Peers of the long run only: large downloads.
 const NPM_LONG: &[&str] = &["npm-agents-long"];

@@ -43,6 +43,11 @@ pub fn a2a_python() -> PathBuf {
     installed("python-a2a/bin/python")
 }
 
+/// The Python interpreter with the A2A SDK before 1.0.
+pub fn a2a_python_03() -> PathBuf {
+    installed("python-a2a-03/bin/python")
+}
+
 /// The folder of the A2A JavaScript SDK.
 pub fn a2a_javascript() -> PathBuf {
     installed("npm-a2a")

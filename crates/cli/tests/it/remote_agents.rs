@@ -117,6 +117,24 @@ fn remote_outcomes_map_to_task_statuses() {
 }
 
 #[test]
+fn text_of_a_server_on_the_python_sdk_of_0_3_is_not_doubled() {
+    let sandbox = home("http://127.0.0.1:9/");
+    let server = SdkServer::python_03(&sandbox);
+    point(&sandbox, &server.card(), "");
+    // The server waits for the file, so that Polity follows the task before its first piece.
+    let go = sandbox.file("go");
+    let running = sandbox.start(&["-q", "run", "painter", &go.display().to_string()]);
+    sandbox.wait_until("Polity follows the task", || {
+        let count = |event| server.events(event).len();
+        (count("get") >= 2 || count("resubscribe") >= 1).then_some(())
+    });
+    sandbox.write("go", "");
+    finish(running).prints("one two three\n");
+    let (executions, _) = sandbox.json(&["execution", "list"]);
+    assert_eq!(executions[0]["result"]["remote"]["protocol"], "JSONRPC 0.3", "{executions}");
+}
+
+#[test]
 fn killed_process_resends_no_message() {
     let (sandbox, server) = python(&["--offer", "HTTP+JSON/1.0"]);
     let (mut running, id) = start_waiting(&sandbox);

@@ -53,6 +53,7 @@ impl A2aClient<'_> {
     async fn read_stream(&self, id: &str, progress: &dyn TextSink) -> Result<(), RemoteError> {
         let request = self.interface.request(A2aOperation::Subscribe(id));
         let on_event = |json: Value| {
+            progress.progress();
             Ok(match decode::decode_event(self.interface.unwrap_result(json)?) {
                 A2aStreamEvent::StateChanged(state) => state.is_settled(),
                 A2aStreamEvent::ArtifactText(text) => {
@@ -162,14 +163,22 @@ impl A2aClient<'_> {
         wait: &mut Duration,
         progress: &dyn TextSink,
     ) -> Option<RemoteOutcome> {
-        let mut can_stream = self.can_stream;
+        let mut can_stream = self.can_stream && self.interface.binding.can_subscribe();
+        let mut polled = PolledProgress::default();
         loop {
             let found = self.fetch_task(id).await;
             match found {
                 Ok(found) if found.status.state.is_settled() => {
                     return Some(self.outcome_of(&found));
                 }
-                Ok(_) => {}
+                Ok(found) => {
+                    let text = self.redact(&found.artifact_text());
+                    let shown = (!can_stream).then_some(progress);
+                    if polled.update(found.status.state, text, shown) {
+                        progress.progress();
+                        *wait = POLL_FIRST;
+                    }
+                }
                 Err(error) if error.is_transient() => return None,
                 Err(error) => return Some(self.lost_outcome(task, &error)),
             }
@@ -204,6 +213,26 @@ impl A2aClient<'_> {
     }
 }
 
+/// The progress of a task that is polled.
+#[derive(Default)]
+struct PolledProgress {
+    state: Option<A2aState>,
+    text: String,
+}
+
+impl PolledProgress {
+    /// Notes a state and the text so far, and shows the new part. Returns true if there is progress.
+    fn update(&mut self, state: A2aState, text: String, shown: Option<&dyn TextSink>) -> bool {
+        let has_changed = self.state != Some(state) || self.text != text;
+        let new = text.strip_prefix(&self.text).filter(|new| !new.is_empty());
+        if let (Some(new), Some(shown)) = (new, shown) {
+            shown.text(new);
+        }
+        (self.state, self.text) = (Some(state), text);
+        has_changed
+    }
+}
+
 /// Applies the timeout of read-only operations.
 pub(super) async fn with_timeout<T>(
     look: impl Future<Output = Result<T, RemoteError>>,
@@ -230,5 +259,42 @@ pub(super) fn redact_error(credentials: &RemoteCredentials, error: RemoteError) 
         RemoteError::Rpc { code, message } => RemoteError::Rpc { code, message: redact(message) },
         RemoteError::Unreadable(why) => RemoteError::Unreadable(redact(why)),
         RemoteError::TooLarge(limit) => RemoteError::TooLarge(limit),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct ShownText(Mutex<String>);
+
+    impl TextSink for ShownText {
+        fn text(&self, piece: &str) {
+            self.0.lock().unwrap().push_str(piece);
+        }
+    }
+
+    #[test]
+    fn polled_text_is_shown_once() {
+        let shown = ShownText::default();
+        let mut polled = PolledProgress::default();
+        for (state, text, has_progress) in [
+            (A2aState::Submitted, "", true),
+            (A2aState::Working, "", true),
+            (A2aState::Working, "", false),
+            (A2aState::Working, "one ", true),
+            (A2aState::Working, "one two ", true),
+            (A2aState::Working, "one two ", false),
+            // A replaced artifact is progress, and cannot be appended.
+            (A2aState::Working, "other", true),
+            (A2aState::Working, "other three", true),
+        ] {
+            let progress = polled.update(state, text.to_owned(), Some(&shown));
+            assert_eq!(progress, has_progress, "{state:?} {text}");
+        }
+        assert_eq!(*shown.0.lock().unwrap(), "one two  three");
     }
 }

@@ -194,16 +194,22 @@ impl A2aTask {
         RemoteTask { task_id: self.id.clone(), context_id: self.context_id.clone() }
     }
 
-    /// The result: the artifacts, else the status message, else the agent's last message.
-    pub(super) fn result(&self) -> String {
+    /// The text of the artifacts so far.
+    pub(super) fn artifact_text(&self) -> String {
         let artifacts = self.artifacts.as_deref().unwrap_or_default();
         let texts: Vec<_> = artifacts
             .iter()
             .map(|artifact| join_parts(&artifact.parts))
             .filter(|text| !text.is_empty())
             .collect();
-        if !texts.is_empty() {
-            return texts.join("\n");
+        texts.join("\n")
+    }
+
+    /// The result: the artifacts, else the status message, else the agent's last message.
+    pub(super) fn result(&self) -> String {
+        let text = self.artifact_text();
+        if !text.is_empty() {
+            return text;
         }
         let history = self.history.as_deref().unwrap_or_default();
         let is_agents =

@@ -19,6 +19,15 @@ pub(super) enum A2aBinding {
 impl A2aBinding {
     pub(super) const ALL: [Self; 3] = [Self::JsonRpc1, Self::HttpJson1, Self::JsonRpc03];
 
+    /// True if updates of a task can be subscribed to. Servers on the Python SDK of 0.3 store each
+    /// piece of an artifact once per subscriber: a subscription would double the answer.
+    pub(super) fn can_subscribe(self) -> bool {
+        match self {
+            Self::JsonRpc1 | Self::HttpJson1 => true,
+            Self::JsonRpc03 => false,
+        }
+    }
+
     pub(super) fn version(self) -> &'static str {
         match self {
             Self::JsonRpc1 | Self::HttpJson1 => "1.0",

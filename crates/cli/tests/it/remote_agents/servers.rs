@@ -32,6 +32,14 @@ impl SdkServer {
         Self::start(command, log)
     }
 
+    /// Starts a server of the Python SDK before 1.0.
+    pub(super) fn python_03(sandbox: &HomeSandbox) -> Self {
+        let log = sandbox.file("python-03.log");
+        let mut command = Command::new(peers::a2a_python_03());
+        command.arg(peers::script("python-a2a-03/agent.py")).arg("--log").arg(&log);
+        Self::start(command, log)
+    }
+
     /// Starts the JavaScript SDK's server with these interfaces.
     pub(super) fn javascript(sandbox: &HomeSandbox, offers: &str) -> Self {
         let log = sandbox.file("javascript.log");
@@ -54,7 +62,8 @@ impl SdkServer {
         card(self.port)
     }
 
-    fn events(&self, event: &str) -> Vec<Value> {
+    /// The recorded events of one kind.
+    pub(super) fn events(&self, event: &str) -> Vec<Value> {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let all = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         all.filter(|found| found["event"] == event).collect()
