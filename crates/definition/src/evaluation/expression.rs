@@ -1,5 +1,6 @@
 //! Conditions: CEL expressions over the State, compiled when their file is read.
 
+mod bounded;
 mod guard;
 mod outcome;
 mod reader;
@@ -17,6 +18,7 @@ use cel::parser::Parser;
 use cel::{Context, Env, ExecutionError};
 use serde::{Deserialize, Serialize};
 
+use crate::evaluation::budget::EvaluationBudget;
 use crate::evaluation::scope::{
     EvaluationError, EvaluationScope, ScopeField, ScopeReads, accepts, steps,
 };
@@ -29,7 +31,10 @@ pub struct ConditionExpression(Arc<CompiledCondition>);
 
 struct CompiledCondition {
     text: Box<str>,
+    /// The expression as written.
     program: IdedExpr,
+    /// The expression within the budget of an evaluation.
+    bounded: IdedExpr,
     reading: ScopeReads,
 }
 
@@ -45,6 +50,7 @@ static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
     let _ = environment.add_extension(cel::extensions::strings);
     let _ = environment.add_overload("steps", "steps_string", vec![STRING_TYPE], steps_of);
     let _ = environment.add_overload("accepts", "accepts_string", vec![STRING_TYPE], accepts_of);
+    bounded::register(&mut environment);
     Arc::new(environment)
 });
 
@@ -73,7 +79,8 @@ fn compile(text: &str) -> Result<CompiledCondition, String> {
     guard::check(text)?;
     let program = Parser::new().parse(text).map_err(|errors| reader::syntax(text, &errors))?;
     let reading = reader::read(&program, &ENVIRONMENT)?;
-    Ok(CompiledCondition { text: text.into(), program, reading })
+    let bounded = bounded::bound(&program);
+    Ok(CompiledCondition { text: text.into(), program, bounded, reading })
 }
 
 impl ConditionExpression {
@@ -82,12 +89,13 @@ impl ConditionExpression {
         &self,
         scope: &EvaluationScope<'_>,
     ) -> Result<serde_json::Value, EvaluationError> {
+        let _budget = EvaluationBudget::start();
         let view = scope.view(&self.0.reading);
         let mut context = Context::with_env(Arc::clone(&ENVIRONMENT));
         for (name, value) in &view {
             context.add_variable_as_val(name.as_str(), values::from_json(value));
         }
-        cel::Value::resolve(&self.0.program, &context)
+        cel::Value::resolve(&self.0.bounded, &context)
             .map_err(|error| values::in_words(&error))
             .and_then(|value| values::to_json(&value))
             .map_err(|reason| EvaluationError::new(self.as_str(), reason))

@@ -1,5 +1,7 @@
 //! Templates: texts with `{{ ... }}` over the State, compiled when their file is read.
 
+mod bounded;
+mod constants;
 mod filters;
 mod reader;
 mod value;
@@ -7,21 +9,23 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-use std::io;
+use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use polity_model::value::excerpt;
 
+use minijinja::machinery::{Instructions, eval, get_compiled_template, make_string_output};
 use minijinja::value::Serde;
-use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::value::ValueTemplate;
+use crate::evaluation::budget::EvaluationBudget;
 use crate::evaluation::scope::{EvaluationError, EvaluationScope, ScopeReads, accepts, steps};
 use crate::value::{TEMPLATE_BYTES_MAX, check_template, compiled_text};
 
-/// The instruction limit of one template.
-const FUEL: u64 = 1_000_000;
+/// The instruction limit of one template. Charges for values are instructions too.
+const FUEL: u64 = 2_000_000;
 
 /// The longest output of a template, in bytes.
 const RENDERED_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -56,11 +60,13 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment.add_filter("steps", |text: &str| steps(text));
     environment.add_function("steps", |text: &str| steps(text));
     environment.add_function("accepts", |text: &str| accepts(text));
+    bounded::register(&mut environment);
     environment
 });
 
 fn compile(text: &str) -> Result<CompiledTemplate, String> {
     check_template(text)?;
+    constants::check(text)?;
     let mut environment = ENVIRONMENT.clone();
     environment
         .add_template_owned(NAME, text.to_owned())
@@ -77,16 +83,15 @@ fn compile(text: &str) -> Result<CompiledTemplate, String> {
 impl Template {
     /// Renders the template.
     pub fn render(&self, scope: &EvaluationScope<'_>) -> Result<String, EvaluationError> {
-        let mut rendered = LimitedWriter(Vec::new());
-        self.0
-            .environment
-            .get_template(NAME)
-            .and_then(|template| {
-                template.render_captured_to(view(scope, &self.0.reading), &mut rendered).map(drop)
-            })
-            .map_err(|error| EvaluationError::new(self.as_str(), in_words(&error)))?;
-        // Rendered templates are valid UTF-8, so nothing is replaced.
-        Ok(String::from_utf8_lossy(&rendered.0).into_owned())
+        let wrong = |reason| EvaluationError::new(self.as_str(), reason);
+        let rendered = render(&self.0.environment, view(scope, &self.0.reading))
+            .map_err(|error| wrong(in_words(&error)))?;
+        if rendered.len() > RENDERED_BYTES_MAX {
+            return Err(wrong(format!(
+                "gives more than {RENDERED_BYTES_MAX} bytes, the most a template may give"
+            )));
+        }
+        Ok(rendered)
     }
 
     pub(crate) fn reading(&self) -> &ScopeReads {
@@ -107,21 +112,35 @@ fn view(scope: &EvaluationScope<'_>, reading: &ScopeReads) -> Value {
     Value::from(Serde(view))
 }
 
-/// A writer with the size limit of templates.
-struct LimitedWriter(Vec<u8>);
+/// Renders the one template of an environment within a budget.
+fn render(environment: &Environment<'static>, view: Value) -> Result<String, Error> {
+    let _budget = EvaluationBudget::start();
+    let template = environment.get_template(NAME)?;
+    let instructions = bounded::bound(&get_compiled_template(&template).instructions)?;
+    Ok(run(environment, &instructions, view)?.1)
+}
 
-impl io::Write for LimitedWriter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len() + bytes.len() > RENDERED_BYTES_MAX {
-            return Err(io::Error::other("too long"));
-        }
-        self.0.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
+/// The value that the one template of an environment assigns as its last statement, within a budget.
+fn evaluate_value(environment: &Environment<'static>, view: Value) -> Result<Value, Error> {
+    let _budget = EvaluationBudget::start();
+    let template = environment.get_template(NAME)?;
+    let instructions = bounded::bound_value(&get_compiled_template(&template).instructions)?;
+    let value = run(environment, &instructions, view)?.0.unwrap_or_default();
+    // Its JSON form is made next.
+    bounded::check_text(&value)?;
+    Ok(value)
+}
 
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+fn run<'e>(
+    environment: &'e Environment<'e>,
+    instructions: &Instructions<'e>,
+    view: Value,
+) -> Result<(Option<Value>, String), Error> {
+    let (mut output, blocks) = (String::new(), BTreeMap::new());
+    let mut out = make_string_output(&mut output);
+    let (value, _) = eval(environment, instructions, view, &blocks, &mut out, AutoEscape::None)?;
+    drop(out);
+    Ok((value, output))
 }
 
 /// The syntax error of a template, with its position.
@@ -152,9 +171,8 @@ fn in_words(error: &Error) -> String {
             format!("reads something that is not there{what}")
         }
         ErrorKind::OutOfFuel => "takes too many steps".to_owned(),
-        ErrorKind::WriteFailure => {
-            format!("gives more than {RENDERED_BYTES_MAX} bytes, the most a template may give")
-        }
+        // The detail names the limit that was reached.
+        ErrorKind::WriteFailure => error.detail().unwrap_or_default().to_owned(),
         kind => detail.map_or_else(|| kind.to_string(), |detail| format!("{kind}: {detail}")),
     }
 }

@@ -68,6 +68,37 @@ fn evaluation_errors_have_reasons() {
 }
 
 #[test]
+fn forty_doublings_fail_the_condition() {
+    for (start, step, count) in [
+        ("[input]", ".map(a, a + a)", 40),
+        ("[[input]]", ".map(a, a + a)", 40),
+        ("[input]", ".map(a, [a, a])", 40),
+        ("[input]", ".map(a, {'x': a, 'y': a})", 40),
+        ("[input]", ".map(a, a.replace('', a))", 9),
+        ("[input]", ".map(a, a.split('').join(a))", 9),
+        ("[input]", ".map(a, '%s%s'.format([a, a]))", 30),
+        ("[input, last]", ".filter(a, true).map(a, a + a + a + a)", 20),
+    ] {
+        let text = format!("{start}{} == []", step.repeat(count));
+        let error = with_scope(|scope| parse(&text).evaluate(scope)).unwrap_err().to_string();
+        let expected = "makes values of more than 268435456 bytes, the most of one template or \
+                        condition";
+        let is_expected = error.contains(expected) || error.contains("nests values more than 64");
+        assert!(is_expected, "{text}: {error}");
+    }
+    for (text, expected) in [
+        ("[1, 2, 3].map(x, x * 2).filter(x, x > 2) == [4, 6]", true),
+        ("['a', 'b'].map(x, x + '!').join(', ') == 'a!, b!'", true),
+        ("'a-b-c'.replace('-', '+') + 'x' == 'a+b+cx'", true),
+        ("'a-b-c'.replace('-', '+', 1) == 'a+b-c'", true),
+        ("'a-b'.split('-').size() == 2 && ['a'].join() == 'a'", true),
+        ("[1, 2].exists_one(x, x == 2) && {'a': [1]}.a[0] == 1", true),
+    ] {
+        assert_eq!(with_scope(|scope| parse(text).holds(scope)), Ok(expected), "{text}");
+    }
+}
+
+#[test]
 fn rejects_invalid_text_with_a_reason() {
     for (text, expected) in [
         ("size(last) >", "not an expression: unexpected end at character 13"),

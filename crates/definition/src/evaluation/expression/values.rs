@@ -11,6 +11,8 @@ use cel::{ExecutionError, Value};
 use polity_model::value::excerpt;
 use serde_json::{Map, Number, Value as Json};
 
+use super::bounded::CHARGE;
+
 pub(super) fn from_json<'v>(value: &'v Json) -> Box<dyn Val + 'v> {
     match value {
         Json::Null => Box::new(CelNull),
@@ -96,6 +98,10 @@ pub(super) fn in_words(error: &ExecutionError) -> String {
         ExecutionError::UndeclaredReference(name) => format!("there is no \"{}\"", excerpt(name)),
         ExecutionError::DivisionByZero(_) | ExecutionError::RemainderByZero(_) => {
             "divides by zero".to_owned()
+        }
+        // The message names the limit.
+        ExecutionError::FunctionError { function, message } if function == CHARGE => {
+            message.clone()
         }
         ExecutionError::FunctionError { function, message } => {
             format!("{function}: {}", excerpt(message))

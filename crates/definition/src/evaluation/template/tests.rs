@@ -61,6 +61,91 @@ fn undefined_values_are_errors() {
     }
 }
 
+/// The error of a template that makes too much.
+const TOO_MUCH: &str = "makes values of more than 268435456 bytes, the most of one template";
+
+#[test]
+fn forty_doublings_fail_the_template() {
+    let doubled = |step: &str, count: usize| {
+        format!("{{% set x = input %}}{}{{{{ x }}}}", step.repeat(count))
+    };
+    let raw = format!(
+        "{{% set x %}}{{% for i in range(99999) %}}{}{{% endfor %}}{{% endset %}}{{{{ x }}}}",
+        "y".repeat(3500)
+    );
+    let in_a_loop = "{% set n = namespace(x=input) %}{% for i in range(40) %}\
+                     {% set n.x = n.x ~ n.x %}{% endfor %}{{ n.x }}";
+    for text in [
+        doubled("{% set x = x ~ x %}", 40),
+        doubled("{% set x = x + x %}", 40),
+        doubled("{% set x = [x, x] %}", 40),
+        doubled("{% set x = {'a': x, 'b': x} %}", 40),
+        doubled("{% set x = (x, x) %}", 40),
+        doubled("{% set x = [x] * 9999 %}", 9),
+        doubled("{% set x %}{{ x }}{{ x }}{% endset %}", 40),
+        doubled("{% set x = x | replace('', x) %}", 9),
+        doubled("{% set x = x | list | join(x) %}", 9),
+        doubled("{% set x = [x] | map('replace', '', x) | first %}", 9),
+        doubled("{% filter replace('', input * 9999) %}", 4) + &"{% endfilter %}".repeat(4),
+        doubled("{% set x = '%s%s' | format(x, x) %}", 40),
+        in_a_loop.to_owned(),
+        raw,
+        "{{ '%999999999d' | format(1) }}".to_owned(),
+        "{{ '%*d' | format(999999999, 1) }}".to_owned(),
+        "{{ input | indent(999999999, true) }}".to_owned(),
+        "{{ [1] | batch(999999999, 0) | list }}".to_owned(),
+        "{% set x = input * 9999 %}{% for i in range(9999) %}{% set y = x[:] %}{% endfor %}"
+            .to_owned(),
+    ] {
+        let error = with_scope(|scope| parse(&text).render(scope)).unwrap_err().to_string();
+        assert!(error.contains(TOO_MUCH), "{text}: {error}");
+    }
+    let value = ValueTemplate::compile("{{ (input * 9999) | replace('', input * 9999) }}");
+    let error = with_scope(|scope| value.unwrap().unwrap().evaluate(scope)).unwrap_err();
+    assert!(error.to_string().contains(TOO_MUCH), "{error}");
+}
+
+#[test]
+fn values_without_end_fail_the_template() {
+    let deep = "{% set n = namespace(x=[]) %}{% for i in range(9999) %}{% set n.x = [n.x] %}\
+                {% endfor %}{{ n.x }}";
+    for (text, expected) in [
+        (deep, "nests values more than 64 levels deep"),
+        ("{% set x = input * 9999 %}{{ x * 99999 }}", "repeated string is too large"),
+        ("{% set n = namespace() %}{% set n.a = n %}{{ n }}", "cannot be stored in a namespace"),
+        ("{% set n = namespace() %}{% set n.a = [n] %}{{ n }}", "cannot be stored in a namespace"),
+    ] {
+        let error = with_scope(|scope| parse(text).render(scope)).unwrap_err().to_string();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+    for text in [
+        "{{ 'x' * 99999999 }}",
+        "{{ 99999 * 999 * 'x' }}",
+        "{% if ['x'] * 99999999 %}{% endif %}",
+        "{% for i in [] %}{{ input | default('x' * 99999999) }}{% endfor %}",
+    ] {
+        assert_eq!(
+            refused(text),
+            "has constants of more than 1048576 bytes, the most of one template",
+            "{text}"
+        );
+        assert!(ValueTemplate::compile(text).is_none_or(|template| template.is_err()));
+    }
+}
+
+#[test]
+fn large_texts_pass_through_templates() {
+    // Operations on all of a long text, as a workflow has them.
+    let text = "{% set n = namespace(all='') %}{% for i in range(500) %}\
+                {% set n.all = n.all ~ input | upper %}{% endfor %}\
+                {{ (n.all ~ last) | replace('W', 'V') | length }} {{ n.all.split is defined }}";
+    let rendered = with_scope(|scope| parse(text).render(scope));
+    assert_eq!(rendered.as_deref(), Ok("3005 false"));
+    let long = "{% set x = input * 99999 %}{{ x | lines | length }} {{ x | tojson | length }}";
+    let rendered = with_scope(|scope| parse(long).render(scope));
+    assert_eq!(rendered.as_deref(), Ok("1 599996"));
+}
+
 #[test]
 fn rejects_invalid_text_with_a_reason() {
     for (text, expected) in [

@@ -1,15 +1,16 @@
 //! Templates of exactly one `{{ expression }}`, which evaluate to a value and not to a text.
 
-use minijinja::Expression;
+use minijinja::Environment;
 
-use super::{ENVIRONMENT, filters, in_words, reader, view};
+use super::{ENVIRONMENT, NAME, constants, evaluate_value, filters, in_words, reader, view};
 use crate::evaluation::scope::{EvaluationError, EvaluationScope, ScopeReads};
 use crate::value::check_template;
 
 /// One expression, whose value keeps its type.
 pub(crate) struct ValueTemplate {
     text: Box<str>,
-    expression: Expression<'static, 'static>,
+    /// Has one template, which assigns the value to a variable.
+    environment: Environment<'static>,
     reading: ScopeReads,
 }
 
@@ -19,17 +20,18 @@ impl ValueTemplate {
         let inside = text.trim_end().strip_prefix("{{")?.strip_suffix("}}")?;
         let inside = inside.strip_prefix(['-', '+']).unwrap_or(inside);
         let inside = inside.strip_suffix(['-', '+']).unwrap_or(inside);
-        if let Err(reason) = check_template(text) {
+        if let Err(reason) = check_template(text).and_then(|()| constants::check(text)) {
             return Some(Err(reason));
         }
-        let environment: &'static _ = &*ENVIRONMENT;
-        let expression = environment.compile_expression_owned(inside.to_owned()).ok()?;
-        let reading = reader::read(text, &expression.undeclared_variables(true));
-        let reading = reading.and_then(|reading| {
-            filters::check(text, environment)?;
+        let mut environment = ENVIRONMENT.clone();
+        let names = environment.compile_expression(inside).ok()?.undeclared_variables(true);
+        let assignment = format!("{{% set value = ({inside}) %}}");
+        environment.add_template_owned(NAME, assignment).ok()?;
+        let reading = reader::read(text, &names).and_then(|reading| {
+            filters::check(text, &environment)?;
             Ok(reading)
         });
-        Some(reading.map(|reading| Self { text: text.into(), expression, reading }))
+        Some(reading.map(|reading| Self { text: text.into(), environment, reading }))
     }
 
     pub(crate) fn reading(&self) -> &ScopeReads {
@@ -42,9 +44,7 @@ impl ValueTemplate {
         scope: &EvaluationScope<'_>,
     ) -> Result<serde_json::Value, EvaluationError> {
         let wrong = |reason: String| EvaluationError::new(&self.text, reason);
-        let value = self
-            .expression
-            .eval(view(scope, &self.reading))
+        let value = evaluate_value(&self.environment, view(scope, &self.reading))
             .map_err(|error| wrong(in_words(&error)))?;
         if value.is_undefined() {
             return Err(wrong("reads something that is not there".to_owned()));
