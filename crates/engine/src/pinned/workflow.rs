@@ -81,7 +81,7 @@ impl PinnedWorkflow {
         match &node.kind {
             WorkflowNodeKind::Agent { agent, sub_agents, .. } => {
                 let agent = self.participants.agents.get(agent)?;
-                let agent = match as_node_says(agent, sub_agents, node.max_retries) {
+                let agent = match as_node_says(agent, sub_agents, node) {
                     Some(changed) => Arc::new(changed),
                     None => Arc::clone(agent),
                 };
@@ -174,16 +174,24 @@ fn tool_of(node: &WorkflowNode) -> Option<&ToolName> {
 fn as_node_says(
     agent: &AgentDefinition,
     sub_agents: &[Name],
-    max_retries: Option<u32>,
+    node: &WorkflowNode,
 ) -> Option<AgentDefinition> {
-    let AgentKind::Llm(llm) = &agent.kind else { return None };
-    if sub_agents.is_empty() && max_retries.is_none() {
-        return None;
-    }
-    let mut llm = LlmAgent::clone(llm);
-    let more = sub_agents.iter().filter(|name| !llm.sub_agents.contains(name)).cloned();
-    let more: Vec<Name> = more.collect();
-    llm.sub_agents.extend(more);
-    llm.max_retries = max_retries.unwrap_or(llm.max_retries);
-    Some(AgentDefinition { kind: AgentKind::Llm(llm), ..agent.clone() })
+    let kind = match &agent.kind {
+        AgentKind::Llm(llm) if !sub_agents.is_empty() || node.max_retries.is_some() => {
+            let mut llm = LlmAgent::clone(llm);
+            let more = sub_agents.iter().filter(|name| !llm.sub_agents.contains(name)).cloned();
+            let more: Vec<Name> = more.collect();
+            llm.sub_agents.extend(more);
+            llm.max_retries = node.max_retries.unwrap_or(llm.max_retries);
+            AgentKind::Llm(llm)
+        }
+        AgentKind::Cli(cli) if node.idempotent || node.max_retries.is_some() => {
+            let mut cli = cli.clone();
+            cli.idempotent |= node.idempotent;
+            cli.max_retries = node.max_retries.unwrap_or(cli.max_retries);
+            AgentKind::Cli(cli)
+        }
+        AgentKind::Llm(_) | AgentKind::Cli(_) | AgentKind::Remote(_) => return None,
+    };
+    Some(AgentDefinition { kind, ..agent.clone() })
 }
