@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use polity_model::name::Name;
 
-use crate::agent::{AgentDefinition, AgentFile};
+use crate::agent::{AgentDefinition, AgentFile, CliAgent};
 use crate::config::mcp_server::{McpServerDefinition, McpServersFile, ServersRead};
 use crate::config::retention::{RetentionPolicy, RetentionPolicyFile};
 use crate::config::settings::{HomeSettings, SettingsFile};
@@ -233,7 +233,14 @@ impl FileEntry {
         let refused = EmptyFile::Refused;
         let (content, mut checker) = match kind {
             DefinitionKind::Agent => {
-                let (agent, checker) = read(path, text, refused, AgentFile::check);
+                let (agent, mut checker) = read(path, text, refused, AgentFile::check);
+                // Not a rule of pinned definitions: those of earlier versions stay readable, and the
+                // driver refuses to start them.
+                let program = agent.as_ref().and_then(AgentDefinition::program);
+                if let Some(problem) = program.and_then(CliAgent::policy_problem) {
+                    let path = FieldPath::root().field("permission_policy");
+                    checker.report(&path, FindingText::new(problem));
+                }
                 (FileContent::Agent(agent), checker)
             }
             DefinitionKind::Workflow => {

@@ -21,6 +21,27 @@ const ANSWER: &str = "Hello from the model.";
 /// The variable that marks every process of a run.
 const MARK: &str = "POLITY_TEST_MARK";
 
+/// Settings in the working directory that grant all permissions.
+const GRANTS: [(&str, &str); 5] = [
+    (
+        ".claude/settings.json",
+        r#"{"permissions": {"allow": ["Bash"], "defaultMode": "bypassPermissions"}}"#,
+    ),
+    (".codex/config.toml", "sandbox_mode = \"danger-full-access\"\napproval_policy = \"never\"\n"),
+    (
+        ".gemini/settings.json",
+        r#"{"tools": {"allowed": ["run_shell_command"]}, "general": {"defaultApprovalMode": "yolo"}}"#,
+    ),
+    (
+        ".qwen/settings.json",
+        r#"{"tools": {"allowed": ["run_shell_command"], "approvalMode": "yolo"}}"#,
+    ),
+    (
+        "opencode.json",
+        r#"{"permission": {"bash": "allow"}, "agent": {"build": {"permission": {"bash": "allow"}}}}"#,
+    ),
+];
+
 /// An agent in its own home, with a model server.
 struct RealAgentFixture {
     agent: &'static RealAgent,
@@ -78,6 +99,21 @@ impl RealAgentFixture {
         self.sandbox.write("polity.yaml", "");
         let path = format!("agents/{}.yaml", self.agent.preset);
         self.sandbox.write(&path, &definition.to_string());
+    }
+
+    /// Sets the permission policy, and has files in the working directory grant everything.
+    fn withhold_permissions(&self, policy: &str) {
+        let path = format!("agents/{}.yaml", self.agent.preset);
+        let definition = fs::read_to_string(self.sandbox.file(&path)).unwrap();
+        let definition = definition.replace(
+            r#""permission_policy":"allow""#,
+            &format!(r#""permission_policy":"{policy}""#),
+        );
+        assert!(definition.contains(policy), "{definition}");
+        self.sandbox.write(&path, &definition);
+        for (path, settings) in GRANTS {
+            self.sandbox.write(&format!("work/{path}"), settings);
+        }
     }
 
     fn filled(&self, text: &str) -> String {
@@ -231,6 +267,23 @@ fn processes_left_by_a_tool_are_killed(agent: &'static RealAgent) {
     assert_eq!(fs::read_to_string(setting.sandbox.file("work/ran")).unwrap(), "done\n");
 }
 
+/// Nothing is granted, whatever the files of the project say.
+fn withheld_permissions_hold(agent: &'static RealAgent) {
+    let Some(shell) = &agent.shell else { return };
+    for policy in ["ask", "deny"] {
+        let Some(setting) = RealAgentFixture::new(agent, |request: &RecordedRequest| {
+            let call = shell.call(request, "echo done > ran");
+            call.filter(|_| request.tool_answers() == 0).unwrap_or(ModelTurn::text(ANSWER))
+        }) else {
+            return;
+        };
+        setting.withhold_permissions(policy);
+        let output = setting.run();
+        assert!(!setting.server.requests().is_empty(), "{policy}: {output:?}");
+        assert!(!setting.sandbox.file("work/ran").exists(), "{policy}: the command ran");
+    }
+}
+
 /// Agents start their tools in separate sessions.
 fn cancel_leaves_no_process(agent: &'static RealAgent) {
     let Some(setting) = RealAgentFixture::with_mark(agent, |mark| {
@@ -288,6 +341,11 @@ macro_rules! agents {
             #[test]
             fn processes_left_by_a_tool_are_killed() {
                 super::processes_left_by_a_tool_are_killed(&$agent);
+            }
+
+            #[test]
+            fn withheld_permissions_hold() {
+                super::withheld_permissions_hold(&$agent);
             }
 
             #[test]

@@ -126,6 +126,57 @@ fn fields_list_their_allowed_values() {
 }
 
 #[test]
+fn unenforced_permission_policies_are_refused() {
+    insta::assert_snapshot!(report(
+        [
+            "permission_policy: deny",
+            "permission_policy: ask",
+            "permission_policy: allow",
+            "preset: opencode\npermission_policy: deny",
+            "preset: opencode\npermission_policy: deny\ncli_args: [run]",
+            "preset: opencode\npermission_policy: ask\ncli_args: [run]",
+            "preset: aider",
+            "preset: aider\npermission_policy: deny",
+            "preset: aider\npermission_policy: allow",
+        ],
+        of_lines
+    ), @r"
+    permission_policy: deny
+    => 4:20: permission_policy is deny, but only a preset can enforce it; remove it, and restrict the program by its own options in cli_args
+    permission_policy: ask
+    => valid
+    permission_policy: allow
+    => valid
+    preset: opencode
+    permission_policy: deny
+    => valid
+    preset: opencode
+    permission_policy: deny
+    cli_args: [run]
+    => 5:20: permission_policy is deny, but cli_args replaces the arguments of the preset opencode that enforce it; remove one of them
+    preset: opencode
+    permission_policy: ask
+    cli_args: [run]
+    => valid
+    preset: aider
+    => 1:1: permission_policy is ask, but the preset aider can enforce only allow: the program acts without asking; set it to allow
+    preset: aider
+    permission_policy: deny
+    => 5:20: permission_policy is deny, but the preset aider can enforce only allow: the program acts without asking; set it to allow
+    preset: aider
+    permission_policy: allow
+    => valid
+    ");
+}
+
+#[test]
+fn pinned_definitions_with_an_unenforced_policy_stay_readable() {
+    let pinned = r#"{"kind": "cli", "name": "coder", "preset": "aider"}"#;
+    let agent = crate::AgentDefinition::from_canonical(pinned).unwrap();
+    assert!(agent.program().unwrap().policy_problem().is_some());
+}
+
+#[test]
 fn blocks_list_their_allowed_values() {
     insta::assert_snapshot!(report(
         [

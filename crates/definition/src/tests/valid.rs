@@ -111,7 +111,7 @@ session_timeout: 3600
 keep_alive: false
 enabled: false
 max_retries: 1
-permission_policy: deny
+permission_policy: allow
 lock_key: repository
 workspace: worktree
 idempotent: true

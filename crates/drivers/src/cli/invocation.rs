@@ -20,6 +20,7 @@ use polity_engine::driver::{NotReady, RunOverrides};
 use serde_json::{Map, Value, json};
 
 use self::arguments::TemplateValues;
+use self::variables::EnvVariables;
 pub(crate) use self::variables::secrets;
 use crate::cli::invocation::presets::{InputMode, OutputMode, ResolvedAgent};
 use crate::environment::EnvSource;
@@ -89,9 +90,7 @@ pub(crate) fn build(
     resolved: &ResolvedAgent,
     inputs: RunInputs<'_>,
 ) -> Result<CliInvocation, NotReady> {
-    let folder = working_directory(resolved, inputs)?;
-    let variables = variables::collect_variables(resolved, inputs)?;
-    let path = executable(resolved, inputs, variables.path())?;
+    let (folder, variables, path) = prepare(resolved, inputs)?;
     let mut values = TemplateValues::new(resolved, inputs, &folder);
     let output_file = match &resolved.output {
         OutputMode::File(Some(template)) => Some(folder.join(values.path(template)?)),
@@ -126,9 +125,24 @@ pub(crate) fn build(
 
 /// Checks that folder, variables and executable exist. The task's values are not known yet.
 pub(crate) fn check(resolved: &ResolvedAgent, inputs: RunInputs<'_>) -> Result<(), NotReady> {
-    working_directory(resolved, inputs)?;
+    prepare(resolved, inputs).map(|_| ())
+}
+
+/// The folder, the variables and the executable of a run that the agent's policy permits.
+fn prepare(
+    resolved: &ResolvedAgent,
+    inputs: RunInputs<'_>,
+) -> Result<(PathBuf, EnvVariables, PathBuf), NotReady> {
+    if let Some(problem) = &resolved.policy_problem {
+        return Err(NotReady {
+            message: format!("agent \"{}\": {problem}", inputs.agent),
+            hint: "change permission_policy in the agent's file".to_owned(),
+        });
+    }
+    let folder = working_directory(resolved, inputs)?;
     let variables = variables::collect_variables(resolved, inputs)?;
-    executable(resolved, inputs, variables.path()).map(|_| ())
+    let path = executable(resolved, inputs, variables.path())?;
+    Ok((folder, variables, path))
 }
 
 fn request(inputs: RunInputs<'_>) -> String {

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use super::parser::OutputFormat;
 use super::template::{CliPlaceholder, CliTemplate};
-use super::{AgentMode, CliAgent, InputPattern, OutputPattern};
+use super::{AgentMode, CliAgent, InputPattern, OutputPattern, PermissionPolicy};
 use crate::file::checker::FileChecker;
 use crate::file::path::FieldPath;
 use crate::file::problem::FindingText;
@@ -23,6 +23,34 @@ pub(super) fn check(agent: &CliAgent, checker: &mut FileChecker) {
     if checker.is_empty(&path) {
         checker
             .report(&path, FindingText::new("success_exit_codes must name at least one exit code"));
+    }
+}
+
+impl CliAgent {
+    /// The problem with the permission policy, if nothing enforces it.
+    pub fn policy_problem(&self) -> Option<String> {
+        let policy = match self.permission_policy {
+            PermissionPolicy::Allow => return None,
+            PermissionPolicy::Deny => "deny",
+            PermissionPolicy::Ask => "ask",
+        };
+        match (self.preset, &self.cli_args) {
+            (Some(preset), None) if preset.can_withhold_permissions() => None,
+            (Some(preset), None) => Some(format!(
+                "permission_policy is {policy}, but the preset {preset} can enforce only allow: the \
+                 program acts without asking; set it to allow"
+            )),
+            // It depends on the program whether it asks.
+            (None, _) | (Some(_), Some(_)) if policy == "ask" => None,
+            (None, _) => Some(format!(
+                "permission_policy is {policy}, but only a preset can enforce it; remove it, and \
+                 restrict the program by its own options in cli_args"
+            )),
+            (Some(preset), Some(_)) => Some(format!(
+                "permission_policy is {policy}, but cli_args replaces the arguments of the preset \
+                 {preset} that enforce it; remove one of them"
+            )),
+        }
     }
 }
 

@@ -45,6 +45,23 @@ impl CliPreset {
         Self::Llm,
     ];
 
+    /// True if the program can be started so that it takes no action that needs a permission.
+    pub fn can_withhold_permissions(self) -> bool {
+        match self {
+            Self::Claude
+            | Self::Codex
+            | Self::Gemini
+            | Self::Qwen
+            | Self::Opencode
+            | Self::Copilot
+            // Without arguments that name tools, these two only answer.
+            | Self::Aichat
+            | Self::Llm => true,
+            // It changes files without asking.
+            Self::Aider => false,
+        }
+    }
+
     /// The name as files spell it.
     pub fn as_str(self) -> &'static str {
         match self {

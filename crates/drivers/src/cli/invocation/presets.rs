@@ -44,6 +44,8 @@ pub(crate) struct ResolvedAgent {
     /// Error categories of known exit codes.
     pub(crate) exit_categories: &'static [(i32, ErrorCategory)],
     pub(crate) error_rules: Vec<ErrorRule>,
+    /// The reason that the permission policy does not hold, if nothing enforces it.
+    pub(crate) policy_problem: Option<String>,
     pub(crate) preset_rules: &'static [PresetRule],
 }
 
@@ -73,6 +75,13 @@ pub(crate) fn resolve(agent: &CliAgent) -> ResolvedAgent {
     let (args, resumed_args) = resolve_args(agent, preset, &input);
     let own_envs = agent.envs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let preset_envs = preset.map_or(&[][..], |preset| preset.envs).iter().copied();
+    let withhold_envs = match agent.permission_policy {
+        PermissionPolicy::Allow => &[][..],
+        PermissionPolicy::Deny | PermissionPolicy::Ask => {
+            preset.map_or(&[][..], |preset| preset.withhold_envs)
+        }
+    };
+    let withhold_envs = withhold_envs.iter().copied();
     let preset_allow = preset.map_or(&[][..], |preset| preset.env_allow).iter().copied();
     ResolvedAgent {
         executable: match (&agent.executable_path, preset) {
@@ -92,13 +101,19 @@ pub(crate) fn resolve(agent: &CliAgent) -> ResolvedAgent {
             (None, Some(preset)) => (preset.parser)(),
             (None, None) => OutputParser::new(OutputFormat::Text),
         },
-        envs: preset_envs.chain(own_envs).map(|(n, v)| (n.to_owned(), v.to_owned())).collect(),
+        envs: preset_envs
+            .chain(own_envs)
+            // The policy is also the agent's own setting.
+            .chain(withhold_envs)
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
         env_allow: names(&agent.env_allow).chain(preset_allow).map(str::to_owned).collect(),
         env_unset: names(&agent.env_unset).map(str::to_owned).collect(),
         working_directory: agent.working_directory.as_ref().map(Text::as_str).map(str::to_owned),
         success_exit_codes: agent.success_exit_codes.clone(),
         exit_categories: preset.map_or(&[], |preset| preset.exit_categories),
         error_rules: agent.error_rules.clone(),
+        policy_problem: agent.policy_problem(),
         preset_rules: preset.map_or(&[], |preset| preset.error_rules),
     }
 }
@@ -139,14 +154,14 @@ fn resolve_args(
         (None, None) => return (Vec::new(), None),
         (None, Some(preset)) => (preset, input_pattern(input) == preset.input),
     };
-    let allow = match agent.permission_policy {
+    let policy = match agent.permission_policy {
         PermissionPolicy::Allow => preset.allow_args,
         // Without a terminal, a CLI agent refuses actions that need approval.
-        PermissionPolicy::Deny | PermissionPolicy::Ask => "",
+        PermissionPolicy::Deny | PermissionPolicy::Ask => preset.withhold_args,
     };
     // The preset's last arguments fit only its own input mode.
     let tail = if is_own_input { preset.trailing_args } else { "" };
-    let all = |args: &str| [args, allow, tail].into_iter().flat_map(templates).collect();
+    let all = |args: &str| [args, policy, tail].into_iter().flat_map(templates).collect();
     (all(preset.args), preset.resumed.map(all))
 }
 

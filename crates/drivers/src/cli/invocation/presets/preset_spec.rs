@@ -16,6 +16,10 @@ pub(crate) struct PresetSpec {
     pub(crate) resumed: Option<&'static str>,
     /// Arguments that grant all permissions.
     pub(crate) allow_args: &'static str,
+    /// Arguments and variables that withhold all permissions, even if files in the working directory
+    /// grant them. Those of the user may.
+    pub(crate) withhold_args: &'static str,
+    pub(crate) withhold_envs: &'static [(&'static str, &'static str)],
     pub(crate) input: InputPattern,
     /// Trailing arguments that name the input.
     pub(crate) trailing_args: &'static str,
@@ -37,6 +41,8 @@ pub(crate) const DEFAULT: PresetSpec = PresetSpec {
     args: "",
     resumed: None,
     allow_args: "",
+    withhold_args: "",
+    withhold_envs: &[],
     input: InputPattern::Stdin,
     trailing_args: "",
     parser: text,

@@ -1,6 +1,6 @@
 //! Presets against recorded output of the real programs.
 
-use polity_definition::CliPreset;
+use polity_definition::{AgentDefinition, CliPreset};
 use polity_model::run::ProcessExit;
 use serde::Deserialize;
 
@@ -36,7 +36,7 @@ fn recorded_runs() -> Vec<PresetRun> {
 }
 
 fn parsed(run: &PresetRun) -> (ResolvedAgent, ParsedOutput) {
-    let resolved = resolved(&format!("preset: {}\n", run.preset));
+    let resolved = resolved(&format!("preset: {}\npermission_policy: allow\n", run.preset));
     let mut parser = AnswerParser::new(&resolved.parser);
     parser.push(run.stdout.as_bytes());
     (resolved, parser.finish())
@@ -74,9 +74,62 @@ fn finds_session_ids_and_tokens() {
 #[test]
 fn no_preset_puts_the_input_on_the_command_line() {
     for preset in CliPreset::ALL {
-        let resolved = resolved(&format!("preset: {preset}\n"));
+        let resolved = resolved(&format!("preset: {preset}\npermission_policy: allow\n"));
         assert!(resolved.args.iter().all(|arg| !arg.names(&CliPlaceholder::Input)), "{preset}");
         assert_ne!(resolved.input, InputMode::Args, "{preset}");
+    }
+}
+
+#[test]
+fn every_preset_enforces_its_policies_or_refuses_them() {
+    // Pinned definitions of earlier versions may have any policy.
+    let resolved = |preset: CliPreset, policy: &str| {
+        let pinned = serde_json::json!({
+            "kind": "cli", "name": "coder", "preset": preset, "permission_policy": policy,
+        });
+        let agent = AgentDefinition::from_canonical(&pinned.to_string()).unwrap();
+        resolve(agent.program().unwrap())
+    };
+    for preset in CliPreset::ALL {
+        let allowed = resolved(preset, "allow");
+        assert_eq!(allowed.policy_problem, None, "{preset}");
+        for policy in ["ask", "deny"] {
+            let own = resolved(preset, policy);
+            let added = |from: &ResolvedAgent, to: &ResolvedAgent| {
+                to.args.iter().any(|arg| !from.args.contains(arg))
+                    || to.envs.iter().any(|(name, value)| from.envs.get(name) != Some(value))
+            };
+            let (grants, withholds) = (added(&own, &allowed), added(&allowed, &own));
+            match preset {
+                CliPreset::Aider => assert!(own.policy_problem.unwrap().contains("only allow")),
+                CliPreset::Claude | CliPreset::Codex | CliPreset::Gemini | CliPreset::Qwen => {
+                    assert!(grants && withholds && own.policy_problem.is_none(), "{preset}");
+                }
+                // It allows everything unless told otherwise.
+                CliPreset::Opencode => assert!(!grants && withholds, "{preset}"),
+                // It refuses everything unless told otherwise.
+                CliPreset::Copilot => assert!(grants && !withholds, "{preset}"),
+                // They have no tools.
+                CliPreset::Aichat | CliPreset::Llm => assert!(!grants && !withholds, "{preset}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn agent_cannot_override_the_variables_of_its_policy() {
+    let own = resolved("preset: opencode\nenvs: {OPENCODE_PERMISSION: \"{}\"}\n");
+    assert!(own.envs["OPENCODE_PERMISSION"].contains("deny"));
+}
+
+#[test]
+fn no_error_rule_is_anchored_to_the_first_byte() {
+    for preset in CliPreset::ALL {
+        for (rule, _) in preset_spec(preset).error_rules {
+            assert!(!rule.contains(r"\A"), "{preset}: {rule}");
+            // Of a line, not of the text.
+            assert!(!rule.contains('^') || rule.starts_with("(?m)^"), "{preset}: {rule}");
+        }
     }
 }
 
@@ -84,14 +137,16 @@ fn no_preset_puts_the_input_on_the_command_line() {
 fn definition_overrides_the_preset() {
     let codex = resolved("preset: codex\n");
     assert_eq!(codex.executable, "codex");
-    assert_eq!(args(&codex), "exec --json --skip-git-repo-check --model {{model}} -");
+    let withheld = "-c sandbox_mode=read-only -c approval_policy=never";
+    let start = format!("exec --json --skip-git-repo-check --model {{{{model}}}} {withheld}");
+    assert_eq!(args(&codex), format!("{start} -"));
     assert!(codex.resumed_args.is_some() && codex.install.is_some());
 
     let allowed = resolved("preset: codex\npermission_policy: allow\n");
     assert!(args(&allowed).ends_with("--dangerously-bypass-approvals-and-sandbox -"));
 
     let by_argument = resolved("preset: codex\ninput_pattern: args\n");
-    assert_eq!(args(&by_argument), "exec --json --skip-git-repo-check --model {{model}}");
+    assert_eq!(args(&by_argument), start);
 
     let own = resolved(
         "preset: claude\nexecutable_path: ./mine\ncli_args: [-x]\nparser: {format: text}\n\

@@ -49,6 +49,7 @@ static CLAUDE: PresetSpec = PresetSpec {
     install: "npm install -g @anthropic-ai/claude-code",
     args: "-p --output-format stream-json --verbose --model {{model}} --resume {{session_id}}",
     allow_args: "--dangerously-skip-permissions",
+    withhold_args: "--permission-mode default",
     parser: claude_events,
     envs: &[
         ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
@@ -73,6 +74,8 @@ static CODEX: PresetSpec = PresetSpec {
     args: "exec --json --skip-git-repo-check --model {{model}}",
     resumed: Some("exec resume {{session_id}} --json --skip-git-repo-check --model {{model}}"),
     allow_args: "--dangerously-bypass-approvals-and-sandbox",
+    // Commands run, but can change nothing. `exec resume` has no option for the sandbox.
+    withhold_args: "-c sandbox_mode=read-only -c approval_policy=never",
     trailing_args: "-",
     // Events and items of type `error` also report problems that Codex recovered from.
     parser: || OutputParser {
@@ -93,6 +96,7 @@ static GEMINI: PresetSpec = PresetSpec {
     install: "npm install -g @google/gemini-cli",
     args: "--skip-trust -o stream-json -m {{model}}",
     allow_args: "-y",
+    withhold_args: "--approval-mode default",
     parser: || OutputParser {
         answer: pick("content", &[("type", "message"), ("role", "assistant")]),
         join_answers: true,
@@ -134,15 +138,18 @@ static QWEN: PresetSpec = PresetSpec {
     install: "npm install -g @qwen-code/qwen-code",
     args: "--auth-type openai -o stream-json -m {{model}} --resume {{session_id}}",
     allow_args: "-y",
+    // Settings in the working directory could grant everything otherwise.
+    withhold_args: "--approval-mode default",
     parser: claude_events,
     env_allow: &["OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"],
-    // API errors are returned as the answer, with exit code 0 and without `is_error`.
+    // API errors are the end of the answer, with exit code 0 and without `is_error`. A part of the
+    // real answer may precede them.
     error_rules: &[
         (
-            r"(?is)\A\[API Error:.*(?:\b429\b|\b5\d\d\b|rate.?limit|overloaded|timed? ?out|connection)",
+            r"(?is)\[API Error:.*(?:\b429\b|\b5\d\d\b|rate.?limit|overloaded|timed? ?out|connection|terminated|socket|network|fetch failed|econn\w+|stream ended|premature).*\]\s*\z",
             Transient,
         ),
-        (r"\A\[API Error:", Permanent),
+        (r"(?s)\[API Error:.*\]\s*\z", Permanent),
     ],
     ..DEFAULT
 };
@@ -151,10 +158,20 @@ static OPENCODE: PresetSpec = PresetSpec {
     executable: "opencode",
     install: "npm install -g opencode-ai",
     args: "run --format json --model {{model}} --session {{session_id}}",
-    // Tokens are counted per step, and no event ends a run.
+    // Without these, everything is allowed. A file in the working directory can grant permissions to
+    // a single mode, so such files are not read.
+    withhold_envs: &[
+        (
+            "OPENCODE_PERMISSION",
+            r#"{"*":"deny","read":"allow","list":"allow","glob":"allow","grep":"allow"}"#,
+        ),
+        ("OPENCODE_DISABLE_PROJECT_CONFIG", "1"),
+    ],
+    // Tokens are counted per step. The last step has the reason `stop`.
     parser: || OutputParser {
         answer: pick("part/text", &[("type", "text")]),
         error: pick("error", &[("type", "error")]),
+        terminal: pick("type", &[("type", "step_finish"), ("part/reason", "stop")]),
         session_id: pick("sessionID", &[]),
         ..events()
     },
