@@ -26,6 +26,7 @@ pub fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => return refuse(&error),
     };
+    signals::restore();
     logging::start(args.options.verbosity());
     let json = args.options.json;
     match commands::run(args) {

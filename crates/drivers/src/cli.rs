@@ -13,6 +13,8 @@
 //! 6. `outcome` combines exit, output and shim record into a verdict: an answer or a failure.
 //! 7. `recovery` does the same for a run whose owner died, and removes the files it left.
 //!
+//! `shutdown` stops all runs before Polity exits.
+//!
 //! `driver` is the entry point: it implements the engine's trait on top of these.
 
 mod driver;
@@ -22,6 +24,7 @@ mod output;
 mod pipeline;
 mod recovery;
 mod run;
+mod shutdown;
 mod workspace;
 
 #[cfg(test)]
@@ -46,6 +49,7 @@ use self::outcome::verdict;
 use self::output::mask_cache::MaskCache;
 use self::run::files::RunFiles;
 use self::run::{AgentInfo, PreparedRun, system_error};
+use self::shutdown::ActiveRuns;
 use crate::environment::EnvSource;
 use crate::process::ProcessLauncher;
 
@@ -76,6 +80,7 @@ pub struct CliDriver {
     options: CliOptions,
     masks: MaskCache,
     request_digester: RequestDigester,
+    active_runs: ActiveRuns,
 }
 
 impl CliDriver {
@@ -83,7 +88,7 @@ impl CliDriver {
     pub fn new(options: CliOptions) -> Self {
         let masks = MaskCache::new(options.redaction.clone());
         let request_digester = RequestDigester::new(options.data.clone());
-        Self { options, masks, request_digester }
+        Self { options, masks, request_digester, active_runs: ActiveRuns::default() }
     }
 
     fn prepare<'a>(&self, request: &RunRequest<'a>) -> Result<PreparedRun<'a>, AttemptFailure> {

@@ -43,6 +43,7 @@ pub(crate) use stderr_tail::OutputTail;
 pub use stderr_tail::StderrTail;
 
 /// The hidden subcommand that turns the executable into the shim.
+pub use polity_shim::unblock_signals;
 pub const SUPERVISE_COMMAND: &str = "__supervise";
 
 /// The way child processes are started.

@@ -302,6 +302,12 @@ impl Runtime {
         Ok(cancelled)
     }
 
+    /// Stops the programs of CLI agents as their definitions say, because this process is about to
+    /// exit. Their tasks stay interrupted and can be resumed.
+    pub async fn stop_programs(&self) {
+        self.inner.deps.programs.stop_all().await;
+    }
+
     /// The instance id of this process.
     pub fn instance(&self) -> InstanceId {
         self.inner.deps.instance()

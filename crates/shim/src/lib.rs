@@ -78,10 +78,10 @@ pub fn set_process_name() {
     sys::set_name(sys::NAME);
 }
 
-/// Unblocks the signals that the stub blocked before the handover.
+/// Unblocks all signals: those that the stub blocked before the handover, and inherited ones.
 pub fn unblock_signals() {
     #[cfg(embedded)]
-    sys::unblock(sys::BLOCKED_SIGNALS);
+    sys::block_only(0);
 }
 
 #[cfg(test)]

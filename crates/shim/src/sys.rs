@@ -32,6 +32,9 @@ pub(crate) const LOCK_EXCLUSIVE: usize = 2;
 const LOCK_OR_FAIL: usize = 4;
 
 const SIGNAL_SET_BYTES: usize = 8;
+
+/// The highest signal number.
+const SIGNAL_MAX: i32 = 64;
 const MODE_OF_FILES: usize = 0o600;
 
 /// The signal's bit in a signal set.
@@ -154,26 +157,26 @@ pub(crate) fn kill(pid: isize, signal: i32) -> isize {
     unsafe { call(62, [pid.cast_unsigned(), word(signal), 0, 0, 0]) }
 }
 
-fn set_mask(how: usize, set: u64) -> u64 {
-    let mut before = 0_u64;
-    let (set, old) = (ptr::from_ref(&set) as usize, ptr::from_mut(&mut before) as usize);
-    // SAFETY: both sets have the size that is given.
-    unsafe { call(14, [how, set, old, SIGNAL_SET_BYTES, 0]) };
-    before
-}
-
-/// Blocks signals and returns the previous mask.
-pub(crate) fn block(set: u64) -> u64 {
-    set_mask(0, set)
-}
-
-pub(crate) fn unblock(set: u64) {
-    set_mask(1, set);
-}
-
-/// Sets the mask of blocked signals.
+/// Blocks these signals and unblocks all others.
 pub(crate) fn block_only(set: u64) {
-    set_mask(2, set);
+    const REPLACE: usize = 2;
+    // SAFETY: the set has the size that is given.
+    unsafe { call(14, [REPLACE, ptr::from_ref(&set) as usize, NULL, SIGNAL_SET_BYTES, 0]) };
+}
+
+/// Restores the default action of a signal.
+pub(crate) fn restore_default(signal: i32) {
+    // The kernel's `sigaction`: handler, flags, restorer and mask. Zero is the default action.
+    let action = [0_u64; 4];
+    // SAFETY: the action has the kernel's size, and the set in it the size that is given.
+    unsafe { call(13, [word(signal), action.as_ptr() as usize, NULL, SIGNAL_SET_BYTES, 0]) };
+}
+
+/// Restores the default actions of all signals and unblocks them. A program inherits both otherwise.
+pub(crate) fn restore_all_defaults() {
+    // The kernel refuses this for the two signals that nothing can catch.
+    (1..=SIGNAL_MAX).for_each(restore_default);
+    block_only(0);
 }
 
 /// Waits for one of these blocked signals; forever without a limit.

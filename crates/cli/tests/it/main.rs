@@ -22,6 +22,7 @@ mod model_providers;
 mod private_data;
 mod process_shim;
 mod processes;
+mod program_signals;
 mod real_agents;
 mod recorded_journals;
 mod remote_agents;

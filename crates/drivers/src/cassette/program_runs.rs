@@ -153,6 +153,10 @@ impl ProgramRunner for RecordingProgramDriver {
         })
     }
 
+    fn stop_all(&self) -> BoxFuture<'_, ()> {
+        self.driver.stop_all()
+    }
+
     fn forget(&self, execution_id: ExecutionId, attempts: u32) {
         self.driver.forget(execution_id, attempts);
     }

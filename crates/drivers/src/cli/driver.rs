@@ -78,7 +78,7 @@ impl RunDedup for CliDriver {
 
 impl ProgramRunner for CliDriver {
     fn run<'a>(&'a self, request: RunRequest<'a>) -> BoxFuture<'a, RunOutcome> {
-        Box::pin(self.run_pipeline(request))
+        Box::pin(self.run_until_shutdown(request))
     }
 
     fn recover<'a>(&'a self, run: LostRun<'a>) -> BoxFuture<'a, Option<RunOutcome>> {
@@ -86,6 +86,10 @@ impl ProgramRunner for CliDriver {
             let outcome = self.recover_outcome(run.agent, run.execution_id, run.attempt).await?;
             Some(self.settle_recovered(run, outcome).await)
         })
+    }
+
+    fn stop_all(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.active_runs.stop())
     }
 
     fn forget(&self, execution_id: ExecutionId, attempts: u32) {

@@ -25,6 +25,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+pub(crate) use self::supervise::wait_until_true;
 use super::CliDriver;
 use crate::cli::invocation::presets::{OutputMode, ResolvedAgent};
 use crate::cli::invocation::{CliInvocation, StdinContent};

@@ -153,6 +153,13 @@ pub trait ProgramRunner: Send + Sync {
     /// left of it.
     fn recover<'a>(&'a self, run: LostRun<'a>) -> BoxFuture<'a, Option<RunOutcome>>;
 
+    /// Stops all runs, because this process is about to exit, and waits until their process trees
+    /// have ended. The futures of stopped and later runs never complete, so that the journal shows
+    /// those runs as interrupted.
+    fn stop_all(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
     /// Removes the recovery files of an execution whose outcome is in the journal.
     fn forget(&self, _execution_id: ExecutionId, _attempts: u32) {}
 }

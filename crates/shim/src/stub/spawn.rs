@@ -45,7 +45,6 @@ struct SpawnRequest {
     path: *const c_char,
     args: *const *const c_char,
     variables: *const *const c_char,
-    mask: u64,
     pids_limit: Option<StubPidsLimit>,
     has_failed: bool,
 }
@@ -58,7 +57,6 @@ struct SpawnRequest {
 pub(crate) unsafe fn start(
     args: *const *const c_char,
     variables: *const *const c_char,
-    mask: u64,
     cgroup: Option<*const c_char>,
     pids_limit: Option<StubPidsLimit>,
 ) -> Option<isize> {
@@ -71,7 +69,7 @@ pub(crate) unsafe fn start(
     if let Some(pids_limit) = &pids_limit {
         pids_limit.create_group();
     }
-    let mut start = SpawnRequest { path, args, variables, mask, pids_limit, has_failed: false };
+    let mut start = SpawnRequest { path, args, variables, pids_limit, has_failed: false };
     let data = ptr::from_mut(&mut start).cast::<c_void>();
     let pid = cgroup.and_then(|cgroup| start_in(cgroup, data)).or_else(|| start_anywhere(data))?;
     // SAFETY: the child wrote it, if at all, before this process was resumed.
@@ -122,7 +120,7 @@ extern "C" fn become_program(data: *mut c_void) -> ! {
     }
     // Without a supervisor, the command must not continue.
     sys::set_parent_death_signal(sys::KILL);
-    sys::block_only(start.mask);
+    sys::restore_all_defaults();
     // SAFETY: path and lists come from the kernel.
     unsafe { sys::exec(start.path, start.args, start.variables) };
     // SAFETY: the parent is still suspended and keeps it alive.

@@ -47,7 +47,9 @@ struct StubArgs {
 /// Supervises a command and returns the exit code.
 pub(crate) fn run(count: usize, args: *mut *const c_char, envp: *const *const c_char) -> i32 {
     let Some(stub_args) = StubArgs::parse(count, args, envp) else { return EXIT_NOT_STARTED };
-    let mask = sys::block(sys::BLOCKED_SIGNALS);
+    sys::block_only(sys::BLOCKED_SIGNALS);
+    // The kernel reaps the children of a process that ignores this signal.
+    sys::restore_default(sys::CHLD);
     sys::set_name(sys::NAME);
     sys::adopt_orphans();
     // The kernel sends this signal when the parent thread exits, which need not be the end of the
@@ -64,7 +66,7 @@ pub(crate) fn run(count: usize, args: *mut *const c_char, envp: *const *const c_
     // SAFETY: the command's arguments end where all arguments end.
     let pid = unsafe {
         let args = stub_args.args.add(stub_args.program).cast_const();
-        start(args, envp, mask, stub_args.cgroup, stub_args.pids_limit)
+        start(args, envp, stub_args.cgroup, stub_args.pids_limit)
     };
     let Some(pid) = pid else { return stub_args.hand_over(None) };
     // The pipes belong to the command.

@@ -9,9 +9,11 @@ use polity_engine::runtime::TaskHandle;
 use polity_host::Host;
 use polity_host::recording::Recording;
 
+use super::follow::left_interrupted;
 use crate::app::AppContext;
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
+use crate::signals::unless_stopped;
 use crate::view::{print_bytes, print_json, say, tell};
 
 /// Set in the background process to the id of its parent, so that its own children do not inherit
@@ -83,7 +85,8 @@ pub(super) async fn work(
     recording: &Recording,
 ) -> CliResult {
     print_bytes(format!("{}\n", handle.id).as_bytes())?;
-    handle.wait().await?;
+    let id = handle.id;
+    unless_stopped(app, host, || left_interrupted(id), handle.wait()).await??;
     let task = host.queries().load_task(handle.id).await?;
     super::finish(app, recording, &task)?;
     Ok(ExitStatus::of_task(&task))

@@ -14,15 +14,15 @@ use tokio::sync::broadcast;
 
 use crate::app::AppContext;
 use crate::error::CliError;
-use crate::signals::{StopRequest, StopSignals};
+use crate::signals::{StopRequest, StopSignals, quit, stop_programs_and_quit};
 use crate::view::live::LiveView;
 use crate::view::{note, style};
 
 /// The refresh interval of the line of the current step.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Shows a task's steps until it ends or awaits a review. Ctrl-C cancels it; a second one, or SIGTERM,
-/// quits at once and leaves it interrupted.
+/// Shows a task's steps until it ends or awaits a review. Ctrl-C cancels it; a second one quits at
+/// once and leaves it interrupted. SIGTERM does so, too, after programs were stopped.
 pub(crate) async fn follow(
     app: &AppContext,
     host: &Host,
@@ -43,8 +43,13 @@ pub(crate) async fn follow(
             biased;
             signal = signals.next() => {
                 views.top.clear();
-                if asked_to_stop || signal == StopRequest::Terminate {
-                    quit(app, id);
+                match signal {
+                    StopRequest::Terminate => {
+                        let left = left_interrupted(id);
+                        stop_programs_and_quit(app, host, &mut signals, &left).await
+                    }
+                    StopRequest::Interrupt if asked_to_stop => quit(app, &left_interrupted(id)),
+                    StopRequest::Interrupt => {}
                 }
                 asked_to_stop = true;
                 note!("cancelling; press Ctrl-C again to quit and leave the task interrupted");
@@ -73,13 +78,10 @@ pub(crate) async fn follow(
     Ok(host.queries().load_task(id).await?)
 }
 
-/// Ends the process at once, without waiting for a disk or a model. The journal is always consistent,
-/// and the system releases the locks.
-fn quit(app: &AppContext, id: TaskId) -> ! {
-    let left = CliError::conflict(format!("left task {id} interrupted"))
-        .hint(format!("continue with `polity task resume {id}`"));
-    left.print(app.json());
-    std::process::exit(left.exit().code().into())
+/// The report of a task that this process leaves.
+pub(super) fn left_interrupted(id: TaskId) -> CliError {
+    CliError::conflict(format!("left task {id} interrupted"))
+        .hint(format!("continue with `polity task resume {id}`"))
 }
 
 /// The live views of a task and of its parts.

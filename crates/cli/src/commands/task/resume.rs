@@ -17,6 +17,7 @@ use crate::args::{RecordingArgs, ResumeArgs};
 use crate::commands::run::{finish, follow, present};
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
+use crate::signals::unless_stopped;
 use crate::view::{count, note, task as view};
 
 pub(crate) async fn resume(app: &AppContext, args: &ResumeArgs) -> CliResult {
@@ -116,9 +117,13 @@ async fn all(app: &AppContext) -> CliResult {
     }
     let home = app.definitions()?;
     let host = Host::open(&app.context, &home).await?;
-    let outcomes = resume_all(app, &host).await;
+    let left = || {
+        CliError::conflict("left the tasks interrupted")
+            .hint("continue with `polity task resume --all`")
+    };
+    let outcomes = unless_stopped(app, &host, left, resume_all(app, &host)).await;
     close(host).await;
-    let outcomes = outcomes?;
+    let outcomes = outcomes.flatten()?;
     let tasks: Vec<Task> = outcomes.iter().filter_map(ResumeOutcome::task_here).cloned().collect();
     app.print(&tasks, || match summary(&outcomes) {
         summary if tasks.is_empty() => summary,

@@ -148,7 +148,7 @@ async fn finish_stream(
 }
 
 /// Waits until the value becomes true; forever if the sender is dropped.
-async fn wait_until_true(value: &mut watch::Receiver<bool>) {
+pub(crate) async fn wait_until_true(value: &mut watch::Receiver<bool>) {
     if value.wait_for(|value| *value).await.is_err() {
         std::future::pending::<()>().await;
     }

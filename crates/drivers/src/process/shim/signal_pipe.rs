@@ -1,6 +1,7 @@
 //! Receives signals through a pipe, so that the shim can wait for signals and a deadline at once.
 //!
-//! Signals are handled rather than blocked, because a child would inherit the blocked set.
+//! Signals are handled rather than blocked, because a child would inherit the blocked set. For the
+//! same reason signals are handled that Polity itself may have been started without.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -9,14 +10,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{
+    SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU,
+    SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU, SIGXFSZ,
+};
 use signal_hook::{flag, low_level};
 
 /// Signals that end the run.
-const END_SIGNALS: [i32; 3] = [SIGTERM, SIGINT, SIGHUP];
+const END_SIGNALS: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT];
 
 /// Signals that are a reason to check: a child exited, or the parent may have.
 const CHECK_SIGNALS: [i32; 2] = [SIGCHLD, SIGUSR1];
+
+/// Signals that are handled only for the sake of the command. It would inherit an ignored signal;
+/// exec restores the default action of a handled one. The standard library restores SIGPIPE.
+const RESTORED_SIGNALS: [i32; 10] =
+    [SIGALRM, SIGIO, SIGPROF, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR2, SIGVTALRM, SIGXCPU, SIGXFSZ];
 
 pub(super) struct SignalPipe {
     pipe: UnixStream,
@@ -35,6 +44,10 @@ impl SignalPipe {
         }
         for signal in CHECK_SIGNALS {
             low_level::pipe::register(signal, write.try_clone()?)?;
+        }
+        let unused = Arc::new(AtomicBool::new(false));
+        for signal in RESTORED_SIGNALS {
+            flag::register(signal, Arc::clone(&unused))?;
         }
         Ok(Self { pipe, end })
     }
