@@ -9,14 +9,15 @@
 //! children. It replaces itself with the full shim, in the same process, when there is more to do
 //! than to wait.
 //!
-//! - `child_process`: the launcher's side. `executable`: the search in the PATH. `stderr_tail`: the
-//!   last lines of stderr.
+//! - `child_process`: the launcher's side. `blocking_run`: the same for short commands of Polity.
+//!   `executable`: the search in the PATH. `stderr_tail`: the last lines of stderr.
 //! - `shim`: the shim itself. `shim_options`: its arguments. `run_record`: the file that it writes.
 //! - `cgroup`, `pids_limit`: control groups and the kernel's limit on processes.
 //!
 //! Without a shim, [`ProcessLauncher::Direct`] kills the child's process group.
 
 #[cfg(target_os = "linux")]
+mod blocking_run;
 pub(crate) mod cgroup;
 mod child_process;
 mod executable;
@@ -37,6 +38,7 @@ pub(crate) use child_process::{ProcessHandle, ProcessPipes};
 pub(crate) use executable::find_executable;
 pub use pids_limit::PidsLimit;
 #[cfg(target_os = "linux")]
+pub(crate) use blocking_run::{BlockingRunError, BlockingRunLimits, BlockingRunOutput};
 pub use shim::supervise;
 pub use shim_options::{ProcessTreeLimits, SupervisionOptions};
 pub(crate) use stderr_tail::OutputTail;

@@ -129,10 +129,9 @@ impl RunCleanup for CliDriver {
     }
 
     fn remove_workspace(&self, execution_id: ExecutionId) -> Result<(), NotReady> {
-        let Self { options, .. } = self;
-        let (data, environment) = (&options.data, &options.environment);
+        let data = &self.options.data;
         // The branch holds the task's result.
-        let removed = workspace::discard(data, execution_id, environment, BranchPolicy::Keep);
+        let removed = workspace::discard(&self.options, execution_id, BranchPolicy::Keep);
         removed.map_err(|error| NotReady {
             message: format!(
                 "the workspace of execution {execution_id} cannot be removed: {error}"

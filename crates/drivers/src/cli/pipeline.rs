@@ -56,8 +56,13 @@ impl CliDriver {
         let resolved = presets::resolve(cli);
         let secrets = invocation::secrets(&resolved, run.overrides, &self.options.environment);
         let workspace = self.workspace_for(run.agent, cli, run.overrides, run.execution_id);
-        let folder = match &workspace {
-            Some(workspace) => workspace.working_directory(),
+        let folder = match workspace.clone() {
+            Some(workspace) => {
+                match run_blocking(move || Ok(workspace.working_directory())).await {
+                    Ok(folder) => folder,
+                    Err(failure) => return RunOutcome { end: RunEnd::Failed(failure), ..outcome },
+                }
+            }
             None => self.working_folder(run.agent, cli, run.overrides),
         };
         let outcome = match self.masks.get_or_build(&secrets) {
@@ -80,8 +85,8 @@ impl CliDriver {
         overrides: &RunOverrides,
         execution_id: ExecutionId,
     ) -> Option<RunWorkspace> {
-        let (source, options) = (self.working_folder(agent, cli, overrides), &self.options);
-        RunWorkspace::for_agent(cli, source, &options.data, execution_id, &options.environment)
+        let source = self.working_folder(agent, cli, overrides);
+        RunWorkspace::for_agent(cli, source, execution_id, &self.options)
     }
 
     async fn run_in_folder(&self, request: RunRequest<'_>, cli: &CliAgent) -> RunOutcome {

@@ -7,6 +7,7 @@
 pub(crate) mod artifacts;
 mod file_tree;
 mod git;
+mod git_config;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,9 +21,9 @@ use polity_model::run::SavedWorkspace;
 use tokio::sync::watch;
 
 use self::git::GitCommand;
+use crate::cli::CliOptions;
 use crate::cli::outcome::verdict;
 use crate::cli::run::system_error;
-use crate::environment::EnvSource;
 
 /// The folder of workspaces, in the data folder.
 pub(crate) const WORKSPACES: &str = "workspaces";
@@ -51,16 +52,16 @@ impl RunWorkspace {
     pub(crate) fn for_agent(
         agent: &CliAgent,
         source: PathBuf,
-        data: &Path,
         execution_id: ExecutionId,
-        environment: &EnvSource,
+        options: &CliOptions,
     ) -> Option<Self> {
         match agent.workspace {
             WorkspaceMode::Shared => None,
             kind @ (WorkspaceMode::Worktree | WorkspaceMode::Copy) => {
                 let name = execution_id.to_string();
-                let (data, root) = (data.to_owned(), data.join(WORKSPACES).join(&name));
-                Some(Self { kind, source, data, root, name, git: GitCommand::new(environment) })
+                let data = options.data.clone();
+                let root = data.join(WORKSPACES).join(&name);
+                Some(Self { kind, source, data, root, name, git: GitCommand::new(options) })
             }
         }
     }
@@ -81,8 +82,12 @@ impl RunWorkspace {
         parent.map_err(failed)?;
         match self.kind {
             WorkspaceMode::Worktree => {
-                self.git.add_worktree(&self.source, &self.root, &self.branch()).map_err(|error| {
+                let added = self.git.add_worktree(&self.source, &self.root, &self.branch(), stop);
+                added.map_err(|error| {
                     use polity_model::failure::ErrorCategory::Permanent;
+                    if error.is_stop() {
+                        return WorkspaceError::Stopped;
+                    }
                     WorkspaceError::Failed(verdict::failure(Permanent, &error.to_string()))
                 })
             }
@@ -97,6 +102,7 @@ impl RunWorkspace {
         }
     }
 
+    /// The working directory in the workspace. Blocks.
     pub(crate) fn working_directory(&self) -> PathBuf {
         match self.kind {
             WorkspaceMode::Worktree => {
@@ -142,13 +148,12 @@ pub(crate) enum BranchPolicy {
 
 /// Removes the workspace of an execution, if there is one.
 pub(crate) fn discard(
-    data: &Path,
+    options: &CliOptions,
     execution_id: ExecutionId,
-    environment: &EnvSource,
     branch: BranchPolicy,
 ) -> io::Result<()> {
-    let root = data.join(WORKSPACES).join(execution_id.to_string());
-    remove(&root, &GitCommand::new(environment), branch)
+    let root = options.data.join(WORKSPACES).join(execution_id.to_string());
+    remove(&root, &GitCommand::new(options), branch)
 }
 
 fn remove(root: &Path, git: &GitCommand, branch: BranchPolicy) -> io::Result<()> {

@@ -1,13 +1,14 @@
 //! Starts child processes, waits for them and signals them.
 
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use polity_shim::HandoverState;
 use rustix::process::{Pid, Signal};
-use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::{mpsc, watch};
 
 use super::stderr_tail::StderrTail;
@@ -69,16 +70,16 @@ impl ProcessLauncher {
         })
     }
 
-    /// Starts a command under supervision. Must be called within a Tokio runtime.
+    /// Builds the command that starts a program under supervision, with pipes for its output.
     ///
     /// Nothing here runs between fork and exec, so that the kernel need not copy page tables.
     #[expect(clippy::disallowed_methods, reason = "this is where programs are started")]
-    pub(crate) fn spawn(
+    pub(super) fn command(
         &self,
         program: &ProcessCommand,
         supervision: &SupervisionOptions,
         stdin: Stdio,
-    ) -> io::Result<(ProcessHandle, ProcessPipes)> {
+    ) -> Command {
         let mut command = match self {
             Self::Shim(shim) => {
                 let mut command = shim_command(shim);
@@ -95,7 +96,18 @@ impl ProcessLauncher {
         // In a group of its own: Ctrl-C in the terminal reaches only Polity, which ends its
         // children.
         command.process_group(0);
-        let mut child = command.spawn()?;
+        command
+    }
+
+    /// Starts a command under supervision. Must be called within a Tokio runtime.
+    pub(crate) fn spawn(
+        &self,
+        program: &ProcessCommand,
+        supervision: &SupervisionOptions,
+        stdin: Stdio,
+    ) -> io::Result<(ProcessHandle, ProcessPipes)> {
+        let command = self.command(program, supervision, stdin);
+        let mut child = tokio::process::Command::from(command).spawn()?;
         let pipes = ProcessPipes {
             stdin: child.stdin.take(),
             stdout: child.stdout.take().ok_or_else(pipe_missing)?,

@@ -3,6 +3,7 @@
 mod answers;
 mod artifacts;
 mod fixture;
+mod git_commands;
 mod json_rpc;
 mod recovery;
 mod resource_limits;

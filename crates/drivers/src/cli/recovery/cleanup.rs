@@ -48,7 +48,7 @@ impl CliDriver {
         if keeps_workspace {
             return Ok(());
         }
-        workspace::discard(data, id, &self.options.environment, BranchPolicy::Delete)
+        workspace::discard(&self.options, id, BranchPolicy::Delete)
     }
 }
 

@@ -134,8 +134,11 @@ impl CliFixture {
 }
 
 fn driver(home: &Path) -> CliDriver {
-    let lookup = |name: &str| match name {
+    let user = home.join("user").to_str().unwrap().to_owned();
+    let lookup = move |name: &str| match name {
         "TOKEN" => Some(SECRET.to_owned()),
+        // No settings of the machine's user.
+        "HOME" => Some(user.clone()),
         other => environment(other),
     };
     CliDriver::new(CliOptions {

@@ -15,7 +15,7 @@ fn agent(script: &str, workspace: &str) -> AgentDefinition {
     sh(script, &json!({"workspace": workspace, "working_directory": "project"}))
 }
 
-fn git(folder: &Path, args: &[&str]) -> String {
+pub(super) fn git(folder: &Path, args: &[&str]) -> String {
     let author = ["-c", "user.name=t", "-c", "user.email=t@t"];
     #[expect(clippy::disallowed_methods, reason = "what Git says is what people see")]
     let output = Command::new("git").current_dir(folder).args(author).args(args).output().unwrap();
@@ -24,7 +24,7 @@ fn git(folder: &Path, args: &[&str]) -> String {
 }
 
 /// A fixture with a project in a Git repository.
-fn project() -> CliFixture {
+pub(super) fn project() -> CliFixture {
     let fixture = CliFixture::new();
     let folder = fixture.path("project");
     fs::create_dir_all(folder.join("sub")).unwrap();
