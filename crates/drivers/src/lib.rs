@@ -4,6 +4,7 @@
 pub mod cassette;
 pub mod cli;
 mod environment;
+mod file_work;
 #[cfg(feature = "fuzz")]
 #[doc(hidden)]
 pub mod fuzz;

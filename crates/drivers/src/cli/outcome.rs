@@ -5,7 +5,7 @@ pub(crate) mod verdict;
 use std::io::{self, Read as _};
 use std::num::NonZeroU64;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -19,8 +19,12 @@ use crate::cli::output::output_reader::{ParsedStream, StreamSummary};
 use crate::cli::output::parser::{ANSWER_BYTES_MAX, AnswerParser, ParsedOutput};
 use crate::cli::run::deadlines::MissedDeadline;
 use crate::cli::run::{AgentInfo, PreparedRun, exit_without_record, system_error};
+use crate::file_work::with_time_limit;
 use crate::process::run_record::{EndEntry, ResourceLimit, RunExit, ShimRecord};
 use crate::regular_file::{RegularFileError, open_regular_file};
+
+/// The maximum time to read the output file.
+const ANSWER_FILE_WAIT: Duration = Duration::from_secs(30);
 
 /// The reason that a run is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +46,8 @@ pub(crate) struct FinishedRun {
     pub(crate) duration: Duration,
     /// Both streams; `None` if they could not be read to the end.
     pub(crate) output: Option<OutputStreams>,
+    /// The content of the output file, or the reason that it cannot be used, if there is to be one.
+    pub(crate) output_file: Option<Result<Vec<u8>, String>>,
 }
 
 pub(crate) struct OutputTails {
@@ -69,7 +75,7 @@ impl OutputStreams {
 /// The outcome of a run. Writes the output entry of the record first, so that the run can be
 /// recovered if this process dies before the outcome is journaled.
 pub(crate) fn assemble(prepared: &PreparedRun<'_>, finished: FinishedRun) -> RunOutcome {
-    let FinishedRun { cause, process_id, status, duration, output } = finished;
+    let FinishedRun { cause, process_id, status, duration, output, output_file } = finished;
     let stored = output.as_ref().map(|output| output.stored(&prepared.files.output));
     let record = ShimRecord::open(&prepared.files.record).ok().flatten();
     if let (Some(record), Some(stored)) = (&record, &stored)
@@ -103,8 +109,8 @@ pub(crate) fn assemble(prepared: &PreparedRun<'_>, finished: FinishedRun) -> Run
         let end = RunEnd::Failed(error);
         return RunOutcome { end, report, usage: Usage::default() };
     };
-    let parsed = match &prepared.invocation.output_file {
-        Some(path) => parse_output_file(prepared, path),
+    let parsed = match output_file {
+        Some(content) => content.map(|content| parse_output_file(prepared, &content)),
         None => stdout_result(stdout.parsed),
     };
     // A secret that was split across chunks may be complete now.
@@ -217,11 +223,22 @@ pub(crate) fn stdout_result(stdout: ParsedStream) -> Result<ParsedOutput, String
     }
 }
 
-/// The parsed output file, or the reason that it cannot be used.
-fn parse_output_file(prepared: &PreparedRun<'_>, path: &Path) -> Result<ParsedOutput, String> {
-    let unreadable = |error: io::Error| {
+/// Reads an output file on another thread.
+pub(crate) async fn read_answer_file(path: PathBuf) -> Result<Vec<u8>, String> {
+    let unreadable = unreadable_file(&path);
+    let read = with_time_limit(ANSWER_FILE_WAIT, move || read_regular_answer(&path)).await;
+    read.map_err(unreadable).flatten()
+}
+
+fn unreadable_file(path: &Path) -> impl Fn(io::Error) -> String + use<> {
+    let path = path.to_owned();
+    move |error| {
         format!("the output file {} of the program cannot be read: {error}", path.display())
-    };
+    }
+}
+
+fn read_regular_answer(path: &Path) -> Result<Vec<u8>, String> {
+    let unreadable = unreadable_file(path);
     let file = open_regular_file(path).map_err(|error| match error {
         RegularFileError::NotRegular(kind) => format!(
             "the output file is {kind}, not a regular file: {}; the program must write its answer \
@@ -232,10 +249,14 @@ fn parse_output_file(prepared: &PreparedRun<'_>, path: &Path) -> Result<ParsedOu
     })?;
     let mut bytes = Vec::new();
     file.take(ANSWER_BYTES_MAX as u64).read_to_end(&mut bytes).map_err(unreadable)?;
+    Ok(bytes)
+}
+
+fn parse_output_file(prepared: &PreparedRun<'_>, content: &[u8]) -> ParsedOutput {
     let mut parser = AnswerParser::new(&prepared.info.resolved.parser);
     // The run is over: live output is dropped.
-    let _ = parser.push(&prepared.mask.mask_bytes(&bytes));
-    Ok(parser.finish())
+    let _ = parser.push(&prepared.mask.mask_bytes(content));
+    parser.finish()
 }
 
 fn agent_error(message: String, stderr: &str) -> AttemptFailure {

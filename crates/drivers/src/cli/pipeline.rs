@@ -1,6 +1,7 @@
 //! The stages around a run: create the workspace, run, collect artifacts, settle the workspace.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use polity_definition::{AgentDefinition, CliAgent};
 use polity_engine::driver::{LostRun, RunEnd, RunOutcome, RunOverrides, RunRequest};
@@ -15,6 +16,10 @@ use crate::cli::invocation::{self, presets};
 use crate::cli::run::system_error;
 use crate::cli::workspace::artifacts::{ArtifactCollector, ArtifactLimits, unsearchable};
 use crate::cli::workspace::{RunWorkspace, WorkspaceError};
+use crate::file_work::with_time_limit;
+
+/// The maximum duration of file operations on a workspace. Each Git command has a shorter one.
+const FILE_WORK_MAX: Duration = Duration::from_hours(1);
 
 impl CliDriver {
     /// Runs an agent in its workspace and collects its artifacts.
@@ -156,10 +161,10 @@ fn not_run(end: RunEnd) -> RunOutcome {
     RunOutcome { end, report: RunReport::default(), usage: Usage::default() }
 }
 
-/// Runs slow file operations on a blocking thread.
+/// Runs slow file operations on a thread of their own.
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, AttemptFailure> + Send + 'static,
 ) -> Result<T, AttemptFailure> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|stopped| Err(system_error(&stopped.to_string())))
+    let done = with_time_limit(FILE_WORK_MAX, work).await;
+    done.unwrap_or_else(|error| Err(system_error(&error.to_string())))
 }

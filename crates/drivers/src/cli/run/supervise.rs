@@ -49,12 +49,17 @@ impl SupervisedRun<'_> {
             progress.output(&rest);
         }
         let output = stdout.zip(stderr).map(|(stdout, stderr)| OutputStreams { stdout, stderr });
+        let output_file = match prepared.invocation.output_file.clone() {
+            Some(path) => Some(outcome::read_answer_file(path).await),
+            None => None,
+        };
         let finished = FinishedRun {
             cause,
             process_id: handle.pid,
             status,
             duration: started_at.elapsed(),
             output,
+            output_file,
         };
         let outcome = outcome::assemble(&prepared, finished);
         if let Err(error) = prepared.files.remove_private() {

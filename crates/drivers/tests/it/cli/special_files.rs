@@ -3,9 +3,20 @@
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 
+use polity_engine::driver::RunEnd;
 use serde_json::json;
 
 use super::fixture::{CliFixture, ProgressRecorder, answer, failure, new_execution, sh};
+
+/// The kind of file that the attempt to make a device leaves.
+fn device_kind() -> &'static str {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, mode) = (folder.path().join("null"), rustix::fs::Mode::RWXU);
+    let device = rustix::fs::makedev(1, 5);
+    let kind = rustix::fs::FileType::CharacterDevice;
+    let made = rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, device);
+    if made.is_ok() { "a device" } else { "a symbolic link" }
+}
 
 #[tokio::test]
 async fn fifo_as_output_file_ends_the_run() {
@@ -16,12 +27,20 @@ async fn fifo_as_output_file_ends_the_run() {
         (format!("python3 -c '{bind}'"), "a socket"),
         ("ln -s /dev/zero out".to_owned(), "a symbolic link"),
         ("mkdir out".to_owned(), "a folder"),
+        // Only root may make one, and not in every container.
+        ("mknod out c 1 5 2> /dev/null || ln -s /dev/zero out".to_owned(), device_kind()),
+        // Past its time limit, the reason is the time limit.
+        ("mkfifo out; sleep 1000".to_owned(), "timeout"),
     ] {
-        let more = json!({"output_pattern": "file", "output_file_template": "out"});
+        let more = json!({"output_pattern": "file", "output_file_template": "out", "timeout": 2});
         let outcome = fixture.run(&sh(&script, &more), "").await;
-        let message = &failure(&outcome).message;
-        let expected = format!("the output file is {kind}, not a regular file");
-        assert!(message.contains(&expected), "{script}: {message}");
+        if kind == "timeout" {
+            assert!(matches!(outcome.end, RunEnd::TimedOut(_)), "{:?}", outcome.end);
+        } else {
+            let message = &failure(&outcome).message;
+            let expected = format!("the output file is {kind}, not a regular file");
+            assert!(message.contains(&expected), "{script}: {message}");
+        }
         let out = fixture.path("out");
         if out.is_dir() { fs::remove_dir(out) } else { fs::remove_file(out) }.unwrap();
     }
