@@ -13,15 +13,20 @@
 //!   `executable`: the search in the PATH. `stderr_tail`: the last lines of stderr.
 //! - `shim`: the shim itself. `shim_options`: its arguments. `run_record`: the file that it writes.
 //! - `cgroup`, `pids_limit`: control groups and the kernel's limit on processes.
+//! - `run_marker`: processes that a killed shim left. `proc_stat`: the state of a process.
 //!
 //! Without a shim, [`ProcessLauncher::Direct`] kills the child's process group.
 
-#[cfg(target_os = "linux")]
 mod blocking_run;
+#[cfg(target_os = "linux")]
 pub(crate) mod cgroup;
 mod child_process;
 mod executable;
 mod pids_limit;
+#[cfg(target_os = "linux")]
+mod proc_stat;
+#[cfg(target_os = "linux")]
+pub(crate) mod run_marker;
 pub(crate) mod run_record;
 #[cfg(target_os = "linux")]
 mod shim;
@@ -33,19 +38,19 @@ mod stderr_tail;
 use std::fmt;
 use std::path::PathBuf;
 
+pub(crate) use blocking_run::{BlockingRunError, BlockingRunLimits, BlockingRunOutput};
 pub use child_process::{ChildProcess, StartedProcess};
 pub(crate) use child_process::{ProcessHandle, ProcessPipes};
 pub(crate) use executable::find_executable;
 pub use pids_limit::PidsLimit;
+pub use polity_shim::unblock_signals;
 #[cfg(target_os = "linux")]
-pub(crate) use blocking_run::{BlockingRunError, BlockingRunLimits, BlockingRunOutput};
 pub use shim::supervise;
 pub use shim_options::{ProcessTreeLimits, SupervisionOptions};
 pub(crate) use stderr_tail::OutputTail;
 pub use stderr_tail::StderrTail;
 
 /// The hidden subcommand that turns the executable into the shim.
-pub use polity_shim::unblock_signals;
 pub const SUPERVISE_COMMAND: &str = "__supervise";
 
 /// The way child processes are started.

@@ -387,3 +387,99 @@ fn private_files_are_removed_after_a_kill() {
         (left() == 0).then_some(())
     });
 }
+
+/// Starts a daemon, which leaves its parent, its session and its process group.
+const DAEMON: &str = "(setsid sh -c 'echo $$ > daemon; exec sleep 1000' < /dev/null > /dev/null 2>&1 &); \
+    echo $PPID > shim; sleep 1000";
+
+/// As a plain user, who has no control groups. Root becomes one.
+fn as_plain_user(sandbox: &HomeSandbox, args: &[&str]) -> std::process::Command {
+    let command = sandbox.command(args);
+    if !rustix::process::geteuid().is_root() {
+        return command;
+    }
+    // The checkout may be in a folder that only root may enter.
+    let program = sandbox.file("polity");
+    if !program.exists() {
+        fs::copy(command.get_program(), &program).unwrap();
+    }
+    let mut owner = std::process::Command::new("chown");
+    assert!(owner.args(["-R", "65534:65534"]).arg(sandbox.path()).status().unwrap().success());
+    let mut plain = std::process::Command::new("setpriv");
+    plain.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    plain.arg(program).args(command.get_args());
+    plain.current_dir(sandbox.path()).env("HOME", sandbox.path()).env_remove("POLITY_HOME");
+    plain.stdin(std::process::Stdio::null());
+    plain.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    plain
+}
+
+#[test]
+fn daemons_of_a_killed_shim_are_killed_at_the_next_start() {
+    let sandbox = HomeSandbox::new();
+    sandbox.write_shell_agent("daemon", DAEMON, "");
+    sandbox.write_shell_agent("other", "echo hi", "");
+    let mut running = as_plain_user(&sandbox, &["run", "daemon", "x"]).spawn().unwrap();
+    let pid = |file: &str| -> i32 {
+        let pid = sandbox.wait_until("the program runs", || {
+            fs::read_to_string(sandbox.file(file)).ok().filter(|pid| pid.ends_with('\n'))
+        });
+        pid.trim().parse().unwrap()
+    };
+    let (daemon, shim) = (pid("daemon"), pid("shim"));
+    let is_alive = || {
+        let stat = fs::read_to_string(format!("/proc/{daemon}/stat")).unwrap_or_default();
+        stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+    };
+    let send = |signal| {
+        let shim = rustix::process::Pid::from_raw(shim).unwrap();
+        rustix::process::kill_process(shim, signal).unwrap();
+    };
+    // The shim would end the daemon, so it must not run between the two kills.
+    send(rustix::process::Signal::STOP);
+    kill(&mut running);
+    send(rustix::process::Signal::KILL);
+    assert!(is_alive(), "nothing is left to clean up");
+    let output = as_plain_user(&sandbox, &["-q", "run", "other", "x"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    sandbox.wait_until("the daemon is gone", || (!is_alive()).then_some(()));
+}
+
+#[test]
+fn workflow_node_sets_retries_and_idempotence_of_its_agent() {
+    let flaky = "echo x >> tries; [ $(wc -l < tries) -gt 1 ] && echo ok || { echo 'error 429' >&2; exit 1; }";
+    for (agent, node, tries, code) in [
+        ("", "", 1, 1),
+        ("", ", idempotent: true", 2, 0),
+        (", idempotent: true", "", 2, 0),
+        (", idempotent: true", ", max_retries: 0", 1, 1),
+        (", idempotent: true, max_retries: 0", ", max_retries: 1", 2, 0),
+        (", max_retries: 0", ", idempotent: true", 1, 1),
+    ] {
+        let sandbox = HomeSandbox::new();
+        sandbox.write_shell_agent("flaky", flaky, agent);
+        let workflow = format!(
+            "{{name: flow, entry_point: try, nodes: {{try: {{type: agent, agent: flaky{node}}}}}}}"
+        );
+        sandbox.write("workflows/flow.yaml", &workflow);
+        let output = sandbox.polity(&["-q", "run", "flow", "x"]);
+        let tried = fs::read_to_string(sandbox.file("tries")).unwrap().lines().count();
+        assert_eq!((tried, output.code), (tries, code), "{agent} {node}: {output:?}");
+    }
+}
+
+#[test]
+fn fifos_of_a_program_do_not_hang_polity() {
+    let sandbox = HomeSandbox::new();
+    let script = "mkfifo out a.md; echo text > b.md";
+    let fields = ", output_pattern: file, output_file_template: out, artifacts: ['*.md']";
+    sandbox.write_shell_agent("pipes", script, fields);
+    sandbox.polity(&["run", "pipes", "x"]).fails(1, "the output file is a FIFO");
+    let (list, _) = sandbox.json(&["execution", "list"]);
+    let artifacts = &list[0]["result"]["artifacts"];
+    assert_eq!(artifacts["files"][0]["path"], "b.md", "{list:#}");
+    assert_eq!(artifacts["left_out"][0]["path"], "a.md", "{list:#}");
+    // The FIFOs are still there.
+    sandbox.write_shell_agent("copied", "ls; echo done", ", workspace: copy");
+    sandbox.polity(&["-q", "run", "copied", "x"]).exits(0).out_has("done");
+}

@@ -40,7 +40,11 @@ use crate::cli::run::deadlines::{LastOutput, RunDeadlines};
 use crate::cli::run::files::{RunFiles, ignore_missing};
 #[cfg(target_os = "linux")]
 use crate::process::cgroup;
+#[cfg(target_os = "linux")]
+use crate::process::run_marker::{RUN_VARIABLE, kill_marked};
 use crate::process::run_record::RunExit;
+#[cfg(target_os = "linux")]
+use crate::process::run_record::{ShimRecord, run_name};
 use crate::process::shim_options::signal_of;
 use crate::process::{
     PidsLimit, ProcessHandle, ProcessLauncher, ProcessPipes, ProcessTreeLimits, SupervisionOptions,
@@ -116,6 +120,7 @@ impl CliDriver {
             StdinContent::Text(_) | StdinContent::Request(_) => Stdio::piped(),
         };
         let started_at = Instant::now();
+        mark_run(&mut prepared);
         let spawned = launcher.spawn(&prepared.invocation.program, &supervision, pipe);
         let (handle, pipes) =
             spawned.map_err(|error| verdict::not_started(&prepared.info.resolved, &error))?;
@@ -223,13 +228,34 @@ fn run_cgroup(_: &RunRequest<'_>) -> Option<PathBuf> {
     None
 }
 
-/// Kills processes that a killed shim left. A shim that exits normally has removed the group.
-fn kill_orphans_of_killed_shim(request: &RunRequest<'_>) {
+/// Adds the variable by which the processes of the run are found.
+fn mark_run(prepared: &mut PreparedRun<'_>) {
     #[cfg(target_os = "linux")]
-    if let Some(group) = run_cgroup(request)
-        && let Err(error) = cgroup::clear(&group)
     {
-        tracing::warn!(path = %group.display(), %error, "cannot end the remaining processes of a run");
+        let variables = &mut prepared.invocation.program.env;
+        variables.retain(|(name, _)| name != RUN_VARIABLE);
+        variables.push((RUN_VARIABLE.to_owned(), run_name(&prepared.files.record)));
+    }
+}
+
+/// Kills processes that a killed shim left. A shim that exits normally has ended all of them.
+async fn kill_orphans_of_killed_shim(prepared: &PreparedRun<'_>, request: &RunRequest<'_>) {
+    #[cfg(target_os = "linux")]
+    {
+        let cleared = run_cgroup(request).map_or(Ok(()), |group| cgroup::clear(&group));
+        let path = &prepared.files.record;
+        let record = ShimRecord::open(path).ok().flatten();
+        let has_ended = record.is_some_and(|record| record.ended().is_some());
+        let killed = if has_ended || !prepared.is_shimmed {
+            Ok(())
+        } else {
+            let run = run_name(path);
+            let killed = tokio::task::spawn_blocking(move || kill_marked(&run));
+            killed.await.map_err(io::Error::other).flatten()
+        };
+        if let Err(error) = cleared.and(killed) {
+            tracing::warn!(path = %path.display(), %error, "cannot end the remaining processes of a run");
+        }
     }
 }
 

@@ -33,8 +33,17 @@ const EXIT_CHECK_PAUSE: Duration = Duration::from_millis(2);
 
 /// The group of a run, if groups are supported. The shim creates it.
 pub(crate) fn for_run(name: &str) -> Option<PathBuf> {
-    let group = parents()?.killable.join(format!("polity-{name}"));
+    let group = parents()?.killable.join(group_name(name));
     is_usable(&group).then_some(group)
+}
+
+/// True if this is the group of a run.
+pub(crate) fn is_of_run(group: &Path, name: &str) -> bool {
+    group.file_name().is_some_and(|own| own.to_str() == Some(&group_name(name)))
+}
+
+fn group_name(run: &str) -> String {
+    format!("polity-{run}")
 }
 
 /// The group whose pids controller counts the processes of `group`. It may be the same.
@@ -104,6 +113,14 @@ fn remove(group: &Path, kill: impl Fn(&Path) -> io::Result<()>) -> io::Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn foreign_group_is_not_of_a_run() {
+        assert!(is_of_run(Path::new("/sys/fs/cgroup/polity-1-0"), "1-0"));
+        for group in ["/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/polity-1-1", "/"] {
+            assert!(!is_of_run(Path::new(group), "1-0"), "{group}");
+        }
+    }
 
     #[test]
     fn clears_missing_and_empty_groups() {

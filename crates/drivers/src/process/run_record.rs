@@ -17,6 +17,8 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+#[cfg(target_os = "linux")]
+use super::proc_stat::{ProcStat, own_pid_scope};
 use crate::regular_file::open_regular_file_for_update;
 #[cfg(target_os = "linux")]
 use crate::regular_file::open_regular_file_for_writing;
@@ -50,8 +52,30 @@ impl RecordEntry {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct StartEntry {
     shim: i32,
+    /// The boot and PID namespace in which the id is valid. Earlier versions wrote none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scope: Option<String>,
+    /// The start time of the shim, in ticks since boot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    started: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cgroup: Option<PathBuf>,
+}
+
+impl StartEntry {
+    /// The process id of the shim, if this process can be sure whose it is.
+    #[cfg(target_os = "linux")]
+    fn valid_pid(&self) -> Option<Pid> {
+        let pid = Pid::from_raw(self.shim)?;
+        let is_same_scope = self.scope.is_some() && self.scope.as_deref() == own_pid_scope();
+        let started = ProcStat::of(pid).map(|stat| stat.started);
+        (is_same_scope && started.is_some() && started == self.started).then_some(pid)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn valid_pid(&self) -> Option<Pid> {
+        None
+    }
 }
 
 /// The end of a run whose process tree has ended.
@@ -108,8 +132,11 @@ impl RecordWriter {
         // Allocates all entries at once, so that a full disk cannot prevent the last one.
         file.write_all_at(&[b' '; ENTRIES * ENTRY_BYTES], 0)?;
         let writer = Self { file };
-        let shim = rustix::process::getpid().as_raw_pid();
-        writer.write(RecordEntry::Start, &StartEntry { shim, cgroup: None })?;
+        let pid = rustix::process::getpid();
+        let scope = own_pid_scope().map(str::to_owned);
+        let started = ProcStat::of(pid).map(|stat| stat.started);
+        let start = StartEntry { shim: pid.as_raw_pid(), scope, started, cgroup: None };
+        writer.write(RecordEntry::Start, &start)?;
         Ok(writer)
     }
 
@@ -145,13 +172,15 @@ fn write<T: Serialize>(file: &File, entry: RecordEntry, value: &T) -> io::Result
 #[derive(Debug)]
 pub(crate) struct ShimRecord {
     file: File,
+    /// The name of the run, which its processes have in a variable.
+    run: String,
 }
 
 impl ShimRecord {
     /// The record at this path, if there is one.
     pub(crate) fn open(path: &Path) -> io::Result<Option<Self>> {
         match open_regular_file_for_update(path).map_err(io::Error::from) {
-            Ok(file) => Ok(Some(Self { file })),
+            Ok(file) => Ok(Some(Self { file, run: run_name(path) })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
@@ -187,8 +216,13 @@ impl ShimRecord {
         self.end_shim(start.as_ref())?;
         // Processes left by a shim that was killed.
         #[cfg(target_os = "linux")]
-        if let Some(group) = start.and_then(|start| start.cgroup) {
-            super::cgroup::clear(&group)?;
+        {
+            let group = start.and_then(|start| start.cgroup);
+            // A program may have changed the record, so only a group of this run is cleared.
+            if let Some(group) = group.filter(|group| super::cgroup::is_of_run(group, &self.run)) {
+                super::cgroup::clear(&group)?;
+            }
+            super::run_marker::kill_marked(&self.run)?;
         }
         Ok(())
     }
@@ -197,7 +231,7 @@ impl ShimRecord {
         if self.is_free()? {
             return Ok(());
         }
-        if let Some(pid) = start.and_then(|start| Pid::from_raw(start.shim))
+        if let Some(pid) = start.and_then(StartEntry::valid_pid)
             && let Ok(shim) = rustix::process::pidfd_open(pid, PidfdFlags::empty())
             // The lock is still held, so the pidfd refers to its holder and not to a later process.
             && !self.is_free()?
@@ -230,9 +264,72 @@ impl ShimRecord {
     }
 }
 
+/// The name of the run with this record.
+pub(crate) fn run_name(record: &Path) -> String {
+    record.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Waits until someone waits for the lock of a file.
+    #[cfg(target_os = "linux")]
+    fn wait_for_waiter(path: &Path) {
+        use std::os::unix::fs::MetadataExt;
+        let inode = format!(":{} ", path.metadata().unwrap().ino());
+        let is_awaited = || {
+            let locks = std::fs::read_to_string("/proc/locks").unwrap();
+            locks.lines().any(|line| line.contains("-> FLOCK") && line.contains(&inode))
+        };
+        let began = std::time::Instant::now();
+        while !is_awaited() {
+            assert!(began.elapsed().as_secs() < 60, "nobody waits for the lock");
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+    }
+
+    /// A process id of another container or boot belongs to another process here.
+    #[cfg(target_os = "linux")]
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test needs a process that may be hit")]
+    fn process_of_another_pid_namespace_is_not_signalled() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("0-0.json");
+        let mut bystander = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = Pid::from_child(&bystander);
+        let started = ProcStat::of(pid).unwrap().started;
+        let scope = own_pid_scope().unwrap();
+        let (boot, namespace) = scope.rsplit_once(':').unwrap();
+        for (scope, started) in [
+            (Some(format!("{boot}:1")), Some(started)),
+            (Some(format!("00000000-0000-0000-0000-000000000000:{namespace}")), Some(started)),
+            (Some(scope.to_owned()), Some(started + 1)),
+            (Some(scope.to_owned()), None),
+            (None, None),
+        ] {
+            let start = StartEntry { shim: pid.as_raw_pid(), scope, started, cgroup: None };
+            assert_eq!(start.valid_pid(), None, "{start:?}");
+            let record = RecordWriter::create(&path).unwrap();
+            record.write(RecordEntry::Start, &start).unwrap();
+            let reader = ShimRecord::open(&path).unwrap().unwrap();
+            let ending = std::thread::spawn(move || reader.end_remaining());
+            wait_for_waiter(&path);
+            // The shim in the other container notices the end of its owner by itself.
+            drop(record);
+            ending.join().unwrap().unwrap();
+            assert_eq!(bystander.try_wait().unwrap(), None, "{start:?}");
+        }
+        let start = StartEntry {
+            shim: pid.as_raw_pid(),
+            scope: Some(scope.to_owned()),
+            started: Some(started),
+            cgroup: None,
+        };
+        assert_eq!(start.valid_pid(), Some(pid));
+        bystander.kill().unwrap();
+        bystander.wait().unwrap();
+    }
 
     #[test]
     fn exits_keep_their_written_form() {

@@ -19,6 +19,7 @@ const PROCESSES: &str = "--processes";
 const RECORD: &str = "--record";
 const SLOT: &str = "--place";
 const CGROUP: &str = "--cgroup";
+const PID_SCOPE: &str = "--pid-scope";
 const TASKS: &str = "--tasks";
 const TASKS_GROUP: &str = "--tasks-group";
 
@@ -75,6 +76,17 @@ impl ProcessTreeLimits {
     }
 }
 
+/// The boot and PID namespace that the shim writes into its record.
+#[cfg(target_os = "linux")]
+fn pid_scope() -> Option<OsString> {
+    super::proc_stat::own_pid_scope().map(OsString::from)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn pid_scope() -> Option<OsString> {
+    None
+}
+
 /// The signal for the name in a definition.
 pub(crate) fn signal_of(stop_signal: StopSignal) -> Signal {
     match stop_signal {
@@ -103,6 +115,7 @@ impl SupervisionOptions {
             (RECORD, path(&self.record)),
             (SLOT, path(&self.slot)),
             (CGROUP, path(&self.cgroup)),
+            (PID_SCOPE, self.record.as_ref().and_then(|_| pid_scope())),
             (TASKS, self.pids_limit.as_ref().and_then(|limit| number(limit.tasks))),
             (TASKS_GROUP, self.pids_limit.as_ref().and_then(|limit| path(&limit.group))),
         ];
@@ -144,6 +157,8 @@ impl SupervisionOptions {
             RECORD => self.record = Some(value.into()),
             SLOT => self.slot = Some(value.into()),
             CGROUP => self.cgroup = Some(value.into()),
+            // Only the stub needs it, which cannot look it up as cheaply.
+            PID_SCOPE => {}
             TASKS => self.pids_limit = Some(PidsLimit { tasks: number()?, group: None }),
             TASKS_GROUP => self.pids_limit.as_mut()?.group = Some(value.into()),
             _ => return None,

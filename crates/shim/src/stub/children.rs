@@ -33,6 +33,20 @@ fn own_children(children: &mut [u8]) -> &[u8] {
     read_start(c"/proc/thread-self/children".as_ptr(), children)
 }
 
+/// The start time of the stub, in ticks since boot.
+pub(crate) fn own_start_time() -> Option<u64> {
+    let mut stat = [0; 512];
+    start_time(read_start(c"/proc/self/stat".as_ptr(), &mut stat))
+}
+
+/// Parses `pid (name) state parent ...`; the name may contain anything. The state is field 3, the
+/// start time field 22.
+fn start_time(stat: &[u8]) -> Option<u64> {
+    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+    let mut fields = stat.get(name_end + 2..)?.split(|byte| *byte == b' ');
+    number(fields.nth(22 - 3)?).map(|time| time.unsigned_abs() as u64)
+}
+
 /// The start of a file; empty if it cannot be read.
 fn read_start(path: *const c_char, bytes: &mut [u8]) -> &[u8] {
     // SAFETY: all callers pass a zero-terminated path.
@@ -60,6 +74,16 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
+
+    #[test]
+    fn parses_the_start_time() {
+        let rest = "7 12 12 0 -1 4194304 1 2 3 4 50 60 700 800 20 0 1 0 99 1000 33 184";
+        for name in ["cat", "a) b) R (x", ""] {
+            assert_eq!(start_time(format!("12 ({name}) S {rest}").as_bytes()), Some(99), "{name}");
+        }
+        assert_eq!(start_time(b"12 (cat) S 7"), None);
+        assert!(own_start_time().is_some());
+    }
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the test needs a process with children")]

@@ -2,6 +2,7 @@
 
 use core::ffi::{CStr, c_char};
 
+use crate::children::own_start_time;
 use crate::sys::{self, KernelRusage};
 use crate::text_buffer::TextBuffer;
 
@@ -29,12 +30,13 @@ impl LockedFiles {
         record: Option<*const c_char>,
         slot: Option<*const c_char>,
         cgroup: Option<*const c_char>,
+        pid_scope: Option<*const c_char>,
     ) -> Result<Self, ()> {
         let create = sys::OPEN_TO_WRITE | sys::OPEN_CREATE;
         let record = record.map(|path| open_and_lock(path, create, sys::LOCK_EXCLUSIVE));
         let record = record.transpose()?;
         if let Some(record) = record {
-            begin_record(record, cgroup)?;
+            begin_record(record, cgroup, pid_scope)?;
         }
         let slot = slot.map(|path| open_and_lock(path, sys::OPEN_TO_READ, sys::LOCK_SHARED));
         Ok(Self { record, slot: slot.transpose()? })
@@ -48,15 +50,24 @@ fn open_and_lock(path: *const c_char, flags: usize, lock: usize) -> Result<isize
 }
 
 /// Creates the record with all entries, so that a full disk cannot prevent the last one.
-fn begin_record(record: isize, cgroup: Option<*const c_char>) -> Result<(), ()> {
+fn begin_record(
+    record: isize,
+    cgroup: Option<*const c_char>,
+    pid_scope: Option<*const c_char>,
+) -> Result<(), ()> {
     let mut entries = [b' '; ENTRIES * ENTRY_BYTES];
     let mut started_at = TextBuffer::<ENTRY_BYTES>::new()
         .text("{\"shim\":")
         .number(sys::getpid().unsigned_abs() as u64);
-    if let Some(cgroup) = cgroup {
-        // SAFETY: an argument ends with a zero byte.
-        let cgroup = unsafe { CStr::from_ptr(cgroup) }.to_bytes();
-        started_at = started_at.text(",\"cgroup\":").quoted(cgroup);
+    if let Some(started) = own_start_time() {
+        started_at = started_at.text(",\"started\":").number(started);
+    }
+    for (name, value) in [(",\"scope\":", pid_scope), (",\"cgroup\":", cgroup)] {
+        if let Some(value) = value {
+            // SAFETY: an argument ends with a zero byte.
+            let value = unsafe { CStr::from_ptr(value) }.to_bytes();
+            started_at = started_at.text(name).quoted(value);
+        }
     }
     let started_at = started_at.text("}");
     entries[..started_at.bytes().len()].copy_from_slice(started_at.bytes());

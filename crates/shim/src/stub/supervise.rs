@@ -40,6 +40,7 @@ struct StubArgs {
     record: Option<*const c_char>,
     slot: Option<*const c_char>,
     cgroup: Option<*const c_char>,
+    pid_scope: Option<*const c_char>,
     pids_limit: Option<StubPidsLimit>,
     has_limits: bool,
 }
@@ -55,7 +56,8 @@ pub(crate) fn run(count: usize, args: *mut *const c_char, envp: *const *const c_
     // The kernel sends this signal when the parent thread exits, which need not be the end of the
     // parent process. So the signal is only a reason to check.
     sys::set_parent_death_signal(sys::USR1);
-    let Ok(files) = LockedFiles::open(stub_args.record, stub_args.slot, stub_args.cgroup) else {
+    let StubArgs { record, slot, cgroup, pid_scope, .. } = stub_args;
+    let Ok(files) = LockedFiles::open(record, slot, cgroup, pid_scope) else {
         return stub_args.hand_over(None);
     };
     // Only after the record is locked: a process that can lock it knows that nothing starts.
@@ -120,7 +122,7 @@ impl StubArgs {
         };
         let parent = number(arg(PARENT)?)?;
         let (mut record, mut slot, mut cgroup, mut has_limits) = (None, None, None, false);
-        let (mut tasks, mut tasks_group) = (None, None);
+        let (mut tasks, mut tasks_group, mut pid_scope) = (None, None, None);
         let mut index = FIRST_OPTION;
         while arg(index)? != b"--" {
             arg(index + 1)?;
@@ -128,6 +130,7 @@ impl StubArgs {
                 b"--record" => record = Some(address(index + 1)),
                 b"--place" => slot = Some(address(index + 1)),
                 b"--cgroup" => cgroup = Some(address(index + 1)),
+                b"--pid-scope" => pid_scope = Some(address(index + 1)),
                 b"--tasks" => tasks = number(arg(index + 1)?),
                 b"--tasks-group" => tasks_group = Some(address(index + 1)),
                 b"--memory-bytes" | b"--cpu-seconds" | b"--processes" => has_limits = true,
@@ -150,6 +153,7 @@ impl StubArgs {
             record,
             slot,
             cgroup,
+            pid_scope,
             pids_limit,
             has_limits,
         })

@@ -38,7 +38,7 @@ impl SupervisedRun<'_> {
         }
         let Self { prepared, started_at, handle, live, stdout, stderr, stop_readers, .. } = self;
         let status = handle.wait().await;
-        kill_orphans_of_killed_shim(request);
+        kill_orphans_of_killed_shim(&prepared, request).await;
         let deadline = Instant::now() + PIPE_CLOSE_WAIT;
         let (stdout, stderr) = tokio::join!(
             finish_stream(stdout, deadline, &stop_readers),

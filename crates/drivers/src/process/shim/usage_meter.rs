@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use polity_model::run::ResourceUsage;
 use rustix::process::Pid;
 
-use super::process_tree::{self, ProcStat};
+use super::process_tree;
+use crate::process::proc_stat::ProcStat;
 use crate::process::run_record::ResourceLimit;
 use crate::process::shim_options::ProcessTreeLimits;
 
