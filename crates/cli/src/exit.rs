@@ -73,6 +73,9 @@ impl ExitStatus {
             | ErrorCode::LimitLoops
             | ErrorCode::Budget => Self::OverLimit,
             ErrorCode::EmptyAnswer
+            | ErrorCode::Truncated
+            | ErrorCode::Refused
+            | ErrorCode::Filtered
             | ErrorCode::AgentFailed
             | ErrorCode::InvalidOutput
             | ErrorCode::ModelUnavailable

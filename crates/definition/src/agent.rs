@@ -22,7 +22,7 @@ pub use self::cli::{
     AccessType, AgentMode, AgentType, CliAgent, ErrorRule, ErrorStream, InputPattern,
     OutputPattern, PermissionPolicy, ResourceLimits, StopSignal, WorkspaceMode,
 };
-pub use self::llm::{LlmAgent, LlmConfig, LlmProvider, TokenPrice};
+pub use self::llm::{LlmAgent, LlmConfig, LlmProvider, TokenPrice, TruncationPolicy};
 pub use self::output_schema::OutputSchema;
 pub use self::remote::RemoteAgent;
 

@@ -31,7 +31,7 @@ pub use self::agent::{
     CliPlaceholder, CliPreset, CliTemplate, ErrorRule, ErrorStream, GlobMatcher, InputPattern,
     JsonPick, JsonScalar, LlmAgent, LlmConfig, LlmProvider, OutputFormat, OutputParser,
     OutputPattern, OutputSchema, PathGlob, PermissionPolicy, RateLimit, RemoteAgent,
-    ResourceLimits, StopSignal, TokenPrice, WorkspaceMode,
+    ResourceLimits, StopSignal, TokenPrice, TruncationPolicy, WorkspaceMode,
 };
 pub use self::config::mcp_server::{McpServerDefinition, McpTransport, ToolSettings};
 pub use self::config::retention::{RetentionPolicy, RetentionRule, RetentionStatus};

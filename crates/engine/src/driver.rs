@@ -14,8 +14,8 @@ use std::pin::Pin;
 pub use call_site::CallSite;
 pub use history::ConversationHistory;
 pub use model::{
-    AskedArguments, AskedTool, ModelDriver, ModelFailure, ModelReply, ModelRequest, NotReady,
-    NullTextSink, TextSink,
+    AnswerEnding, AskedArguments, AskedTool, ModelDriver, ModelFailure, ModelReply, ModelRequest,
+    NotReady, NullTextSink, TextSink,
 };
 pub use program::{
     LostRun, ProgramDriver, ProgramPreparation, ProgramRunner, RunCleanup, RunDedup, RunEnd,

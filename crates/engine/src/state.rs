@@ -10,6 +10,7 @@ mod workflow;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use polity_definition::{AgentKind, TruncationPolicy};
 use polity_model::event::{
     DefinitionPin, Event, ExecutionChange, JournalPosition, OwnerEpoch, RecordedEvent, ResultRef,
     StreamId, StreamSequence, ToolChange,
@@ -73,6 +74,8 @@ pub struct TaskState {
     iterations: u32,
     /// The number of corrections that the model was asked for.
     corrections: u32,
+    /// The number of cut answers that the next answer continues.
+    cut_parts: u32,
     checkpoints: u32,
     marks: Vec<u32>,
     cancel_requested: bool,
@@ -175,6 +178,7 @@ impl TaskState {
             review: None,
             iterations: 0,
             corrections: 0,
+            cut_parts: 0,
             checkpoints: 0,
             marks: Vec::new(),
             cancel_requested: false,
@@ -232,7 +236,9 @@ impl TaskState {
                 self.loop_on(LoopEvent::Call)?;
                 self.retry_at = None;
             }
-            Event::ModelAnswered { message, usage, mark, .. } => {
+            Event::ModelAnswered { message, usage, is_cut, mark, .. } => {
+                let continues = is_cut && message.tool_calls().is_empty() && self.continues_cuts();
+                self.cut_parts = if continues { self.cut_parts + 1 } else { 0 };
                 self.answered(message, usage, mark)?;
             }
             Event::ModelFailed { mark, .. } => {
@@ -270,7 +276,7 @@ impl TaskState {
             }
             Event::StateSet { updates } => self.update(&updates, at)?,
             Event::MessageAdded { message } => {
-                if self.doing == LoopState::Answered {
+                if self.doing == LoopState::Answered && self.cut_parts == 0 {
                     self.corrections += 1;
                 }
                 self.say(message);
@@ -452,6 +458,17 @@ impl TaskState {
         self.marks.extend(mark);
         self.loop_on(if acts { LoopEvent::Act } else { LoopEvent::Answer })?;
         Ok(())
+    }
+
+    /// True if the agent's model is asked to continue answers that were cut.
+    fn continues_cuts(&self) -> bool {
+        match &self.work {
+            TaskWork::Agent(context) => match &context.agent.kind {
+                AgentKind::Llm(llm) => llm.on_truncation == TruncationPolicy::Continue,
+                AgentKind::Cli(_) | AgentKind::Remote(_) => false,
+            },
+            TaskWork::Workflow(_) => false,
+        }
     }
 
     fn loop_on(&mut self, on: LoopEvent) -> Result<(), IllegalTransition<LoopState>> {

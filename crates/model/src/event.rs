@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::budget::Budget;
 use crate::digest::Digest;
-use crate::failure::{AttemptFailure, ErrorCode};
+use crate::failure::{AttemptFailure, ErrorCode, WithheldReason};
 use crate::ids::{CheckpointId, ExecutionId, InstanceId, SessionId, TaskId, ToolCallId};
 use crate::message::{Message, ToolCall};
 use crate::name::Name;
@@ -161,6 +161,9 @@ pub enum Event {
         /// True if the model stopped at its output limit.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_cut: bool,
+        /// Why the rest of the answer was withheld, if it was.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        withheld: Option<WithheldReason>,
         /// A driver's mark, passed to later model calls of the task.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mark: Option<u32>,

@@ -27,7 +27,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 
 pub use request::{RecordedRequest, WireFormat};
-pub use turn::{ModelCall, ModelFault, ModelTurn};
+pub use turn::{ModelCall, ModelEnding, ModelFault, ModelTurn, UsageForm};
 
 type ServerBody = BoxBody<Bytes, io::Error>;
 type TurnFunction = dyn Fn(&RecordedRequest) -> ModelTurn + Send + Sync;
@@ -185,6 +185,11 @@ async fn stream(mut sender: Sender<Bytes, io::Error>, turn: ModelTurn, wire: Wir
         Some(ModelFault::Cut | ModelFault::Unfinished | ModelFault::Endless) => {
             events.truncate(events.len() - closing);
         }
+        Some(ModelFault::EndWithoutReason) => {
+            events.truncate(events.len() - closing);
+            events.extend(answer::end_without_reason(wire));
+        }
+        Some(ModelFault::NoEvents) => events = vec![": processing\n\n".to_owned()],
         Some(ModelFault::InvalidJson) => {
             events.truncate(events.len() - closing);
             events.push("data: {\"choices\": [{\"del\n\n".to_owned());
@@ -201,6 +206,7 @@ async fn stream(mut sender: Sender<Bytes, io::Error>, turn: ModelTurn, wire: Wir
         Some(
             ModelFault::Status { .. }
             | ModelFault::ContextFull
+            | ModelFault::Filtered
             | ModelFault::EchoKey
             | ModelFault::NoTemperature
             | ModelFault::Page,

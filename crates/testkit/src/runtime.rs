@@ -14,8 +14,8 @@ use polity_definition::{
 use polity_engine::clock::{Clock, whole_microseconds};
 use polity_engine::commands::CreateTask;
 use polity_engine::driver::{
-    AskedArguments, AskedTool, BoxFuture, ConversationHistory, ModelDriver, ModelFailure,
-    ModelReply, ModelRequest, NotReady,
+    AnswerEnding, AskedArguments, AskedTool, BoxFuture, ConversationHistory, ModelDriver,
+    ModelFailure, ModelReply, ModelRequest, NotReady, TextSink,
 };
 use polity_engine::entropy::EntropySource;
 use polity_engine::pinned::PinnedAgent;
@@ -130,6 +130,8 @@ pub enum FakeModelTurn {
     TransientFailure,
     /// Fails permanently.
     PermanentFailure,
+    /// Delivers something every minute for this long, then answers "done".
+    DeliverFor(Duration),
     /// Never answers.
     Hang,
     /// Panics.
@@ -233,10 +235,23 @@ impl ModelDriver for FakeModels {
                 }
                 FakeModelTurn::TransientFailure => Err(failure(ErrorCategory::Transient)),
                 FakeModelTurn::PermanentFailure => Err(failure(ErrorCategory::Permanent)),
+                FakeModelTurn::DeliverFor(duration) => {
+                    deliver(request.progress, duration).await;
+                    Ok(reply("done", Vec::new()))
+                }
                 FakeModelTurn::Hang => std::future::pending().await,
                 FakeModelTurn::Panic => panic!("scripted failure"),
             }
         })
+    }
+}
+
+/// Delivers something every minute.
+async fn deliver(progress: &dyn TextSink, duration: Duration) {
+    const MINUTE: Duration = Duration::from_mins(1);
+    for _ in 0..duration.as_secs() / MINUTE.as_secs() {
+        tokio::time::sleep(MINUTE).await;
+        progress.progress();
     }
 }
 
@@ -260,7 +275,14 @@ fn check_history(history: ConversationHistory<'_>) {
 
 fn reply(content: &str, tool_calls: Vec<AskedTool>) -> ModelReply {
     let usage = Usage { input_tokens: 3, output_tokens: 1, ..Usage::default() };
-    ModelReply { content: content.to_owned(), tool_calls, usage, is_cut: false, mark: None }
+    ModelReply {
+        content: content.to_owned(),
+        tool_calls,
+        usage,
+        ending: AnswerEnding::Complete,
+        stop_reason: None,
+        mark: None,
+    }
 }
 
 fn failure(category: ErrorCategory) -> ModelFailure {

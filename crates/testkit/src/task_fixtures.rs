@@ -122,6 +122,7 @@ pub fn answered(content: &str) -> Event {
         usage: Usage { input_tokens: 7, output_tokens: 3, cost: Cost::of_tokens(10, 0.5) },
         duration_ms: 2,
         is_cut: false,
+        withheld: None,
         mark: None,
     }
 }

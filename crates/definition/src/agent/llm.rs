@@ -24,6 +24,7 @@ use crate::{nonzero_u32, nonzero_u64};
 const MAX_ITERATIONS_DEFAULT: NonZeroU32 = nonzero_u32(10);
 const MAX_RETRIES_DEFAULT: u32 = 3;
 const TIMEOUT_SECONDS_DEFAULT: NonZeroU64 = nonzero_u64(120);
+const TOTAL_TIMEOUT_SECONDS_DEFAULT: NonZeroU64 = nonzero_u64(3600);
 
 /// A language model with tools.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -58,6 +59,9 @@ pub(crate) struct LlmAgentFile {
     approval: Option<Vec<ToolPattern>>,
     /// A JSON Schema that the final answer must satisfy.
     output_schema: Option<Map<String, Value>>,
+    /// The reaction to an answer that is cut at the model's output limit, refused or filtered.
+    #[schemars(extend("default" = TruncationPolicy::Fail))]
+    on_truncation: Option<TruncationPolicy>,
     /// The budget of one task, sub-agents included.
     budget: Option<Budget>,
     /// The retry limit of model calls after transient failures.
@@ -80,9 +84,13 @@ pub(crate) struct LlmConfigFile {
     model: Option<Text>,
     /// The environment variable that holds the API key; each provider has its usual one.
     api_key_env: Option<EnvName>,
-    /// The time limit of one model call, in seconds.
+    /// The idle time of a model call, in seconds: the longest wait for the first or the next piece
+    /// of the answer.
     #[schemars(extend("default" = TIMEOUT_SECONDS_DEFAULT))]
     timeout_seconds: Option<NonZeroU64>,
+    /// The total time of a model call, in seconds.
+    #[schemars(extend("default" = TOTAL_TIMEOUT_SECONDS_DEFAULT))]
+    total_timeout_seconds: Option<NonZeroU64>,
     /// The price of the model, for budgets and reports.
     price: Option<TokenPrice>,
     /// The name of a file in scripts/, for the provider `scripted` only.
@@ -122,6 +130,19 @@ impl LlmProvider {
             Self::Scripted => "scripted",
         }
     }
+}
+
+/// The reaction to an answer that is not whole.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TruncationPolicy {
+    /// Fail the task and keep the text as its partial result.
+    #[default]
+    Fail,
+    /// Take the text as the answer.
+    Accept,
+    /// Ask the model to continue an answer that was cut at its output limit, and join the parts.
+    Continue,
 }
 
 /// The price of a model.
@@ -167,6 +188,8 @@ pub struct LlmAgent {
     pub approval: Vec<ToolPattern>,
     /// A JSON Schema that the final answer must satisfy.
     pub output_schema: Option<OutputSchema>,
+    /// The reaction to an answer that is not whole.
+    pub on_truncation: TruncationPolicy,
     /// The budget of one task.
     pub budget: Option<Budget>,
     /// The retry limit of model calls after transient failures.
@@ -184,8 +207,10 @@ pub struct LlmConfig {
     pub model: Option<Text>,
     /// The environment variable that holds the API key.
     pub api_key_env: Option<EnvName>,
-    /// The time limit of one model call.
+    /// The idle time of a model call.
     pub timeout_seconds: NonZeroU64,
+    /// The total time of a model call.
+    pub total_timeout_seconds: NonZeroU64,
     /// The price of the model.
     pub price: Option<TokenPrice>,
     /// The script; there exactly when the provider is scripted.
@@ -240,6 +265,7 @@ impl LlmAgentFile {
             sub_agents,
             approval,
             output_schema,
+            on_truncation: self.on_truncation.unwrap_or_default(),
             budget: self.budget,
             max_retries: self.max_retries.unwrap_or(MAX_RETRIES_DEFAULT),
         })
@@ -306,6 +332,9 @@ impl LlmConfigFile {
             model: self.model,
             api_key_env: self.api_key_env,
             timeout_seconds: self.timeout_seconds.unwrap_or(TIMEOUT_SECONDS_DEFAULT),
+            total_timeout_seconds: self
+                .total_timeout_seconds
+                .unwrap_or(TOTAL_TIMEOUT_SECONDS_DEFAULT),
             price: self.price,
             script: self.script,
         })
@@ -320,6 +349,7 @@ impl LlmConfig {
             model: self.model.clone(),
             api_key_env: self.api_key_env.clone(),
             timeout_seconds: Some(self.timeout_seconds),
+            total_timeout_seconds: Some(self.total_timeout_seconds),
             price: self.price,
             script: self.script.clone(),
         }
@@ -348,6 +378,7 @@ impl LlmAgent {
             sub_agents: Some(self.sub_agents.clone()),
             approval: Some(self.approval.clone()),
             output_schema: self.output_schema.as_ref().map(|schema| schema.json().clone()),
+            on_truncation: Some(self.on_truncation),
             budget: self.budget,
             max_retries: Some(self.max_retries),
             a2a,

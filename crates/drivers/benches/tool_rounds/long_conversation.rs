@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use polity_definition::TokenPrice;
 use polity_engine::driver::{
-    AskedArguments, AskedTool, BoxFuture, CallSite, ModelDriver, ModelFailure, ModelReply,
-    ModelRequest, NotReady, ToolDriver, ToolFailure, ToolReply, ToolRequest, ToolSpec, Toolbox,
-    ToolsUnavailable,
+    AnswerEnding, AskedArguments, AskedTool, BoxFuture, CallSite, ModelDriver, ModelFailure,
+    ModelReply, ModelRequest, NotReady, ToolDriver, ToolFailure, ToolReply, ToolRequest, ToolSpec,
+    Toolbox, ToolsUnavailable,
 };
 use polity_engine::pinned::PinnedAgent;
 use polity_model::tool::ToolPattern;
@@ -105,9 +105,16 @@ impl ModelDriver for RepeatingModel {
         let content = if is_last { "done" } else { "Let me note that." }.to_owned();
         let tool_calls = if is_last { Vec::new() } else { vec![asked] };
         let usage = Usage { input_tokens: 3, output_tokens: 1, ..Usage::default() };
-        Box::pin(
-            async move { Ok(ModelReply { content, tool_calls, usage, is_cut: false, mark: None }) },
-        )
+        Box::pin(async move {
+            Ok(ModelReply {
+                content,
+                tool_calls,
+                usage,
+                ending: AnswerEnding::Complete,
+                stop_reason: None,
+                mark: None,
+            })
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use polity_definition::LlmProvider;
-use polity_model::failure::ErrorCategory;
+use polity_model::failure::{ErrorCategory, WithheldReason};
 use polity_model::number::Temperature;
 use polity_model::tool::{ToolName, ToolPattern};
 use polity_model::usage::Usage;
@@ -140,6 +140,11 @@ pub(super) struct CassetteAnswer {
     pub(super) usage: Usage,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_cut: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) withheld: Option<WithheldReason>,
+    /// The provider's word for the end of an answer that is not whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) stop_reason: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use polity_definition::{LlmAgent, TokenPrice};
 use polity_engine::driver::{
-    AskedArguments, AskedTool, BoxFuture, CallSite, ModelDriver, ModelFailure, ModelReply,
-    ModelRequest, NotReady, ToolDriver, ToolFailure, ToolReply, ToolRequest, ToolSpec, Toolbox,
-    ToolsUnavailable,
+    AnswerEnding, AskedArguments, AskedTool, BoxFuture, CallSite, ModelDriver, ModelFailure,
+    ModelReply, ModelRequest, NotReady, ToolDriver, ToolFailure, ToolReply, ToolRequest, ToolSpec,
+    Toolbox, ToolsUnavailable,
 };
 use polity_engine::pinned::PinnedAgent;
 use polity_model::failure::{AttemptFailure, ErrorCategory};
@@ -290,7 +290,8 @@ fn model_reply(answer: &CassetteAnswer) -> ModelReply {
         content: answer.content.as_str().to_owned(),
         tool_calls: tool_calls.collect(),
         usage: answer.usage,
-        is_cut: answer.is_cut,
+        ending: AnswerEnding::from_fields(answer.is_cut, answer.withheld),
+        stop_reason: answer.stop_reason.clone(),
         mark: None,
     }
 }

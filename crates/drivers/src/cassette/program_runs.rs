@@ -47,6 +47,7 @@ struct RunInput {
 #[serde(rename_all = "snake_case")]
 enum RecordedRunEnd {
     Answer(MultilineText),
+    Truncated { answer: MultilineText, message: MultilineText },
     Failure(FailedCall),
     TimedOut(MultilineText),
 }
@@ -89,6 +90,9 @@ impl RecordingProgramDriver {
         let redact = |text: &str| MultilineText::from(secrets.redact(text));
         let end = match &outcome.end {
             RunEnd::Answered(answer) => RecordedRunEnd::Answer(redact(answer)),
+            RunEnd::Truncated { answer, message } => {
+                RecordedRunEnd::Truncated { answer: redact(answer), message: redact(message) }
+            }
             RunEnd::Failed(failure) => {
                 RecordedRunEnd::Failure(self.recorder.to_failed_call(failure))
             }
@@ -221,6 +225,9 @@ impl PlaybackProgramDriver {
         self.player.mark_used(run.session, AnswerKey::Run);
         let (end, was_started) = match recorded.end.clone() {
             RecordedRunEnd::Answer(answer) => (RunEnd::Answered(answer.into()), true),
+            RecordedRunEnd::Truncated { answer, message } => {
+                (RunEnd::Truncated { answer: answer.into(), message: message.into() }, true)
+            }
             RecordedRunEnd::TimedOut(message) => (RunEnd::TimedOut(message.into()), true),
             RecordedRunEnd::Failure(failed) => {
                 (RunEnd::Failed(permanent_failure(&failed)), recorded.exit.is_some())

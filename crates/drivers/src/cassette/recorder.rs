@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polity_definition::TokenPrice;
 use polity_engine::driver::{
-    AskedArguments, AskedTool, BoxFuture, CallSite, ModelDriver, ModelFailure, ModelReply,
-    ModelRequest, NotReady, ToolDriver, ToolFailure, ToolReply, ToolRequest, ToolSpec, Toolbox,
-    ToolsUnavailable,
+    AnswerEnding, AskedArguments, AskedTool, BoxFuture, CallSite, ModelDriver, ModelFailure,
+    ModelReply, ModelRequest, NotReady, ToolDriver, ToolFailure, ToolReply, ToolRequest, ToolSpec,
+    Toolbox, ToolsUnavailable,
 };
 use polity_engine::pinned::PinnedAgent;
 use polity_model::failure::AttemptFailure;
@@ -145,7 +145,13 @@ impl CassetteRecorder {
             content: self.secrets.redact(&reply.content).into(),
             tool_calls: reply.tool_calls.iter().map(asked).collect(),
             usage: reply.usage,
-            is_cut: reply.is_cut,
+            is_cut: reply.ending.is_cut(),
+            withheld: reply.ending.withheld(),
+            stop_reason: reply
+                .stop_reason
+                .as_ref()
+                .filter(|_| reply.ending != AnswerEnding::Complete)
+                .map(|reason| self.secrets.redact(reason)),
         }
     }
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use polity_definition::{AgentDefinition, TokenPrice};
 use polity_engine::driver::{
-    AskedArguments, AskedTool, BoxFuture, CallSite, ConversationHistory, ModelDriver, ModelFailure,
-    ModelReply, ModelRequest, NotReady, NullTextSink, ToolDriver, ToolFailure, ToolReply,
-    ToolRequest,
+    AnswerEnding, AskedArguments, AskedTool, BoxFuture, CallSite, ConversationHistory, ModelDriver,
+    ModelFailure, ModelReply, ModelRequest, NotReady, NullTextSink, ToolDriver, ToolFailure,
+    ToolReply, ToolRequest,
 };
 use polity_engine::pinned::PinnedAgent;
 use polity_model::failure::{AttemptFailure, ErrorCategory};
@@ -68,7 +68,8 @@ fn answer(content: &str, calls: &[(&str, Value)]) -> ModelReply {
         content: content.to_owned(),
         tool_calls: calls.iter().map(asked).collect(),
         usage: Usage { input_tokens: 3, output_tokens: 1, ..Usage::default() },
-        is_cut: false,
+        ending: AnswerEnding::Complete,
+        stop_reason: None,
         mark: Some(7),
     }
 }

@@ -182,7 +182,7 @@ pub(crate) fn judge_run(
             run_end(info, exit, parsed, &tails)
         }
     };
-    if !matches!(end, RunEnd::Answered(_)) {
+    if !matches!(end, RunEnd::Answered(_) | RunEnd::Truncated { .. }) {
         report.last_words = tails.stderr;
     }
     RunOutcome { end, report, usage }
@@ -195,10 +195,24 @@ fn run_end(
     tails: &OutputTails,
 ) -> RunEnd {
     let parsed = parsed.map_err(|message| agent_error(message, &tails.stderr));
+    let is_cut = parsed.as_ref().is_ok_and(|parsed| parsed.answer_is_cut);
     let verdict = parsed.and_then(|parsed| {
         verdict::judge(&info.resolved, exit, &parsed, &tails.stderr, &tails.stdout)
     });
-    verdict.map_or_else(RunEnd::Failed, RunEnd::Answered)
+    match verdict {
+        Ok(answer) if is_cut => RunEnd::Truncated { answer, message: truncated_message(info) },
+        Ok(answer) => RunEnd::Answered(answer),
+        Err(failure) => RunEnd::Failed(failure),
+    }
+}
+
+fn truncated_message(info: &AgentInfo<'_>) -> String {
+    format!(
+        "the answer of the program of \"{}\" was cut: an answer has at most {} MiB; have it write \
+         long results to files and name them in the agent's artifacts",
+        info.name,
+        ANSWER_BYTES_MAX >> 20
+    )
 }
 
 /// The parsed stdout, or the reason that it cannot be used.
@@ -248,15 +262,17 @@ fn read_regular_answer(path: &Path) -> Result<Vec<u8>, String> {
         RegularFileError::Io(error) => unreadable(error),
     })?;
     let mut bytes = Vec::new();
-    file.take(ANSWER_BYTES_MAX as u64).read_to_end(&mut bytes).map_err(unreadable)?;
+    file.take(ANSWER_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     Ok(bytes)
 }
 
 fn parse_output_file(prepared: &PreparedRun<'_>, content: &[u8]) -> ParsedOutput {
+    let is_cut = content.len() > ANSWER_BYTES_MAX;
     let mut parser = AnswerParser::new(&prepared.info.resolved.parser);
     // The run is over: live output is dropped.
     let _ = parser.push(&prepared.mask.mask_bytes(content));
-    parser.finish()
+    let parsed = parser.finish();
+    ParsedOutput { answer_is_cut: parsed.answer_is_cut || is_cut, ..parsed }
 }
 
 fn agent_error(message: String, stderr: &str) -> AttemptFailure {

@@ -139,10 +139,12 @@ impl CliDriver {
     /// Keeps the workspace of a successful run and removes that of any other.
     async fn settle(&self, workspace: RunWorkspace, mut outcome: RunOutcome) -> RunOutcome {
         match &outcome.end {
-            RunEnd::Answered(_) => match run_blocking(move || Ok(workspace.finish())).await {
-                Ok(collected) => outcome.report.workspace = Some(collected),
-                Err(failure) => outcome.end = RunEnd::Failed(failure),
-            },
+            RunEnd::Answered(_) | RunEnd::Truncated { .. } => {
+                match run_blocking(move || Ok(workspace.finish())).await {
+                    Ok(collected) => outcome.report.workspace = Some(collected),
+                    Err(failure) => outcome.end = RunEnd::Failed(failure),
+                }
+            }
             RunEnd::Failed(_) | RunEnd::TimedOut(_) | RunEnd::Stopped => {
                 let removed = run_blocking(move || {
                     workspace.remove().map_err(|error| system_error(&error.to_string()))

@@ -4,18 +4,21 @@ use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use polity_definition::LlmAgent;
-use polity_engine::driver::{AskedTool, ModelFailure, ModelReply, ModelRequest, TextSink};
+use polity_engine::driver::{
+    AnswerEnding, AskedTool, ModelFailure, ModelReply, ModelRequest, TextSink,
+};
+use polity_model::failure::{ErrorCategory, WithheldReason};
 use polity_model::usage::Usage;
 
 use super::endpoint::{ModelEndpoint, ProviderProtocol};
-use super::error::{ErrorRemedy, ModelCallError};
+use super::error::ModelCallError;
 use super::format::anthropic::{self, AnthropicDecoder};
 use super::format::gemini::{self, GeminiDecoder};
 use super::format::openai::{self, OpenAiDecoder};
 use super::format::tool_names::WireToolNames;
 use super::format::turns::group_turns;
 use super::format::{ModelAnswer, ModelPrompt, StreamDecoder, StreamState};
-use super::http::{HttpTransport, ResponseStream, stream_interrupted};
+use super::http::{HttpTransport, ResponseStream};
 use crate::environment::EnvSource;
 use crate::sse::SseParser;
 
@@ -49,11 +52,12 @@ impl HttpModelClient {
             tool_calls: calls.collect(),
             content: endpoint.redact_text(answer.content),
             usage: Usage {
-                input_tokens: answer.input_tokens,
-                output_tokens: answer.output_tokens,
+                input_tokens: answer.input_tokens.unwrap_or(0),
+                output_tokens: answer.output_tokens.unwrap_or(0),
                 ..Usage::default()
             },
-            is_cut: answer.is_cut,
+            ending: answer.ending,
+            stop_reason: answer.stop_reason.map(|reason| endpoint.redact_text(reason)),
             mark: None,
         })
     }
@@ -83,17 +87,28 @@ impl HttpModelClient {
             let body = encode_body(endpoint, &prompt).map_err(|error| {
                 ModelCallError::permanent(format!("the request has no JSON: {error}"))
             })?;
+            let body_bytes = body.len();
             match self.http.post(&endpoint.url, endpoint.headers()?, body, environment).await {
                 Ok(response) => {
+                    request.progress.progress();
                     if takes_temperature && prompt.temperature.is_none() {
                         self.note_without_temperature(endpoint.model);
                     }
-                    return read_answer(endpoint.protocol, response, request.progress).await;
+                    let (protocol, progress) = (endpoint.protocol, request.progress);
+                    return read_answer(protocol, response, body_bytes, progress).await;
                 }
                 // Reasoning models reject a temperature. The set changes with every release, so it
                 // is discovered rather than listed.
                 Err(error) if prompt.temperature.is_some() && is_about_temperature(&error) => {
                     prompt.temperature = None;
+                }
+                // Some providers answer with an error status here, others with an empty answer.
+                Err(error) if error.is_filtered => {
+                    return Ok(ModelAnswer {
+                        ending: AnswerEnding::Withheld(WithheldReason::Filtered),
+                        stop_reason: Some(error.message),
+                        ..ModelAnswer::default()
+                    });
                 }
                 Err(error) => return Err(error),
             }
@@ -131,6 +146,7 @@ fn encode_body(
 async fn read_answer(
     protocol: ProviderProtocol,
     mut response: ResponseStream,
+    request_bytes: usize,
     progress: &dyn TextSink,
 ) -> Result<ModelAnswer, ModelCallError> {
     let mut decoder: Box<dyn StreamDecoder> = match protocol {
@@ -140,20 +156,28 @@ async fn read_answer(
     };
     let mut events = SseParser::default();
     while decoder.state() != StreamState::Ended {
-        let Some(chunk) = response.next().await? else {
+        let chunk = match response.next().await {
+            Err(error) if error.category == ErrorCategory::Transient && events.is_empty() => {
+                return Err(error.suspecting_context(request_bytes));
+            }
+            chunk => chunk?,
+        };
+        let Some(chunk) = chunk else {
             events.finish(|event| decoder.push_event(event.data, progress))?;
             break;
         };
+        progress.progress();
         events.push(chunk.as_ref(), |event| decoder.push_event(event.data, progress))?;
     }
     match decoder.state() {
         StreamState::Ended => response.drain().await,
         StreamState::Complete => {}
         StreamState::Incomplete if events.is_empty() => {
-            let empty = ModelCallError::transient("answered without a single event".into());
-            return Err(empty.with_remedy(ErrorRemedy::Endpoint));
+            return Err(ModelCallError::no_events(request_bytes));
         }
-        StreamState::Incomplete => return Err(stream_interrupted("the server ended it")),
+        StreamState::Incomplete => {
+            return Err(ModelCallError::interrupted("the server ended it"));
+        }
     }
     decoder.finish()
 }

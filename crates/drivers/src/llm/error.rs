@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use polity_model::failure::ErrorCategory;
+use polity_model::usage::estimate_tokens;
 use serde_json::Value;
 
 /// The longest provider message that an error repeats.
@@ -23,6 +24,10 @@ const CONTEXT_FULL_MARKERS: [&str; 11] = [
     "reduce the length of the messages",
     "request_too_large",
 ];
+
+/// The smallest context window that servers are usually started with. A shorter request does not
+/// exceed one.
+const CONTEXT_TOKENS_MIN: u64 = 512;
 
 /// Substrings of error types that a retry does not fix.
 const PERMANENT_ERROR_TYPES: [&str; 9] = [
@@ -47,6 +52,8 @@ pub(super) struct ModelCallError {
     pub(super) remedy: ErrorRemedy,
     /// The HTTP status, if the server answered with an error status.
     pub(super) status: Option<u16>,
+    /// True if the provider's content filter refused the request.
+    pub(super) is_filtered: bool,
 }
 
 /// The setting that the user should check.
@@ -78,6 +85,7 @@ impl ModelCallError {
             retry_after: None,
             remedy: ErrorRemedy::None,
             status: None,
+            is_filtered: false,
         }
     }
 
@@ -86,14 +94,41 @@ impl ModelCallError {
         Self { remedy, ..self }
     }
 
-    /// The conversation exceeds the context window.
-    pub(super) fn context_full(message: &str) -> Self {
+    /// The answer filled the context window.
+    pub(super) fn context_exhausted() -> Self {
+        let message = "the answer does not fit into the model's context window any more";
         Self { context_full: true, ..Self::permanent(message.to_owned()) }
     }
 
-    /// The provider blocked the answer.
-    pub(super) fn withheld(reason: &str) -> Self {
-        Self::permanent(format!("the provider withheld the answer: {}", shorten_message(reason)))
+    /// The stream ended before the answer was complete.
+    pub(super) fn interrupted(why: &str) -> Self {
+        Self::transient(format!("the stream ended before the answer was complete: {why}"))
+    }
+
+    /// The stream ended before its first event. The server failed after it had accepted the request.
+    pub(super) fn no_events(request_bytes: usize) -> Self {
+        Self::transient("the server ended its answer without a single event".to_owned())
+            .with_remedy(ErrorRemedy::Endpoint)
+            .suspecting_context(request_bytes)
+    }
+
+    /// Adds the suspicion that a request exceeds the context window, unless it is short.
+    pub(super) fn suspecting_context(self, request_bytes: usize) -> Self {
+        let tokens = estimate_tokens(request_bytes);
+        if tokens < CONTEXT_TOKENS_MIN {
+            return self;
+        }
+        let message = format!(
+            "{}; some servers do so if the conversation, here about {tokens} tokens, exceeds their \
+             context window",
+            self.message
+        );
+        Self { message, context_full: true, remedy: ErrorRemedy::None, ..self }
+    }
+
+    /// The provider gave up its answer.
+    pub(super) fn broken_off(reason: &str) -> Self {
+        Self::transient(format!("the model broke its answer off: {reason}"))
     }
 
     /// A stream event that is not the expected JSON.
@@ -148,6 +183,7 @@ impl ModelCallError {
             retry_after: retry_after.or(provider_error.retry_after),
             remedy,
             status: Some(status),
+            is_filtered: status == 400 && provider_error.is_filtered(),
             ..Self::new(category, message)
         }
     }
@@ -203,6 +239,12 @@ impl ProviderError {
 
     fn is_permanent(&self) -> bool {
         PERMANENT_ERROR_TYPES.iter().any(|part| self.kind.contains(part))
+    }
+
+    /// True for the filter's own codes, such as Azure's.
+    fn is_filtered(&self) -> bool {
+        let codes = ["content_filter", "content_policy_violation", "responsibleaipolicyviolation"];
+        codes.iter().any(|code| self.kind.contains(code))
     }
 
     fn is_context_full(&self) -> bool {
@@ -302,6 +344,24 @@ mod tests {
         ] {
             assert_eq!(ModelCallError::from_stream_event(&error).category, category, "{error}");
         }
+    }
+
+    #[test]
+    fn only_a_long_request_may_exceed_the_context() {
+        let short = ModelCallError::no_events(1_000);
+        assert_eq!((short.context_full, short.remedy), (false, ErrorRemedy::Endpoint));
+        let long = ModelCallError::no_events(10_000);
+        assert_eq!((long.context_full, long.remedy), (true, ErrorRemedy::None));
+        assert!(long.message.contains("about 2500 tokens"), "{long:?}");
+        assert_eq!((short.category, long.category), (TRANSIENT, TRANSIENT));
+    }
+
+    #[test]
+    fn content_filters_are_recognized_by_their_codes() {
+        let azure = br#"{"error":{"message":"The response was filtered","code":"content_filter"}}"#;
+        assert!(ModelCallError::from_status(400, azure, None).is_filtered);
+        let other = br#"{"error":{"message":"no content_filter here","code":"invalid"}}"#;
+        assert!(!ModelCallError::from_status(400, other, None).is_filtered);
     }
 
     #[test]

@@ -6,10 +6,10 @@ pub(super) mod openai;
 pub(super) mod tool_names;
 pub(super) mod turns;
 
-use polity_engine::driver::{AskedArguments, TextSink};
+use polity_engine::driver::{AnswerEnding, AskedArguments, TextSink};
 use serde::de::DeserializeOwned;
 use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use self::tool_names::WireToolNames;
@@ -51,10 +51,13 @@ pub(crate) enum StreamState {
 pub(crate) struct ModelAnswer {
     pub(crate) content: String,
     pub(crate) calls: Vec<AnswerToolCall>,
-    pub(crate) input_tokens: u64,
-    pub(crate) output_tokens: u64,
-    /// True if the model stopped at its token limit.
-    pub(crate) is_cut: bool,
+    /// `None` if the provider did not report it.
+    pub(crate) input_tokens: Option<u64>,
+    /// `None` if the provider did not report it.
+    pub(crate) output_tokens: Option<u64>,
+    pub(crate) ending: AnswerEnding,
+    /// The provider's own word for the end.
+    pub(crate) stop_reason: Option<String>,
 }
 
 /// A tool call in an answer, with the tool's wire name.
@@ -95,6 +98,33 @@ pub(crate) fn parse_arguments(text: String) -> AskedArguments {
         Ok(value) => check_arguments(value, || text),
         Err(error) => AskedArguments::Unreadable { text, reason: error.to_string() },
     }
+}
+
+/// Parses the arguments of a call whose answer was cut. Missing arguments are incomplete there, not
+/// omitted.
+pub(crate) fn parse_cut_arguments(text: String) -> AskedArguments {
+    if text.trim().is_empty() {
+        let reason = "the answer was cut before the arguments".to_owned();
+        return AskedArguments::Unreadable { text, reason };
+    }
+    parse_arguments(text)
+}
+
+/// Reads a token count. Some servers write it as a number with a fraction, such as `100.0`.
+pub(crate) fn token_count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    let value = Option::<Value>::deserialize(from)?;
+    Ok(value.as_ref().and_then(count_of))
+}
+
+/// The count that a JSON value holds, if it is a number of zero or more.
+fn count_of(value: &Value) -> Option<u64> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the cast saturates, and negative numbers are filtered out"
+    )]
+    let rounded = |number: f64| (number >= 0.0).then(|| number.round() as u64);
+    value.as_u64().or_else(|| value.as_f64().and_then(rounded))
 }
 
 /// Accepts an object or null as arguments; anything else is unreadable.
@@ -151,6 +181,26 @@ mod tests {
         ] {
             assert_eq!(parse_arguments(text.to_owned()), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn token_count_with_a_fraction_counts() {
+        for (value, expected) in [
+            (json!(100), Some(100)),
+            (json!(100.0), Some(100)),
+            (json!(0), Some(0)),
+            (json!(-1), None),
+            (json!("100"), None),
+            (json!(null), None),
+        ] {
+            assert_eq!(token_count(&value).unwrap(), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn missing_arguments_of_a_cut_answer_are_unreadable() {
+        assert!(matches!(parse_cut_arguments(String::new()), AskedArguments::Unreadable { .. }));
+        assert_eq!(parse_cut_arguments("{}".to_owned()), AskedArguments::Object(Map::new()));
     }
 
     #[test]

@@ -70,8 +70,11 @@ impl ResponseStream {
     pub(super) async fn next(
         &mut self,
     ) -> Result<Option<impl AsRef<[u8]> + use<>>, ModelCallError> {
-        let chunk =
-            self.response.chunk().await.map_err(|error| stream_interrupted(&root_cause(error)))?;
+        let chunk = self
+            .response
+            .chunk()
+            .await
+            .map_err(|error| ModelCallError::interrupted(&root_cause(error)))?;
         if let Some(chunk) = &chunk {
             self.bytes += chunk.len();
         }
@@ -104,9 +107,4 @@ impl ResponseStream {
         let message = format!("answered with {kind}, not with events: {message}");
         Err(ModelCallError::permanent(message).with_remedy(ErrorRemedy::Endpoint))
     }
-}
-
-/// The stream ended before the answer was complete.
-pub(super) fn stream_interrupted(why: &str) -> ModelCallError {
-    ModelCallError::transient(format!("the stream ended before the answer was complete: {why}"))
 }

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use polity_definition::{ScriptAnswer, ScriptDefinition, ScriptOutcome, ScriptRole, ScriptRule};
-use polity_engine::driver::{AskedArguments, AskedTool, ModelFailure, ModelReply, ModelRequest};
+use polity_engine::driver::{
+    AnswerEnding, AskedArguments, AskedTool, ModelFailure, ModelReply, ModelRequest,
+};
 use polity_model::failure::AttemptFailure;
 use polity_model::message::{Message, MessageRole};
 use polity_model::usage::Usage;
@@ -87,7 +89,8 @@ fn build_reply(
                 output_tokens: answer.output_tokens.unwrap_or(0),
                 ..Usage::default()
             },
-            is_cut: false,
+            ending: AnswerEnding::Complete,
+            stop_reason: None,
             mark,
         }),
         ScriptOutcome::Error { status, retry_after_seconds } => Err(ModelFailure {

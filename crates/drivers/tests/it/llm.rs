@@ -2,5 +2,6 @@
 
 mod answers;
 mod conversations;
+mod endings;
 mod failures;
 mod harness;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use polity_definition::{AgentDefinition, TokenPrice};
 use polity_engine::commands::CreateTask;
 use polity_engine::driver::{
-    AskedArguments, AskedTool, BoxFuture, CallSite, ModelDriver, ModelFailure, ModelReply,
-    ModelRequest, NotReady, ToolDriver, ToolFailure, ToolReply, ToolRequest, ToolSpec, Toolbox,
-    ToolsUnavailable,
+    AnswerEnding, AskedArguments, AskedTool, BoxFuture, CallSite, ModelDriver, ModelFailure,
+    ModelReply, ModelRequest, NotReady, ToolDriver, ToolFailure, ToolReply, ToolRequest, ToolSpec,
+    Toolbox, ToolsUnavailable,
 };
 use polity_engine::pinned::PinnedAgent;
 use polity_model::machine::task::TaskStatus;
@@ -115,7 +115,8 @@ impl ModelDriver for EchoConversation {
                 content: text(messages),
                 tool_calls: if is_over { Vec::new() } else { vec![ask] },
                 usage: Usage::default(),
-                is_cut: false,
+                ending: AnswerEnding::Complete,
+                stop_reason: None,
                 mark: None,
             })
         })

@@ -23,7 +23,9 @@ use crate::commands::{
     RecordModelReply, RecordProcess, RecordRecoveredRun, RetryExecution, SlotWait, StartTask,
 };
 use crate::decide::{Decision, DecisionContext, DecisionResult, SlotContext};
-use crate::driver::{AskedArguments, AskedTool, ModelFailure, ModelReply, ToolSpec, Toolbox};
+use crate::driver::{
+    AnswerEnding, AskedArguments, AskedTool, ModelFailure, ModelReply, ToolSpec, Toolbox,
+};
 use crate::entropy::Entropy;
 use crate::pinned::PinnedAgent;
 use crate::state::TaskState;
@@ -46,7 +48,7 @@ pub(crate) mod prelude {
         CancelOrigin, CancelTask, RecordModelReply, RecordRecoveredRun, RecordToolReply, ResumeTask,
     };
     pub(crate) use crate::decide::{CommandRejection, Decision, Effect};
-    pub(crate) use crate::driver::{AskedArguments, ToolReply};
+    pub(crate) use crate::driver::{AnswerEnding, AskedArguments, ToolReply};
     pub(crate) use crate::pinned::PinnedAgent;
 }
 
@@ -225,7 +227,8 @@ pub(crate) fn reply(content: &str) -> ModelReply {
         content: content.to_owned(),
         tool_calls: Vec::new(),
         usage: Usage { input_tokens: 3, output_tokens: 2, ..Usage::default() },
-        is_cut: false,
+        ending: AnswerEnding::Complete,
+        stop_reason: None,
         mark: None,
     }
 }

@@ -114,9 +114,20 @@ pub(crate) fn fail_task(
     code: ErrorCode,
     error: String,
 ) {
+    fail_task_with(state, events, code, error, ResultRef::LastAnswer);
+}
+
+/// Fails the task with an agent error and this partial result.
+pub(crate) fn fail_task_with(
+    state: &TaskState,
+    events: &mut Vec<Event>,
+    code: ErrorCode,
+    error: String,
+    partial_result: ResultRef,
+) {
     let failure = AttemptFailure { category: ErrorCategory::AgentError, message: error.clone() };
     events.extend(end_execution(state, ExecutionChange::Fail { failure, retry_at: None }));
-    events.push(Event::TaskFailed { code, error, partial_result: Some(ResultRef::LastAnswer) });
+    events.push(Event::TaskFailed { code, error, partial_result: Some(partial_result) });
 }
 
 /// Answers every open call because the task ends. A conversation with an unanswered call could not

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use polity_definition::TokenPrice;
-use polity_model::failure::AttemptFailure;
+use polity_model::failure::{AttemptFailure, WithheldReason};
 use polity_model::ids::ToolCallId;
 use polity_model::message::ToolCall;
 use polity_model::usage::Usage;
@@ -55,10 +55,48 @@ pub struct ModelReply {
     pub tool_calls: Vec<AskedTool>,
     /// The usage of the call.
     pub usage: Usage,
-    /// True if the model reached its output limit.
-    pub is_cut: bool,
+    /// The end of the answer.
+    pub ending: AnswerEnding,
+    /// The provider's own word for the end, such as `length`.
+    pub stop_reason: Option<String>,
     /// A value that the driver gets again in later calls of this task.
     pub mark: Option<u32>,
+}
+
+/// The end of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AnswerEnding {
+    /// The answer is whole.
+    #[default]
+    Complete,
+    /// The model reached its output limit.
+    Truncated,
+    /// The rest of the answer was withheld.
+    Withheld(WithheldReason),
+}
+
+impl AnswerEnding {
+    /// True if the output limit cut the answer.
+    pub fn is_cut(self) -> bool {
+        self == Self::Truncated
+    }
+
+    /// Why the rest of the answer was withheld, if it was.
+    pub fn withheld(self) -> Option<WithheldReason> {
+        match self {
+            Self::Withheld(reason) => Some(reason),
+            Self::Complete | Self::Truncated => None,
+        }
+    }
+
+    /// The ending that a recording of these two fields describes.
+    pub fn from_fields(is_cut: bool, withheld: Option<WithheldReason>) -> Self {
+        match withheld {
+            Some(reason) => Self::Withheld(reason),
+            None if is_cut => Self::Truncated,
+            None => Self::Complete,
+        }
+    }
 }
 
 /// A tool that a model asks for.
@@ -109,7 +147,8 @@ impl AskedTool {
 pub struct ModelFailure {
     /// The cause.
     pub failure: AttemptFailure,
-    /// True if the conversation exceeds the model's context. A shorter one may succeed.
+    /// True if the conversation exceeds the model's context, so that a shorter one may succeed. If
+    /// the failure is transient, this is a suspicion: the same conversation is tried again first.
     pub context_full: bool,
     /// The wait that the server asks for.
     pub retry_after: Option<Duration>,

@@ -107,6 +107,13 @@ pub struct RunOutcome {
 pub enum RunEnd {
     /// The program answered.
     Answered(String),
+    /// The program answered, and the answer was cut at its size limit.
+    Truncated {
+        /// The beginning of the answer.
+        answer: String,
+        /// The limit.
+        message: String,
+    },
     /// It failed. The message says what to do.
     Failed(AttemptFailure),
     /// It exceeded its total, startup or idle time limit.

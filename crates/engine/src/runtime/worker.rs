@@ -3,6 +3,7 @@
 //! A step decides and commits, then starts the effects: a model call, a wait, or parallel tool
 //! calls. Each outcome becomes the command of the next step.
 
+mod call_timer;
 mod cli_agent;
 mod dedup;
 mod effects;

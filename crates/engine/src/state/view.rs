@@ -6,7 +6,7 @@ use polity_model::execution::AgentExecution;
 use polity_model::ids::{InstanceId, TaskId};
 use polity_model::machine::agent_loop::LoopState;
 use polity_model::machine::task::TaskStatus;
-use polity_model::message::Message;
+use polity_model::message::{Message, MessageRole};
 use polity_model::remote::RemoteTask;
 use polity_model::state::State;
 use polity_model::task::{Task, TaskExecution};
@@ -178,6 +178,15 @@ impl TaskState {
     /// The number of corrections that the model was asked for.
     pub fn corrections(&self) -> u32 {
         self.corrections
+    }
+
+    /// The text of the cut answers that the next answer continues.
+    pub fn cut_text(&self) -> String {
+        let answers = self.messages().iter().rev();
+        let answers = answers.filter(|said| said.role() == MessageRole::Assistant);
+        let parts: Vec<&str> =
+            answers.take(self.cut_parts as usize).map(Message::content).collect();
+        parts.into_iter().rev().collect()
     }
 
     /// The number of the current turn, from 1.

@@ -7,7 +7,6 @@ use polity_model::message::Message;
 
 use crate::decide::outcomes::{call_model, fail_task};
 use crate::decide::{Decision, DecisionContext};
-use crate::driver::ModelReply;
 use crate::state::TaskState;
 
 /// The number of corrections per task.
@@ -16,18 +15,19 @@ pub const OUTPUT_CORRECTIONS_MAX: u32 = 3;
 /// The Markdown code fence.
 const FENCE: &str = "```";
 
-/// Extracts the JSON of a reply. The error describes the problem for the model.
+/// Extracts the JSON of an answer. The error describes the problem for the model.
 pub(crate) fn extract_json<'a>(
     schema: &OutputSchema,
-    reply: &'a ModelReply,
+    answer: &'a str,
+    is_cut: bool,
 ) -> Result<&'a str, String> {
-    let text = unfenced(reply.content.trim());
+    let text = unfenced(answer.trim());
     if text.is_empty() {
         return Err("it is empty".to_owned());
     }
     match serde_json::from_str(text) {
         Ok(value) => schema.check(&value).map(|()| text),
-        Err(error) if reply.is_cut => Err(format!(
+        Err(error) if is_cut => Err(format!(
             "it is longer than an answer may be and was cut off, so it is not JSON ({error}); a \
              shorter one is needed"
         )),

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::*;
 use crate::commands::{FailureCause, RecordModelFailure};
 use crate::decide::fixtures::prelude::*;
-use crate::driver::ModelFailure;
+use crate::driver::{ModelFailure, ModelReply};
 
 /// A task whose agent must reply with a name and an age.
 fn asked(max_iterations: u32) -> TaskState {
@@ -81,7 +81,7 @@ fn invalid_json_is_sent_back_for_correction() {
 
 #[test]
 fn truncated_reply_is_reported() {
-    let cut = ModelReply { is_cut: true, ..reply(r#"{"name": "Ada", "#) };
+    let cut = ModelReply { ending: AnswerEnding::Truncated, ..reply(r#"{"name": "Ada", "#) };
     let decision = record(&asked(10), cut);
     insta::assert_snapshot!(
         correction(&decision),
@@ -190,11 +190,11 @@ proptest! {
     ) {
         let text = if pretty { format!("{value:#}") } else { value.to_string() };
         let after = if before.contains('`') { "\n``` " } else { "" };
-        let reply_text = reply(&format!("{before}{text}{after}"));
+        let reply_text = format!("{before}{text}{after}");
         let anything = OutputSchema::new(Map::new()).unwrap();
-        prop_assert_eq!(extract_json(&anything, &reply_text), Ok(text.as_str()));
+        prop_assert_eq!(extract_json(&anything, &reply_text, false), Ok(text.as_str()));
         let kinds = json!({"type": ["object", "array"]}).as_object().unwrap().clone();
-        match extract_json(&OutputSchema::new(kinds).unwrap(), &reply_text) {
+        match extract_json(&OutputSchema::new(kinds).unwrap(), &reply_text, false) {
             Ok(json) => prop_assert_eq!(serde_json::from_str::<Value>(json).unwrap(), value),
             Err(_) => prop_assert!(!value.is_object() && !value.is_array()),
         }

@@ -83,7 +83,14 @@ impl ModelDriver for TestModels {
             };
             let reply = |content: &str, tool_calls| {
                 let content = content.to_owned();
-                Ok(ModelReply { content, tool_calls, usage, is_cut: false, mark: None })
+                Ok(ModelReply {
+                    content,
+                    tool_calls,
+                    usage,
+                    ending: AnswerEnding::Complete,
+                    stop_reason: None,
+                    mark: None,
+                })
             };
             match line {
                 ScriptedReply::Text(text) => reply(text, Vec::new()),

@@ -12,8 +12,8 @@ pub(crate) use polity_engine::clock::SystemClock;
 pub(crate) use polity_engine::commands::{AnswerReview, CreateTask};
 pub(crate) use polity_engine::decide::CommandRejection;
 pub(crate) use polity_engine::driver::{
-    AskedArguments, AskedTool, BoxFuture, ModelDriver, ModelFailure, ModelReply, ModelRequest,
-    NotReady, RunEnd,
+    AnswerEnding, AskedArguments, AskedTool, BoxFuture, ModelDriver, ModelFailure, ModelReply,
+    ModelRequest, NotReady, RunEnd,
 };
 pub(crate) use polity_engine::pinned::PinnedAgent;
 pub(crate) use polity_engine::runtime::{

@@ -1,7 +1,7 @@
 //! Outcomes of tasks: answered, retried, failed, timed out, cancelled.
 
 use polity_testkit::runtime::FakeModelTurn::{
-    Answer, Hang, PermanentFailure, RequestTools, TransientFailure,
+    Answer, DeliverFor, Hang, PermanentFailure, RequestTools, TransientFailure,
 };
 
 use crate::prelude::*;
@@ -63,6 +63,23 @@ async fn unresponsive_model_times_out() {
         .map(|transition| transition.to.to_string())
         .collect();
     assert_eq!(path[path.len() - 3..], ["timeout", "cleanup", "idle"]);
+    let expected = "the model sent nothing for 120 seconds, the agent's llm_config.timeout_seconds";
+    assert_eq!(task.error.as_deref(), Some(expected));
+}
+
+#[tokio::test(start_paused = true)]
+async fn delivering_model_is_not_timed_out() {
+    let (task, _, calls) = run([DeliverFor(Duration::from_mins(50))]).await;
+    assert_eq!((task.status, calls), (TaskStatus::Completed, 1), "{task:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn total_timeout_ends_a_delivering_model_without_a_retry() {
+    let (task, _, calls) = run([DeliverFor(Duration::from_hours(2))]).await;
+    assert_eq!((task.error_code, calls), (Some(ErrorCode::Timeout), 1));
+    let expected = "the model's answer was not complete after 3600 seconds, the agent's \
+                    llm_config.total_timeout_seconds";
+    assert_eq!(task.error.as_deref(), Some(expected));
 }
 
 #[tokio::test(start_paused = true)]

@@ -68,7 +68,14 @@ impl ModelDriver for WorkflowModels {
             sleep(delay).await;
             let usage = Usage { input_tokens: 8, output_tokens: 2, ..Usage::default() };
             let reply = |content: String, tool_calls| {
-                Ok(ModelReply { content, tool_calls, usage, is_cut: false, mark: None })
+                Ok(ModelReply {
+                    content,
+                    tool_calls,
+                    usage,
+                    ending: AnswerEnding::Complete,
+                    stop_reason: None,
+                    mark: None,
+                })
             };
             if asks {
                 return reply(String::new(), vec![asked(("kit/delete", json!({"text": given})))]);

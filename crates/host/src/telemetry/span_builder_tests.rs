@@ -99,6 +99,7 @@ fn answered() -> Event {
         usage: Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() },
         duration_ms: 2,
         is_cut: false,
+        withheld: None,
         mark: None,
     }
 }

@@ -96,14 +96,15 @@ impl TaskSpans {
             Event::ModelCalled { .. } => {
                 self.chat = Some(self.open(SpanOperation::Chat, recorded));
             }
-            Event::ModelAnswered { message, usage, is_cut, .. } => {
+            Event::ModelAnswered { message, usage, is_cut, withheld, .. } => {
                 if let Some(work_period) = &mut self.work_period {
                     work_period.usage += *usage;
                 }
-                let reason = match (is_cut, message.tool_calls().is_empty()) {
-                    (true, _) => "length",
-                    (false, true) => "stop",
-                    (false, false) => "tool_call",
+                let reason = match (withheld, is_cut, message.tool_calls().is_empty()) {
+                    (Some(_), _, _) => "content_filter",
+                    (None, true, _) => "length",
+                    (None, false, true) => "stop",
+                    (None, false, false) => "tool_call",
                 };
                 let reasons = Value::Array(Array::String(vec![StringValue::from(reason)]));
                 let mut attributes = usage_attributes(usage);

@@ -12,6 +12,7 @@ use super::{
     STEP_MESSAGE_CHARACTERS_MAX, StepRecord, StepStatus, ToolCallRecord, TraceLog, shorten,
 };
 use crate::event::{Event, ExecutionChange, RecordedEvent, ToolChange};
+use crate::failure::WithheldReason;
 use crate::ids::{TaskId, ToolCallId};
 use crate::message::{Message, MessageRole, ToolCall};
 use crate::name::Name;
@@ -133,14 +134,19 @@ impl TraceBuilder {
                 self.call_since = Some(at);
                 self.retry_at = None;
             }
-            Event::ModelAnswered { message, usage, duration_ms, is_cut, .. } => {
-                let (status, said) = if *is_cut {
-                    (
-                        Warning,
-                        format!("cut off at the model's output limit: {}", summarize(message)),
-                    )
-                } else {
-                    (Info, summarize(message))
+            Event::ModelAnswered { message, usage, duration_ms, is_cut, withheld, .. } => {
+                let said = summarize(message);
+                let (status, said) = match withheld {
+                    Some(WithheldReason::Refused) => {
+                        (Warning, format!("refused by the model: {said}"))
+                    }
+                    Some(WithheldReason::Filtered) => {
+                        (Warning, format!("stopped by the provider's content filter: {said}"))
+                    }
+                    None if *is_cut => {
+                        (Warning, format!("cut off at the model's output limit: {said}"))
+                    }
+                    None => (Info, said),
                 };
                 self.model_call(at, status, said, *duration_ms, Some(*usage));
                 self.calls.begin(message);

@@ -40,6 +40,12 @@ labelled_enum! {
         Budget = "budget",
         /// The model answered with neither text nor tool calls.
         EmptyAnswer = "empty_answer",
+        /// The answer was cut at a limit: the model's output limit, or the size limit of output.
+        Truncated = "truncated",
+        /// The model refused to answer.
+        Refused = "refused",
+        /// The provider's content filter withheld the answer or cut it.
+        Filtered = "filtered",
         /// The model's answers did not match the agent's `output_schema`, even after corrections.
         InvalidOutput = "invalid_output",
         /// The CLI agent failed permanently, or more often than it is retried.
@@ -67,6 +73,28 @@ labelled_enum! {
         Rejected = "rejected",
         /// Something that Polity needs is missing or broken.
         SystemError = "system_error",
+    }
+}
+
+labelled_enum! {
+    /// Why the rest of an answer was withheld.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum WithheldReason {
+        /// The model refused to answer.
+        Refused = "refused",
+        /// The provider's content filter stopped the answer.
+        Filtered = "filtered",
+    }
+}
+
+impl WithheldReason {
+    /// The code of a task that fails for this reason.
+    pub fn error_code(self) -> ErrorCode {
+        match self {
+            Self::Refused => ErrorCode::Refused,
+            Self::Filtered => ErrorCode::Filtered,
+        }
     }
 }
 

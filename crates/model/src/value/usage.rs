@@ -104,6 +104,14 @@ impl Usage {
     }
 }
 
+/// The usual size of a token. Texts in languages with other scripts have shorter ones.
+const TOKEN_BYTES: usize = 4;
+
+/// Estimates the tokens of a text of this size.
+pub fn estimate_tokens(bytes: usize) -> u64 {
+    u64::try_from(bytes.div_ceil(TOKEN_BYTES)).unwrap_or(TOKENS_MAX)
+}
+
 /// The largest token count: the limit of stores.
 pub const TOKENS_MAX: u64 = i64::MAX as u64;
 

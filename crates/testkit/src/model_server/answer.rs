@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::request::{RecordedRequest, WireFormat};
 use super::responses;
-use super::turn::{ModelCall, ModelFault, ModelTurn};
+use super::turn::{ModelCall, ModelEnding, ModelFault, ModelTurn, UsageForm};
 
 /// Splits a text in two, so that everything arrives in more than one piece.
 pub(super) fn halves(text: &str) -> [&str; 2] {
@@ -32,6 +32,31 @@ pub(super) fn closing_events(wire: WireFormat) -> usize {
     }
 }
 
+/// The final event without a reason for the end.
+pub(super) fn end_without_reason(wire: WireFormat) -> Option<String> {
+    match wire {
+        WireFormat::OpenAi => Some("data: [DONE]\n\n".to_owned()),
+        WireFormat::Anthropic => Some(data(&json!({"type": "message_stop"}))),
+        WireFormat::OpenAiResponses | WireFormat::Gemini => None,
+    }
+}
+
+/// The usage object of a reply, in the form that the turn asks for.
+fn usage<const N: usize>(turn: &ModelTurn, counts: [(&str, u64); N]) -> Value {
+    let number = |count: u64| match turn.usage_form {
+        UsageForm::Integers => json!(count),
+        #[expect(clippy::cast_precision_loss, reason = "tests use small counts")]
+        UsageForm::Floats => json!(count as f64),
+        UsageForm::Missing => Value::Null,
+    };
+    match turn.usage_form {
+        UsageForm::Missing => Value::Null,
+        UsageForm::Integers | UsageForm::Floats => {
+            counts.iter().map(|(name, count)| ((*name).to_owned(), number(*count))).collect()
+        }
+    }
+}
+
 pub(super) fn data(value: &Value) -> String {
     format!("data: {value}\n\n")
 }
@@ -44,7 +69,8 @@ fn openai(turn: &ModelTurn) -> Vec<String> {
     let part = |delta: Value| chunk(delta, Value::Null);
     let mut events = vec![part(json!({"role": "assistant", "content": ""}))];
     for piece in halves(&turn.text) {
-        events.push(part(json!({"content": piece})));
+        let kind = if turn.ending == ModelEnding::Refused { "refusal" } else { "content" };
+        events.push(part(json!({kind: piece})));
     }
     for (index, call) in turn.calls.iter().enumerate() {
         events.push(part(json!({"tool_calls": [{"index": index, "id": format!("call_{index}"),
@@ -57,13 +83,26 @@ fn openai(turn: &ModelTurn) -> Vec<String> {
                 "function": {"arguments": halves(&call.arguments)[half]}}]})));
         }
     }
-    let reason = if turn.calls.is_empty() { "stop" } else { "tool_calls" };
-    events.push(chunk(json!({}), json!(reason)));
-    events.push(data(&json!({"id": "chatcmpl-1", "choices": [], "usage": {
-        "prompt_tokens": turn.input_tokens, "completion_tokens": turn.output_tokens,
-        "total_tokens": turn.input_tokens + turn.output_tokens}})));
+    events.push(chunk(json!({}), json!(openai_reason(turn))));
+    events.push(data(&json!({"id": "chatcmpl-1", "choices": [], "usage": openai_usage(turn)})));
     events.push("data: [DONE]\n\n".to_owned());
     events
+}
+
+fn openai_reason(turn: &ModelTurn) -> &'static str {
+    match turn.ending {
+        ModelEnding::Truncated => "length",
+        ModelEnding::Filtered => "content_filter",
+        // A refusal is a text of its own kind.
+        ModelEnding::Complete | ModelEnding::Refused if turn.calls.is_empty() => "stop",
+        ModelEnding::Complete | ModelEnding::Refused => "tool_calls",
+    }
+}
+
+fn openai_usage(turn: &ModelTurn) -> Value {
+    let total = turn.input_tokens + turn.output_tokens;
+    let (input, output) = (turn.input_tokens, turn.output_tokens);
+    usage(turn, [("prompt_tokens", input), ("completion_tokens", output), ("total_tokens", total)])
 }
 
 /// A complete reply as one document, for `OpenAI` clients that request no stream.
@@ -79,11 +118,9 @@ pub(super) fn openai_document(turn: &ModelTurn) -> Value {
     if !calls.is_empty() {
         message["tool_calls"] = json!(calls);
     }
-    let reason = if turn.calls.is_empty() { "stop" } else { "tool_calls" };
+    let choice = json!({"index": 0, "message": message, "finish_reason": openai_reason(turn)});
     json!({"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m",
-        "choices": [{"index": 0, "message": message, "finish_reason": reason}],
-        "usage": {"prompt_tokens": turn.input_tokens, "completion_tokens": turn.output_tokens,
-            "total_tokens": turn.input_tokens + turn.output_tokens}})
+        "choices": [choice], "usage": openai_usage(turn)})
 }
 
 fn anthropic(turn: &ModelTurn) -> Vec<String> {
@@ -95,8 +132,9 @@ fn anthropic(turn: &ModelTurn) -> Vec<String> {
     let cached = turn.input_tokens / 2;
     let mut events = vec![event(json!({"type": "message_start", "message": {"id": "msg_1",
         "type": "message", "role": "assistant", "content": [], "model": "m", "stop_reason": null,
-        "usage": {"input_tokens": turn.input_tokens - cached, "cache_creation_input_tokens": 0,
-            "cache_read_input_tokens": cached, "output_tokens": 1}}}))];
+        "usage": usage(turn, [("input_tokens", turn.input_tokens - cached),
+            ("cache_creation_input_tokens", 0), ("cache_read_input_tokens", cached),
+            ("output_tokens", 1)])}}))];
     events.push(event(json!({"type": "ping"})));
     let mut index = 0;
     let mut block = |events: &mut Vec<String>, start: Value, deltas: Vec<Value>| {
@@ -130,10 +168,16 @@ fn anthropic(turn: &ModelTurn) -> Vec<String> {
             .map(|piece| json!({"type": "input_json_delta", "partial_json": piece}));
         block(&mut events, start, deltas.to_vec());
     }
-    let reason = if turn.calls.is_empty() { "end_turn" } else { "tool_use" };
+    let reason = match turn.ending {
+        ModelEnding::Truncated => "max_tokens",
+        // The API has no other word for a filter.
+        ModelEnding::Refused | ModelEnding::Filtered => "refusal",
+        ModelEnding::Complete if turn.calls.is_empty() => "end_turn",
+        ModelEnding::Complete => "tool_use",
+    };
     events.push(event(json!({"type": "message_delta",
         "delta": {"stop_reason": reason, "stop_sequence": null},
-        "usage": {"output_tokens": turn.output_tokens}})));
+        "usage": usage(turn, [("output_tokens", turn.output_tokens)])})));
     events.push(event(json!({"type": "message_stop"})));
     events
 }
@@ -146,9 +190,13 @@ fn gemini(turn: &ModelTurn) -> Vec<String> {
         }
         // Half of the output counts as thoughts.
         let thoughts = turn.output_tokens / 2;
-        data(&json!({"candidates": [candidate], "modelVersion": "m", "usageMetadata": {
-            "promptTokenCount": turn.input_tokens, "thoughtsTokenCount": thoughts,
-            "candidatesTokenCount": turn.output_tokens - thoughts}}))
+        let counts = [
+            ("promptTokenCount", turn.input_tokens),
+            ("thoughtsTokenCount", thoughts),
+            ("candidatesTokenCount", turn.output_tokens - thoughts),
+        ];
+        data(&json!({"candidates": [candidate], "modelVersion": "m",
+            "usageMetadata": usage(turn, counts)}))
     };
     let thought = json!({"text": "Let me think.", "thought": true});
     let mut events = vec![chunk(vec![thought], None)];
@@ -167,7 +215,13 @@ fn gemini(turn: &ModelTurn) -> Vec<String> {
         }
         events.push(chunk(vec![part], None));
     }
-    events.push(chunk(vec![json!({"text": ""})], Some("STOP")));
+    let reason = match turn.ending {
+        ModelEnding::Complete => "STOP",
+        ModelEnding::Truncated => "MAX_TOKENS",
+        // The API has no word for a refusal by the model.
+        ModelEnding::Refused | ModelEnding::Filtered => "PROHIBITED_CONTENT",
+    };
+    events.push(chunk(vec![json!({"text": ""})], Some(reason)));
     events
 }
 
@@ -218,6 +272,11 @@ pub(super) fn failure(fault: &ModelFault, request: &RecordedRequest) -> Option<(
             };
             (400, message.to_owned())
         }
+        ModelFault::Filtered => {
+            let message = "The prompt was filtered.";
+            let error = json!({"message": message, "type": null, "code": "content_filter"});
+            return Some((400, json!({"error": error})));
+        }
         ModelFault::EchoKey => {
             (401, format!("Incorrect API key provided: {}.", request.key().unwrap_or_default()))
         }
@@ -227,6 +286,8 @@ pub(super) fn failure(fault: &ModelFault, request: &RecordedRequest) -> Option<(
         ModelFault::NoTemperature
         | ModelFault::Cut
         | ModelFault::Unfinished
+        | ModelFault::EndWithoutReason
+        | ModelFault::NoEvents
         | ModelFault::InvalidJson
         | ModelFault::ErrorInStream
         | ModelFault::Page

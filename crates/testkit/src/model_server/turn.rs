@@ -9,10 +9,38 @@ pub struct ModelTurn {
     pub(super) calls: Vec<ModelCall>,
     pub(super) input_tokens: u64,
     pub(super) output_tokens: u64,
+    pub(super) usage_form: UsageForm,
+    pub(super) ending: ModelEnding,
     pub(super) fault: Option<ModelFault>,
     pub(super) first_byte_after: Duration,
     pub(super) between_chunks: Duration,
     pub(super) in_one_piece: bool,
+}
+
+/// The end of a reply, in the provider's own words.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ModelEnding {
+    /// The reply is whole.
+    #[default]
+    Complete,
+    /// The output limit cut the reply.
+    Truncated,
+    /// The model refused to reply.
+    Refused,
+    /// A content filter cut the reply.
+    Filtered,
+}
+
+/// The form in which a reply reports its usage.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum UsageForm {
+    /// Integers, as the providers document.
+    #[default]
+    Integers,
+    /// Numbers with a fraction, such as `100.0`.
+    Floats,
+    /// No usage at all.
+    Missing,
 }
 
 /// A tool call in a reply.
@@ -52,6 +80,8 @@ pub enum ModelFault {
     },
     /// The provider's error for a conversation that exceeds the context.
     ContextFull,
+    /// A rejection by a content filter, with Azure's status and code.
+    Filtered,
     /// A rejection of the key that repeats the key.
     EchoKey,
     /// A rejection of any temperature, as by reasoning models. Requests without one succeed.
@@ -60,6 +90,12 @@ pub enum ModelFault {
     Cut,
     /// The HTTP reply is complete, but its final event is missing.
     Unfinished,
+    /// The final event comes without a reason for the end, as from a server that gives up a
+    /// running reply for another request. Gemini has no final event apart from its reason.
+    EndWithoutReason,
+    /// A stream with status 200 and without a single event, as from a server that fails after its
+    /// headers are sent.
+    NoEvents,
     /// An event in the middle of the reply is not JSON.
     InvalidJson,
     /// The provider reports overload in the middle of the reply.
@@ -111,6 +147,16 @@ impl ModelTurn {
     /// Sets the token usage.
     pub fn usage(self, input_tokens: u64, output_tokens: u64) -> Self {
         Self { input_tokens, output_tokens, ..self }
+    }
+
+    /// Sets the form of the usage report.
+    pub fn usage_form(self, usage_form: UsageForm) -> Self {
+        Self { usage_form, ..self }
+    }
+
+    /// Sets the end of the reply.
+    pub fn ending(self, ending: ModelEnding) -> Self {
+        Self { ending, ..self }
     }
 
     /// Delays the first byte, and each piece after it.

@@ -35,6 +35,8 @@ const DOCUMENT_TRIES_MAX: usize = 100;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ParsedOutput {
     pub(crate) answer: Option<String>,
+    /// True if the answer exceeds its size limit, or may be in a line that does.
+    pub(crate) answer_is_cut: bool,
     /// The error message. A run with one has failed.
     pub(crate) error: Option<String>,
     /// The agent's own status.
@@ -165,7 +167,10 @@ impl AnswerParser {
         let parsed = fields.finish();
         let answer = parsed.answer.map(|answer| trim_blank_lines(&answer).to_owned());
         let answer = answer.filter(|answer| !answer.is_empty());
-        ParsedOutput { answer, lines_dropped, remaining_text, ..parsed }
+        // Without a final event, the answer may have been in a dropped line.
+        let answer_is_cut =
+            parsed.answer_is_cut || (lines_dropped > 0 && !parsed.terminal_event_seen);
+        ParsedOutput { answer, answer_is_cut, lines_dropped, remaining_text, ..parsed }
     }
 }
 

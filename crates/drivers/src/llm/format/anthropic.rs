@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use polity_engine::driver::TextSink;
+use polity_engine::driver::{AnswerEnding, TextSink};
+use polity_model::failure::WithheldReason;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -11,7 +12,7 @@ use super::tool_names::wire_name;
 use super::turns::PromptTurn;
 use super::{
     AnswerToolCall, ArgumentsSchema, ModelAnswer, ModelPrompt, StreamDecoder, StreamState,
-    append_text, parse_arguments, parse_event,
+    append_text, parse_arguments, parse_cut_arguments, parse_event, token_count,
 };
 
 /// The `anthropic-version` that this module implements.
@@ -156,9 +157,13 @@ struct AnthropicMessageStart {
 #[derive(Deserialize)]
 #[expect(clippy::struct_field_names, reason = "the names are the provider's")]
 struct AnthropicUsage {
+    #[serde(default, deserialize_with = "token_count")]
     input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "token_count")]
     cache_creation_input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "token_count")]
     cache_read_input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "token_count")]
     output_tokens: Option<u64>,
 }
 
@@ -222,7 +227,12 @@ impl StreamDecoder for AnthropicDecoder {
             }
             self.stop_reason = delta.stop_reason.or(self.stop_reason.take());
         }
-        self.stopped |= event.r#type == "message_stop";
+        if event.r#type == "message_stop" {
+            if self.stop_reason.is_none() {
+                return Err(ModelCallError::interrupted("message_stop came without a stop_reason"));
+            }
+            self.stopped = true;
+        }
         Ok(())
     }
 
@@ -232,33 +242,36 @@ impl StreamDecoder for AnthropicDecoder {
 
     fn finish(self: Box<Self>) -> Result<ModelAnswer, ModelCallError> {
         let mut answer = self.answer;
+        answer.ending = match self.stop_reason.as_deref() {
+            Some("max_tokens") => AnswerEnding::Truncated,
+            Some("refusal") => AnswerEnding::Withheld(WithheldReason::Refused),
+            Some("model_context_window_exceeded") => {
+                return Err(ModelCallError::context_exhausted());
+            }
+            Some(_) | None => AnswerEnding::Complete,
+        };
+        let is_cut = answer.ending.is_cut();
         let mut thoughts = Vec::new();
         for block in self.blocks.into_values() {
             match block {
                 PartialBlock::Thought(thought) => thoughts.push(thought),
                 PartialBlock::Call { name, input, arguments } => {
-                    // Without deltas, the block start held the whole input.
                     let arguments = match input {
-                        Some(input) if arguments.is_empty() => input.to_string(),
-                        Some(_) | None => arguments,
+                        _ if is_cut => parse_cut_arguments(arguments),
+                        // Without deltas, the block start held the whole input.
+                        Some(input) if arguments.is_empty() => parse_arguments(input.to_string()),
+                        Some(_) | None => parse_arguments(arguments),
                     };
                     answer.calls.push(AnswerToolCall {
                         name,
-                        arguments: parse_arguments(arguments),
+                        arguments,
                         signature: encode_thoughts(&std::mem::take(&mut thoughts)),
                     });
                 }
             }
         }
-        answer.is_cut = self.stop_reason.as_deref() == Some("max_tokens");
-        let is_empty = answer.content.is_empty() && answer.calls.is_empty();
-        match self.stop_reason.as_deref() {
-            Some("refusal") if is_empty => Err(ModelCallError::withheld("refusal")),
-            Some("model_context_window_exceeded") => Err(ModelCallError::context_full(
-                "the answer does not fit into the model's context window any more",
-            )),
-            Some(_) | None => Ok(answer),
-        }
+        answer.stop_reason = self.stop_reason;
+        Ok(answer)
     }
 }
 
@@ -269,11 +282,9 @@ impl AnthropicDecoder {
         if let Some(input) = usage.input_tokens {
             let cached = [usage.cache_creation_input_tokens, usage.cache_read_input_tokens];
             let cached = cached.into_iter().flatten().fold(0, u64::saturating_add);
-            self.answer.input_tokens = input.saturating_add(cached);
+            self.answer.input_tokens = Some(input.saturating_add(cached));
         }
-        if let Some(output) = usage.output_tokens {
-            self.answer.output_tokens = output;
-        }
+        self.answer.output_tokens = usage.output_tokens.or(self.answer.output_tokens);
     }
 }
 
@@ -342,7 +353,8 @@ mod tests {
                 "delta": {"type": "input_json_delta", "partial_json": "{"}}),
             stop("end_turn"),
         ];
-        assert_eq!(decode(&events), Ok(ModelAnswer::default()));
+        let stop_reason = Some("end_turn".to_owned());
+        assert_eq!(decode(&events), Ok(ModelAnswer { stop_reason, ..ModelAnswer::default() }));
     }
 
     #[test]
@@ -355,11 +367,24 @@ mod tests {
     }
 
     #[test]
-    fn withheld_and_oversized_answers_are_errors() {
-        let refused = decode(&[stop("refusal")]).unwrap_err();
-        assert_eq!(refused.message, "the provider withheld the answer: refusal");
+    fn stop_reason_decides_the_ending() {
+        for (reason, ending) in [
+            ("end_turn", AnswerEnding::Complete),
+            ("stop_sequence", AnswerEnding::Complete),
+            ("max_tokens", AnswerEnding::Truncated),
+            ("refusal", AnswerEnding::Withheld(WithheldReason::Refused)),
+        ] {
+            assert_eq!(decode(&[stop(reason)]).unwrap().ending, ending, "{reason}");
+        }
         assert!(decode(&[stop("model_context_window_exceeded")]).unwrap_err().context_full);
-        assert!(decode(&[stop("max_tokens")]).is_ok());
+    }
+
+    #[test]
+    fn call_without_arguments_in_a_cut_answer_is_unreadable() {
+        let block = json!({"type": "tool_use", "id": "t", "name": "a", "input": {}});
+        let start = json!({"type": "content_block_start", "index": 0, "content_block": block});
+        let answer = decode(&[start, stop("max_tokens")]).unwrap();
+        assert!(matches!(answer.calls[0].arguments, AskedArguments::Unreadable { .. }));
     }
 
     #[test]
@@ -368,6 +393,6 @@ mod tests {
             "cache_creation_input_tokens": 3, "cache_read_input_tokens": 2, "output_tokens": 1}}});
         let delta = json!({"type": "message_delta", "delta": {}, "usage": {"output_tokens": 9}});
         let answer = decode(&[start, delta]).unwrap();
-        assert_eq!((answer.input_tokens, answer.output_tokens), (10, 9));
+        assert_eq!((answer.input_tokens, answer.output_tokens), (Some(10), Some(9)));
     }
 }

@@ -1,6 +1,7 @@
 //! The format of Gemini's `streamGenerateContent`.
 
-use polity_engine::driver::{AskedArguments, TextSink};
+use polity_engine::driver::{AnswerEnding, AskedArguments, TextSink};
+use polity_model::failure::WithheldReason;
 use polity_model::message::ToolCall;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -10,7 +11,7 @@ use super::tool_names::wire_name;
 use super::turns::PromptTurn;
 use super::{
     AnswerToolCall, ArgumentsSchema, ModelAnswer, ModelPrompt, StreamDecoder, StreamState,
-    append_text, check_arguments, parse_event,
+    append_text, check_arguments, parse_event, token_count,
 };
 
 #[derive(Serialize)]
@@ -184,9 +185,13 @@ struct GeminiPromptFeedback {
 #[serde(rename_all = "camelCase")]
 #[expect(clippy::struct_field_names, reason = "the names are the provider's")]
 struct GeminiUsage {
+    #[serde(default, deserialize_with = "token_count")]
     prompt_token_count: Option<u64>,
+    #[serde(default, deserialize_with = "token_count")]
     tool_use_prompt_token_count: Option<u64>,
+    #[serde(default, deserialize_with = "token_count")]
     candidates_token_count: Option<u64>,
+    #[serde(default, deserialize_with = "token_count")]
     thoughts_token_count: Option<u64>,
 }
 
@@ -194,6 +199,8 @@ struct GeminiUsage {
 pub(crate) struct GeminiDecoder {
     answer: ModelAnswer,
     finish_reason: Option<String>,
+    /// The reason why the filter stopped the request, which has no answer then.
+    block_reason: Option<String>,
 }
 
 impl StreamDecoder for GeminiDecoder {
@@ -203,7 +210,7 @@ impl StreamDecoder for GeminiDecoder {
             return Err(ModelCallError::from_stream_event(error));
         }
         if let Some(reason) = chunk.prompt_feedback.and_then(|feedback| feedback.block_reason) {
-            return Err(ModelCallError::withheld(&reason));
+            self.block_reason = Some(reason);
         }
         if let Some(usage) = chunk.usage_metadata {
             self.count(&usage);
@@ -218,21 +225,37 @@ impl StreamDecoder for GeminiDecoder {
     }
 
     fn state(&self) -> StreamState {
-        if self.finish_reason.is_some() { StreamState::Complete } else { StreamState::Incomplete }
+        match (&self.finish_reason, &self.block_reason) {
+            (None, None) => StreamState::Incomplete,
+            (Some(_), _) | (_, Some(_)) => StreamState::Complete,
+        }
     }
 
-    fn finish(mut self: Box<Self>) -> Result<ModelAnswer, ModelCallError> {
-        self.answer.is_cut = self.finish_reason.as_deref() == Some("MAX_TOKENS");
-        let is_empty = self.answer.content.is_empty() && self.answer.calls.is_empty();
-        match self.finish_reason.as_deref() {
-            Some("STOP" | "MAX_TOKENS") | None => Ok(self.answer),
-            Some("MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "OTHER") if is_empty => {
-                let reason = self.finish_reason.unwrap_or_default();
-                Err(ModelCallError::transient(format!("the model broke its answer off: {reason}")))
-            }
-            Some(reason) if is_empty => Err(ModelCallError::withheld(reason)),
-            Some(_) => Ok(self.answer),
-        }
+    fn finish(self: Box<Self>) -> Result<ModelAnswer, ModelCallError> {
+        let mut answer = self.answer;
+        answer.ending = match (&self.block_reason, self.finish_reason.as_deref()) {
+            (Some(_), _) => AnswerEnding::Withheld(WithheldReason::Filtered),
+            (None, Some(reason)) => ending_of(reason)?,
+            (None, None) => AnswerEnding::Complete,
+        };
+        answer.stop_reason = self.block_reason.or(self.finish_reason);
+        Ok(answer)
+    }
+}
+
+/// The ending that a `finishReason` stands for. All but the first few name a content filter.
+fn ending_of(finish_reason: &str) -> Result<AnswerEnding, ModelCallError> {
+    match finish_reason {
+        "STOP" => Ok(AnswerEnding::Complete),
+        "MAX_TOKENS" => Ok(AnswerEnding::Truncated),
+        "FINISH_REASON_UNSPECIFIED"
+        | "OTHER"
+        | "MALFORMED_FUNCTION_CALL"
+        | "MALFORMED_RESPONSE"
+        | "MISSING_THOUGHT_SIGNATURE"
+        | "TOO_MANY_TOOL_CALLS"
+        | "UNEXPECTED_TOOL_CALL" => Err(ModelCallError::broken_off(finish_reason)),
+        _ => Ok(AnswerEnding::Withheld(WithheldReason::Filtered)),
     }
 }
 
@@ -262,10 +285,10 @@ impl GeminiDecoder {
             known.copied().reduce(u64::saturating_add)
         };
         if let Some(input) = sum([usage.prompt_token_count, usage.tool_use_prompt_token_count]) {
-            self.answer.input_tokens = input;
+            self.answer.input_tokens = Some(input);
         }
         if let Some(output) = sum([usage.candidates_token_count, usage.thoughts_token_count]) {
-            self.answer.output_tokens = output;
+            self.answer.output_tokens = Some(output);
         }
     }
 }
@@ -285,25 +308,33 @@ mod tests {
     }
 
     #[test]
-    fn withheld_answers_are_errors() {
+    fn finish_reason_decides_the_ending() {
         let finished = |reason: &str| json!({"candidates": [{"finishReason": reason}]});
-        let blocked = json!({"promptFeedback": {"blockReason": "SAFETY"}});
-        for (event, category) in [
-            (blocked, ErrorCategory::Permanent),
-            (finished("PROHIBITED_CONTENT"), ErrorCategory::Permanent),
-            (finished("MALFORMED_FUNCTION_CALL"), ErrorCategory::Transient),
+        let filtered = AnswerEnding::Withheld(WithheldReason::Filtered);
+        for (event, ending) in [
+            (json!({"promptFeedback": {"blockReason": "OTHER"}}), filtered),
+            (finished("PROHIBITED_CONTENT"), filtered),
+            (finished("A_NEW_FILTER"), filtered),
+            (finished("STOP"), AnswerEnding::Complete),
+            (finished("MAX_TOKENS"), AnswerEnding::Truncated),
         ] {
-            assert_eq!(decode(&event).unwrap_err().category, category, "{event}");
+            assert_eq!(decode(&event).unwrap().ending, ending, "{event}");
         }
-        assert_eq!(decode(&finished("STOP")), Ok(ModelAnswer::default()));
-        let cut = ModelAnswer { is_cut: true, ..ModelAnswer::default() };
-        assert_eq!(decode(&finished("MAX_TOKENS")), Ok(cut));
     }
 
     #[test]
     fn keeps_text_before_a_withheld_answer() {
         let event = json!({"candidates": [{"finishReason": "SAFETY",
             "content": {"parts": [{"text": "hidden", "thought": true}, {"text": "said"}]}}]});
-        assert_eq!(decode(&event).unwrap().content, "said");
+        let answer = decode(&event).unwrap();
+        assert_eq!(answer.content, "said");
+        assert_eq!(answer.stop_reason.as_deref(), Some("SAFETY"));
+    }
+
+    #[test]
+    fn half_an_answer_before_a_malformed_call_is_transient() {
+        let event = json!({"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL",
+            "content": {"parts": [{"text": "Let me"}]}}]});
+        assert_eq!(decode(&event).unwrap_err().category, ErrorCategory::Transient);
     }
 }

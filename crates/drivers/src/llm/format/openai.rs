@@ -1,7 +1,8 @@
 //! The format of `OpenAI`'s chat completions, also used by Ollama and many others.
 
 use polity_definition::LlmProvider;
-use polity_engine::driver::TextSink;
+use polity_engine::driver::{AnswerEnding, TextSink};
+use polity_model::failure::WithheldReason;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -10,7 +11,7 @@ use super::tool_names::wire_name;
 use super::turns::{PromptText, PromptTurn};
 use super::{
     AnswerToolCall, ArgumentsSchema, ModelAnswer, ModelPrompt, StreamDecoder, StreamState,
-    append_text, parse_arguments, parse_event,
+    append_text, parse_arguments, parse_cut_arguments, parse_event, token_count,
 };
 
 /// The data of the event that ends a stream.
@@ -43,7 +44,8 @@ enum OpenAiMessage<'a> {
         content: String,
     },
     Assistant {
-        content: Option<String>,
+        /// Empty beside calls without a text: null is allowed there, but some servers refuse it.
+        content: String,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<OpenAiToolCall>,
     },
@@ -134,7 +136,7 @@ fn add_turn<'a>(
                 Ok(OpenAiToolCall { id: call.id.to_string(), r#type: "function", function })
             });
             messages.push(OpenAiMessage::Assistant {
-                content: (!texts.is_empty()).then(|| texts.join("\n\n")),
+                content: texts.join("\n\n"),
                 tool_calls: calls.collect::<serde_json::Result<_>>()?,
             });
         }
@@ -177,7 +179,9 @@ struct OpenAiFunctionDelta {
 
 #[derive(Deserialize)]
 struct OpenAiUsage {
+    #[serde(default, deserialize_with = "token_count")]
     prompt_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "token_count")]
     completion_tokens: Option<u64>,
 }
 
@@ -186,6 +190,8 @@ pub(crate) struct OpenAiDecoder {
     answer: ModelAnswer,
     calls: Vec<PartialToolCall>,
     finish_reason: Option<String>,
+    /// True if the text is a refusal.
+    has_refusal: bool,
     done: bool,
 }
 
@@ -199,6 +205,10 @@ struct PartialToolCall {
 impl StreamDecoder for OpenAiDecoder {
     fn push_event(&mut self, data: &[u8], progress: &dyn TextSink) -> Result<(), ModelCallError> {
         if data.trim_ascii() == DONE {
+            // A server that gives up a running answer for another request ends it this way.
+            if self.finish_reason.is_none() {
+                return Err(ModelCallError::interrupted("[DONE] came without a finish_reason"));
+            }
             self.done = true;
             return Ok(());
         }
@@ -207,12 +217,13 @@ impl StreamDecoder for OpenAiDecoder {
             return Err(ModelCallError::from_stream_event(error));
         }
         if let Some(usage) = chunk.usage {
-            self.answer.input_tokens = usage.prompt_tokens.unwrap_or(0);
-            self.answer.output_tokens = usage.completion_tokens.unwrap_or(0);
+            self.answer.input_tokens = usage.prompt_tokens.or(self.answer.input_tokens);
+            self.answer.output_tokens = usage.completion_tokens.or(self.answer.output_tokens);
         }
         // The request asks for one choice.
         let Some(choice) = chunk.choices.into_iter().flatten().next() else { return Ok(()) };
         if let Some(delta) = choice.delta {
+            self.has_refusal |= delta.refusal.as_ref().is_some_and(|piece| !piece.is_empty());
             for piece in [delta.content, delta.refusal].into_iter().flatten() {
                 append_text(&mut self.answer.content, &piece, progress);
             }
@@ -234,18 +245,36 @@ impl StreamDecoder for OpenAiDecoder {
 
     fn finish(self: Box<Self>) -> Result<ModelAnswer, ModelCallError> {
         let mut answer = self.answer;
+        answer.ending = match self.finish_reason.as_deref() {
+            Some(reason) => ending_of(reason)?,
+            None => AnswerEnding::Complete,
+        };
+        if self.has_refusal && answer.ending == AnswerEnding::Complete {
+            answer.ending = AnswerEnding::Withheld(WithheldReason::Refused);
+        }
+        let parse = if answer.ending.is_cut() { parse_cut_arguments } else { parse_arguments };
         let calls = self.calls.into_iter().map(|call| AnswerToolCall {
             name: call.name,
-            arguments: parse_arguments(call.arguments),
+            arguments: parse(call.arguments),
             signature: None,
         });
         answer.calls = calls.collect();
-        answer.is_cut = self.finish_reason.as_deref() == Some("length");
-        let is_empty = answer.content.is_empty() && answer.calls.is_empty();
-        match self.finish_reason.as_deref() {
-            Some("content_filter") if is_empty => Err(ModelCallError::withheld("content_filter")),
-            Some(_) | None => Ok(answer),
+        answer.stop_reason = self.finish_reason;
+        Ok(answer)
+    }
+}
+
+/// The ending that a `finish_reason` stands for. Compatible servers have words of their own.
+fn ending_of(finish_reason: &str) -> Result<AnswerEnding, ModelCallError> {
+    match finish_reason {
+        "length" | "model_length" | "max_tokens" => Ok(AnswerEnding::Truncated),
+        "content_filter" | "sensitive" => Ok(AnswerEnding::Withheld(WithheldReason::Filtered)),
+        "refusal" => Ok(AnswerEnding::Withheld(WithheldReason::Refused)),
+        "error" | "abort" | "network_error" | "insufficient_system_resource" => {
+            Err(ModelCallError::broken_off(finish_reason))
         }
+        "model_context_window_exceeded" => Err(ModelCallError::context_exhausted()),
+        _ => Ok(AnswerEnding::Complete),
     }
 }
 
@@ -338,6 +367,6 @@ mod tests {
             .unwrap();
         decoder.push_event(b"[DONE]", &NullTextSink).unwrap();
         assert_eq!(decoder.state(), StreamState::Ended);
-        assert_eq!(decoder.answer.input_tokens, 3);
+        assert_eq!(decoder.answer.input_tokens, Some(3));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use polity_engine::driver::{ProgramPreparation, RunOverrides};
+use polity_engine::driver::{ProgramPreparation, RunEnd, RunOverrides};
 use polity_model::run::ProcessExit;
 use serde_json::json;
 
@@ -91,6 +91,27 @@ async fn large_output_is_counted_and_stored_up_to_the_limit() {
     let kept = String::from_utf8(fixture.stored_output(&outcome, "stdout")).unwrap();
     assert_eq!(kept.matches('x').count() as u64, OUTPUT_BYTES - (OUTPUT_BYTES >> 10));
     assert_eq!(kept.lines().last(), Some("[polity: the output is cut here]"));
+}
+
+#[tokio::test]
+async fn answer_over_16_mib_is_truncated_not_a_success() {
+    let fixture = CliFixture::new();
+    let script = "import sys\nfor _ in range(17 << 10): sys.stdout.write('x' * 1023 + '\\n')";
+    let to_stdout = python(script, &json!({}));
+    let to_file = agent(
+        "sh",
+        &["-c", "head -c 17825792 /dev/zero | tr '\\0' x > $1", "sh", "{{output_file}}"],
+        &json!({"output_pattern": "file"}),
+    );
+    for agent in [to_stdout, to_file] {
+        match fixture.run(&agent, "").await.end {
+            RunEnd::Truncated { answer, message } => {
+                assert!((16 << 20) - 1 <= answer.len() && answer.len() <= 16 << 20);
+                assert!(message.contains("an answer has at most 16 MiB"), "{message}");
+            }
+            end => panic!("{end:?}"),
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Agents, messages and calls for the model tests.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -53,13 +54,17 @@ pub(crate) fn toolbox(names: &[&str]) -> Toolbox {
     Toolbox::new(names.iter().map(tool).collect(), Vec::new())
 }
 
-/// Collects the text deltas of an answer.
+/// Collects the text deltas of an answer, and counts the signs of life.
 #[derive(Default)]
-pub(crate) struct ProgressPieces(pub(crate) Mutex<Vec<String>>);
+pub(crate) struct ProgressPieces(pub(crate) Mutex<Vec<String>>, pub(crate) AtomicUsize);
 
 impl TextSink for ProgressPieces {
     fn text(&self, piece: &str) {
         self.0.lock().unwrap().push(piece.to_owned());
+    }
+
+    fn progress(&self) {
+        self.1.fetch_add(1, Ordering::SeqCst);
     }
 }
 

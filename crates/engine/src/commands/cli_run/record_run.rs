@@ -3,7 +3,7 @@
 //! retries are left and the agent is repeatable. Any other failure fails the task.
 
 use polity_model::event::{Event, ExecutionChange, ResultRef};
-use polity_model::failure::ErrorCode;
+use polity_model::failure::{AttemptFailure, ErrorCategory, ErrorCode};
 use polity_model::machine::execution::ExecutionState;
 use polity_model::machine::task::TaskStatus;
 
@@ -50,6 +50,16 @@ impl RecordRun {
                 events.push(add_answer(answer, ctx.now));
                 events.extend(ended_execution(id, ExecutionChange::Complete));
                 events.push(Event::TaskCompleted { result: ResultRef::LastAnswer });
+            }
+            RunEnd::Truncated { answer, message } => {
+                events.push(add_answer(answer, ctx.now));
+                let failure = AttemptFailure {
+                    category: ErrorCategory::AgentError,
+                    message: message.clone(),
+                };
+                let change = ExecutionChange::Fail { failure, retry_at: None };
+                events.extend(ended_execution(id, change));
+                events.push(failed(ErrorCode::Truncated, message));
             }
             RunEnd::Failed(failure) => {
                 let may_run_again = !was_started || is_repeatable(cli);

@@ -127,3 +127,13 @@ fn queued_run_keeps_waiting() {
     let decision = ResumeTask.decide(&run_queued(), &mut test_context()).unwrap();
     assert_eq!(decision.effects, [Effect::WaitForSlot]);
 }
+
+#[test]
+fn cut_answer_fails_the_run_and_is_kept() {
+    let end = RunEnd::Truncated { answer: "half".into(), message: "at most 16 MiB".into() };
+    let decision = over(end).decide(&run_running(), &mut test_context()).unwrap();
+    let task = with(run_running(), decision.events).snapshot();
+    assert_eq!(task.error_code, Some(ErrorCode::Truncated));
+    assert_eq!(task.result.as_deref(), Some("half"));
+    assert_eq!(task.error.as_deref(), Some("at most 16 MiB"));
+}

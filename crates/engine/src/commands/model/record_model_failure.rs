@@ -1,11 +1,11 @@
 //! Records that a model call failed. The runtime drives it with the driver's failure or a timeout;
 //! `RecordModelReply` is its counterpart. A transient failure is retried while retries are left. A
-//! conversation that exceeds the context is sent again without its middle. Any other failure fails
-//! the task.
+//! conversation that exceeds the context is sent again without its middle; if that is only suspected,
+//! after the retries. Any other failure fails the task.
 
 use jiff::SignedDuration;
 use polity_model::event::{Event, ExecutionChange, ResultRef};
-use polity_model::failure::{ErrorCategory, ErrorCode};
+use polity_model::failure::{AttemptFailure, ErrorCategory, ErrorCode};
 use polity_model::message::MessageRole;
 
 use crate::decide::outcomes::{call_model, cancel_task, end_execution, execution_event, fail_task};
@@ -56,9 +56,6 @@ impl RecordModelFailure {
         if state.cancel_requested() {
             return Ok(cancel_task(state, events));
         }
-        if *context_full {
-            return Ok(shorten(state, ctx, events, &failure.message));
-        }
         if let Some(execution) = state.execution()
             && execution.may_retry(failure.category)
             && state.call_retries() < llm(state)?.max_retries
@@ -68,6 +65,9 @@ impl RecordModelFailure {
             let change = ExecutionChange::Fail { failure: failure.clone(), retry_at: Some(until) };
             events.push(execution_event(execution.id, change));
             return Ok(Decision { events, effects: vec![Effect::WaitUntil(until)] });
+        }
+        if *context_full {
+            return Ok(shorten(state, ctx, events, failure));
         }
         let failed = || ExecutionChange::Fail { failure: failure.clone(), retry_at: None };
         let (how, code) = match self.cause {
@@ -93,7 +93,7 @@ fn shorten(
     state: &TaskState,
     ctx: &DecisionContext,
     mut events: Vec<Event>,
-    reason: &str,
+    failure: &AttemptFailure,
 ) -> Decision {
     let messages = state.messages();
     let sent_from = (state.kept_from() as usize).max(1);
@@ -105,8 +105,15 @@ fn shorten(
     let earlier = || (sent_from + 1..half).rev().find(opens_exchange);
     let shorter = later.or_else(earlier).and_then(|index| u32::try_from(index).ok());
     let Some(kept_from) = shorter else {
+        let certainty = match failure.category {
+            ErrorCategory::Transient => "are probably",
+            ErrorCategory::Permanent | ErrorCategory::AgentError | ErrorCategory::SystemError => {
+                "are"
+            }
+        };
         let error = format!(
-            "the task and the newest exchange alone are more than the model can read: {reason}"
+            "the task and the newest exchange alone {certainty} more than the model can read: {}",
+            failure.message
         );
         fail_task(state, &mut events, ErrorCode::LimitContext, error);
         return Decision { events, effects: Vec::new() };
@@ -187,6 +194,30 @@ mod tests {
                 .decide(&backing_off(), &mut test_context()),
             UnexpectedCommand
         );
+    }
+
+    /// Some servers end a stream without an event if the conversation exceeds their context.
+    #[test]
+    fn suspected_full_context_is_retried_and_then_shortened() {
+        let asked = RecordModelReply { reply: asks_for(&["files/read"]), duration_ms: 1 };
+        let mut state =
+            with(running(), asked.decide(&running(), &mut test_context()).unwrap().events);
+        let call_id = call_id(&state, 0);
+        let reply = ToolReply { content: "a".into(), ..ToolReply::default() };
+        let reply = RecordToolReply { call_id, reply, duration_ms: 1 };
+        state = with(state.clone(), reply.decide(&state, &mut test_context()).unwrap().events);
+        let mut empty = failed(ErrorCategory::Transient, FailureCause::Model);
+        empty.failure.context_full = true;
+        for _ in 0..3 {
+            let decision = empty.decide(&state, &mut test_context()).unwrap();
+            assert!(matches!(decision.effects[..], [Effect::WaitUntil(_)]), "{decision:?}");
+            state = retried(with(state, decision.events));
+        }
+        let decision = empty.decide(&state, &mut test_context()).unwrap();
+        let task = with(state, decision.events).snapshot();
+        assert_eq!(task.error_code, Some(ErrorCode::LimitContext));
+        let error = task.error.unwrap();
+        assert!(error.contains("are probably more than the model can read"), "{error}");
     }
 
     #[test]

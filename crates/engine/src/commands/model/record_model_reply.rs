@@ -1,22 +1,23 @@
 //! Records the model's reply. The runtime drives it with the driver's result; `RecordModelFailure`
-//! is its counterpart. A reply with tool calls starts them; any other reply completes the task. A
-//! reply that violates the agent's `output_schema` is sent back for correction. A reply to a task
-//! that is being cancelled is recorded too, because it was paid for.
+//! is its counterpart. A reply with tool calls starts them; any other whole reply completes the task.
+//! A reply that violates the agent's `output_schema` is sent back for correction. A reply that is
+//! cut, refused or filtered is treated by the agent's `on_truncation`. A reply to a task that is
+//! being cancelled is recorded too, because it was paid for.
 
 use std::sync::Arc;
 
-use polity_definition::LlmAgent;
+use polity_definition::{LlmAgent, TruncationPolicy};
 use polity_model::event::{Event, ExecutionChange, ResultRef};
-use polity_model::failure::ErrorCode;
+use polity_model::failure::{ErrorCode, WithheldReason};
 use polity_model::ids::{CheckpointId, ToolCallId};
 use polity_model::message::{Message, ToolCall};
 
 use crate::budget::priced_usage;
 use crate::decide::call_batch::{CallBatch, CallView};
-use crate::decide::outcomes::{cancel_task, end_execution, fail_task};
+use crate::decide::outcomes::{call_model, cancel_task, end_execution, fail_task_with};
 use crate::decide::preconditions::expect_reasoning;
 use crate::decide::{Decision, DecisionContext, DecisionResult, llm};
-use crate::driver::ModelReply;
+use crate::driver::{AnswerEnding, ModelReply};
 use crate::state::TaskState;
 use crate::tool_turn::requested_calls::{CallRuling, FanOutLimit, check_call};
 use crate::tool_turn::{continue_turn, output_schema};
@@ -29,6 +30,10 @@ pub const FRUITLESS_TURNS_MAX: u32 = 3;
 
 /// The number of calls per reply. Further calls are refused, and the model can request them again.
 pub const TURN_CALLS_MAX: usize = 64;
+
+/// The message that asks a model to continue its answer.
+const CONTINUE_PROMPT: &str = "Your answer was cut at the output limit. Continue exactly where it \
+    stopped. Do not repeat anything and do not add an introduction.";
 
 /// The model replied.
 #[derive(Debug, Clone)]
@@ -49,11 +54,14 @@ impl RecordModelReply {
             .iter()
             .map(|asked| asked.with_id(ToolCallId::from_random_bytes(ctx.entropy.id_bytes())))
             .collect();
+        let is_cut = self.reply.ending.is_cut();
+        let earlier = if tool_calls.is_empty() { state.cut_text() } else { String::new() };
+        let whole = earlier.clone() + &self.reply.content;
         let schema = llm.output_schema.as_ref().filter(|_| tool_calls.is_empty());
-        let output = schema.map(|schema| output_schema::extract_json(schema, &self.reply));
+        let output = schema.map(|schema| output_schema::extract_json(schema, &whole, is_cut));
         let content = match &output {
-            Some(Ok(json)) => json,
-            Some(Err(_)) | None => self.reply.content.as_str(),
+            Some(Ok(json)) if earlier.is_empty() => json,
+            Some(_) | None => self.reply.content.as_str(),
         };
         let answered = Event::ModelAnswered {
             message: Message::Assistant {
@@ -63,7 +71,8 @@ impl RecordModelReply {
             },
             usage: priced_usage(self.reply.usage, llm),
             duration_ms: self.duration_ms,
-            is_cut: self.reply.is_cut,
+            is_cut,
+            withheld: self.reply.ending.withheld(),
             mark: self.reply.mark,
         };
         if !tool_calls.is_empty() {
@@ -73,20 +82,67 @@ impl RecordModelReply {
             return Ok(cancel_task(state, vec![answered]));
         }
         let mut events = vec![answered];
-        match output {
-            Some(Err(problem)) => {
+        let result = match &output {
+            _ if earlier.is_empty() => ResultRef::LastAnswer,
+            Some(Ok(json)) => ResultRef::Text((*json).to_owned()),
+            Some(Err(_)) | None => ResultRef::Text(whole.clone()),
+        };
+        let has_text = !whole.trim().is_empty();
+        let accepts = llm.on_truncation == TruncationPolicy::Accept && has_text;
+        let ruling = match (output, self.reply.ending) {
+            // JSON that fits its schema is whole, whatever the model had left to say.
+            (Some(Ok(_)), _) => None,
+            (None, AnswerEnding::Truncated | AnswerEnding::Withheld(_)) if accepts => None,
+            (_, AnswerEnding::Withheld(reason)) => {
+                Some((reason.error_code(), self.withheld_message(reason)))
+            }
+            (_, AnswerEnding::Truncated)
+                if llm.on_truncation == TruncationPolicy::Continue && has_text =>
+            {
+                match continuation_limit(state, llm, ctx) {
+                    None => return Ok(request_continuation(state, ctx, events)),
+                    limit => limit,
+                }
+            }
+            (Some(Err(problem)), AnswerEnding::Complete | AnswerEnding::Truncated) => {
                 return Ok(output_schema::request_correction(state, llm, ctx, events, &problem));
             }
-            None if content.trim().is_empty() => {
-                let message = "the model answered with neither text nor tool calls".to_owned();
-                fail_task(state, &mut events, ErrorCode::EmptyAnswer, message);
+            (None, AnswerEnding::Truncated) => {
+                Some((ErrorCode::Truncated, self.truncated_message()))
             }
-            Some(Ok(_)) | None => match ctx.budget.exceeded() {
-                Some(over) => fail_task(state, &mut events, ErrorCode::Budget, over.to_owned()),
-                None => complete(state, ctx, &mut events),
-            },
+            (None, AnswerEnding::Complete) if !has_text => Some((
+                ErrorCode::EmptyAnswer,
+                "the model answered with neither text nor tool calls".to_owned(),
+            )),
+            (None, AnswerEnding::Complete) => None,
+        };
+        let over_budget = || Some((ErrorCode::Budget, ctx.budget.exceeded()?.to_owned()));
+        match ruling.or_else(over_budget) {
+            Some((code, error)) => fail_task_with(state, &mut events, code, error, result),
+            None => complete(state, ctx, &mut events, result),
         }
         Ok(Decision { events, effects: Vec::new() })
+    }
+
+    fn truncated_message(&self) -> String {
+        format!(
+            "the answer was cut at the model's output limit{}; ask for a shorter answer, or set the \
+             agent's on_truncation to continue or accept",
+            self.stop_reason()
+        )
+    }
+
+    fn withheld_message(&self, reason: WithheldReason) -> String {
+        let what = match reason {
+            WithheldReason::Refused => "the model refused to answer",
+            WithheldReason::Filtered => "the provider's content filter stopped the answer",
+        };
+        format!("{what}{}", self.stop_reason())
+    }
+
+    /// The provider's own word for the end, in brackets.
+    fn stop_reason(&self) -> String {
+        self.reply.stop_reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default()
     }
 
     fn act(
@@ -97,7 +153,9 @@ impl RecordModelReply {
         answered: Event,
         calls: &[ToolCall],
     ) -> Decision {
-        let stop = stop(state, llm, ctx, calls);
+        let withheld = self.reply.ending.withheld();
+        let withheld = withheld.map(|reason| (reason.error_code(), self.withheld_message(reason)));
+        let stop = withheld.or_else(|| stop(state, llm, ctx, calls));
         let mut batch = CallBatch::of_reply(state, llm, ctx, answered, calls.len());
         if state.cancel_requested() || stop.is_some() {
             let why = if stop.is_some() { "the task ended" } else { "the task was cancelled" };
@@ -173,7 +231,37 @@ fn stop(
     None
 }
 
-fn complete(state: &TaskState, ctx: &mut DecisionContext, events: &mut Vec<Event>) {
+/// Asks the model to continue a cut answer.
+fn request_continuation(state: &TaskState, ctx: &DecisionContext, events: Vec<Event>) -> Decision {
+    let message = Message::User { content: CONTINUE_PROMPT.to_owned(), timestamp: ctx.now };
+    call_model(state, ctx, events, [Event::MessageAdded { message }])
+}
+
+/// Returns the reason why a cut answer may not be continued any more, if there is one.
+fn continuation_limit(
+    state: &TaskState,
+    llm: &LlmAgent,
+    ctx: &DecisionContext,
+) -> Option<(ErrorCode, String)> {
+    if let Some(over) = ctx.budget.reached() {
+        return Some((ErrorCode::Budget, over.to_owned()));
+    }
+    let limit = llm.max_iterations.get();
+    let message = || {
+        format!(
+            "the answer is still cut at the model's output limit after {limit} turns, the agent's \
+             max_iterations"
+        )
+    };
+    (state.iterations() + 1 >= limit).then(|| (ErrorCode::Truncated, message()))
+}
+
+fn complete(
+    state: &TaskState,
+    ctx: &mut DecisionContext,
+    events: &mut Vec<Event>,
+    result: ResultRef,
+) {
     events.extend(end_execution(state, ExecutionChange::Complete));
     events.push(Event::CheckpointTaken {
         checkpoint_id: CheckpointId::from_random_bytes(ctx.entropy.id_bytes()),
@@ -182,7 +270,7 @@ fn complete(state: &TaskState, ctx: &mut DecisionContext, events: &mut Vec<Event
         awaiting_human: false,
         message_count: None,
     });
-    events.push(Event::TaskCompleted { result: ResultRef::LastAnswer });
+    events.push(Event::TaskCompleted { result });
 }
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+use polity_definition::AgentDefinition;
+
 use super::*;
 use crate::decide::fixtures::prelude::*;
 
@@ -201,4 +203,110 @@ fn reply_is_refused_unless_the_model_was_called() {
         );
         assert!(expected, "{refused:?}");
     }
+}
+
+/// A running task whose agent has this `on_truncation`, and a schema if one is given.
+fn running_under(on_truncation: &str, output_schema: Option<serde_json::Value>) -> TaskState {
+    let mut agent: serde_json::Value =
+        serde_json::from_str(&pinned().agent.canonical_json()).unwrap();
+    agent["on_truncation"] = json!(on_truncation);
+    agent["output_schema"] = output_schema.unwrap_or_default();
+    let agent = AgentDefinition::from_canonical(&agent.to_string()).unwrap();
+    running_with(&PinnedAgent { agent: Arc::new(agent), ..pinned() })
+}
+
+fn ended(content: &str, ending: AnswerEnding, reason: &str) -> ModelReply {
+    ModelReply { ending, stop_reason: Some(reason.to_owned()), ..reply(content) }
+}
+
+fn outcome(state: TaskState, reply: ModelReply) -> (Option<ErrorCode>, String, Option<String>) {
+    let events = record(&state, reply).unwrap().events;
+    let task = with(state, events).snapshot();
+    (task.error_code, task.error.unwrap_or_default(), task.result)
+}
+
+const REFUSED: AnswerEnding = AnswerEnding::Withheld(WithheldReason::Refused);
+const FILTERED: AnswerEnding = AnswerEnding::Withheld(WithheldReason::Filtered);
+
+#[test]
+fn half_a_sentence_is_not_published() {
+    for (ending, reason, code, words) in [
+        (AnswerEnding::Truncated, "length", ErrorCode::Truncated, "output limit (length)"),
+        (REFUSED, "refusal", ErrorCode::Refused, "the model refused to answer (refusal)"),
+        (FILTERED, "SAFETY", ErrorCode::Filtered, "content filter stopped the answer (SAFETY)"),
+    ] {
+        for text in ["Half a sente", ""] {
+            let cut = ended(text, ending, reason);
+            let (found, error, result) = outcome(running_under("fail", None), cut);
+            assert_eq!(found, Some(code), "{reason} {text:?}");
+            assert!(error.contains(words), "{error}");
+            assert_eq!(result.as_deref(), Some(text), "the text is kept");
+        }
+    }
+}
+
+#[test]
+fn accepted_answer_may_be_cut_but_not_empty() {
+    for ending in [AnswerEnding::Truncated, REFUSED, FILTERED] {
+        let cut = ended("Half a sente", ending, "x");
+        let (code, _, result) = outcome(running_under("accept", None), cut);
+        assert_eq!((code, result.as_deref()), (None, Some("Half a sente")));
+        let (code, ..) = outcome(running_under("accept", None), ended("", ending, "x"));
+        assert!(code.is_some(), "{ending:?}");
+    }
+}
+
+#[test]
+fn continued_answer_is_joined() {
+    let mut state = running_under("continue", None);
+    for part in ["Once upon ", "a time there "] {
+        let cut = ended(part, AnswerEnding::Truncated, "length");
+        let decision = record(&state, cut).unwrap();
+        assert_eq!(labels(&decision), ["model_answered", "message_added", "model_called"]);
+        assert_eq!(decision.effects, [Effect::CallModel]);
+        state = with(state, decision.events);
+    }
+    assert_eq!(state.corrections(), 0, "a continuation is no correction");
+    let (code, _, result) = outcome(state, reply("was a fox."));
+    assert_eq!((code, result.as_deref()), (None, Some("Once upon a time there was a fox.")));
+}
+
+#[test]
+fn continued_json_is_checked_as_a_whole() {
+    let schema = json!({"type": "object", "required": ["name"]});
+    let state = running_under("continue", Some(schema));
+    let cut = ended("{\"name\": \"A", AnswerEnding::Truncated, "length");
+    let events = record(&state, cut).unwrap().events;
+    let (code, _, result) = outcome(with(state, events), reply("da\"}"));
+    assert_eq!((code, result.as_deref()), (None, Some("{\"name\": \"Ada\"}")));
+}
+
+#[test]
+fn continuing_ends_at_max_iterations_with_all_parts() {
+    let mut state = running_under("continue", None);
+    for _ in 0..9 {
+        let cut = ended("a", AnswerEnding::Truncated, "length");
+        let events = record(&state, cut).unwrap().events;
+        state = with(state, events);
+    }
+    let (code, error, result) = outcome(state, ended("a", AnswerEnding::Truncated, "length"));
+    assert_eq!((code, result.as_deref()), (Some(ErrorCode::Truncated), Some("aaaaaaaaaa")));
+    assert!(error.contains("after 10 turns, the agent's max_iterations"), "{error}");
+}
+
+#[test]
+fn refused_answer_calls_no_tools() {
+    let refused = ModelReply { ending: REFUSED, ..asks_for(&["files/write"]) };
+    let decision = record(&running(), refused).unwrap();
+    assert_eq!(decision.effects, []);
+    let task = with(running(), decision.events).snapshot();
+    assert_eq!(task.error_code, Some(ErrorCode::Refused));
+}
+
+#[test]
+fn whole_json_in_a_cut_answer_is_taken() {
+    let schema = json!({"type": "object", "required": ["name"]});
+    let cut = ended("{\"name\": \"Ada\"}", AnswerEnding::Truncated, "length");
+    let (code, ..) = outcome(running_under("fail", Some(schema)), cut);
+    assert_eq!(code, None);
 }

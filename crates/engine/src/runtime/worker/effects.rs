@@ -8,9 +8,9 @@ use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::ids::{TaskId, ToolCallId};
 use polity_model::name::Name;
 use polity_model::session::task_of_call;
-use tokio::time::error::Elapsed;
 
 use super::Worker;
+use super::call_timer::{CallTimeout, CallTimer, TimedText};
 use super::interruption::{EffectOutcome, Interruption, interruption};
 use super::tool_listing::{agent_patterns, list_available, list_tools, with_sub_agents};
 use crate::budget::priced_usage;
@@ -37,9 +37,7 @@ impl Worker {
         // Only agents call models.
         let Assignee::Agent(pinned) = assignee else { return Err(Interruption::Abandoned) };
         let pinned = &*pinned;
-        let limit = pinned
-            .llm()
-            .map_or(Duration::MAX, |llm| Duration::from_secs(llm.llm_config.timeout_seconds.get()));
+        let Some(llm) = pinned.llm() else { return Err(Interruption::Abandoned) };
         let mut began = inner.deps.clock.now();
         let call = async {
             let call_site = CallSite { session, turn: state.turn() };
@@ -58,17 +56,22 @@ impl Worker {
             };
             // The start of tool servers does not count as model time.
             began = inner.deps.clock.now();
+            let timer = CallTimer::start(&llm.llm_config);
+            let text = LiveText { inner, task: state.id() };
             let request = ModelRequest {
                 pinned,
                 history: state.history(),
                 toolbox,
                 marks: state.marks(),
                 call_site: CallSite { session, turn: state.turn() },
-                progress: &LiveText { inner, task: state.id() },
+                progress: &TimedText { text, timer: &timer },
             };
-            let call = inner.deps.models.call(request);
-            let answer = tokio::time::timeout(limit, call).await;
-            if let (Ok(Ok(reply)), Some(llm), Some(permit)) = (&answer, pinned.llm(), permit) {
+            let answer = tokio::select! {
+                biased;
+                answer = inner.deps.models.call(request) => Ok(answer),
+                timeout = timer.expired() => Err(timeout),
+            };
+            if let (Ok(Ok(reply)), Some(permit)) = (&answer, permit) {
                 permit.settle(priced_usage(reply.usage, llm));
             }
             Ok(answer)
@@ -78,7 +81,7 @@ impl Worker {
             interrupted = interruption(inner, state, signals) => return Err(interrupted),
         };
         let duration_ms = elapsed_ms(began, inner.deps.clock.now());
-        Ok(model_outcome(answer, limit, duration_ms))
+        Ok(model_outcome(answer, duration_ms))
     }
 
     pub(super) async fn wait_until(&mut self, time: Timestamp) -> EffectOutcome {
@@ -263,8 +266,7 @@ pub(in crate::runtime) fn elapsed_ms(began: Timestamp, ended: Timestamp) -> u64 
 }
 
 fn model_outcome(
-    answer: Result<Result<Result<ModelReply, ModelFailure>, Elapsed>, ModelEffectError>,
-    limit: Duration,
+    answer: Result<Result<Result<ModelReply, ModelFailure>, CallTimeout>, ModelEffectError>,
     duration_ms: u64,
 ) -> Command {
     let (failure, cause) = match answer {
@@ -272,15 +274,7 @@ fn model_outcome(
             return Command::RecordModelReply(RecordModelReply { reply, duration_ms });
         }
         Ok(Ok(Err(failure))) => (failure, FailureCause::Model),
-        Ok(Err(_)) => {
-            let message = format!(
-                "the model did not answer within {} seconds, the agent's \
-                 llm_config.timeout_seconds",
-                limit.as_secs()
-            );
-            let failure = AttemptFailure { category: ErrorCategory::Transient, message };
-            (ModelFailure::new(failure), FailureCause::Timeout)
-        }
+        Ok(Err(timeout)) => (timeout.failure(), FailureCause::Timeout),
         Err(ModelEffectError::Tools(ToolsUnavailable { failure })) => {
             (ModelFailure::new(failure), FailureCause::Tools)
         }

@@ -1,7 +1,5 @@
 //! Collects the fields of JSON documents by the parser rules.
 
-use std::fmt::Write;
-
 use polity_definition::{JsonPick, OutputParser};
 use serde_json::Value;
 
@@ -58,16 +56,8 @@ impl FieldCollector {
     }
 
     pub(crate) fn finish(mut self) -> ParsedOutput {
-        if let Some(answer) = &mut self.parsed.answer
-            && answer.len() < self.answer_bytes
-        {
-            let whole = self.answer_bytes;
-            // Writing to a String cannot fail.
-            let _ = write!(
-                answer,
-                "\n[the answer has {whole} bytes; the maximum is {ANSWER_BYTES_MAX}]"
-            );
-        }
+        let kept = self.parsed.answer.as_ref().map_or(0, String::len);
+        self.parsed.answer_is_cut = kept < self.answer_bytes;
         self.parsed
     }
 }
