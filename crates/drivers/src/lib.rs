@@ -9,6 +9,7 @@ mod file_work;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod http;
+mod json_count;
 mod json_size;
 mod keys;
 pub mod llm;

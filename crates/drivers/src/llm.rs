@@ -24,7 +24,7 @@ use crate::keys;
 
 use client::HttpModelClient;
 use endpoint::ModelEndpoint;
-use price::PriceTable;
+use price::{PriceTable, TokenEstimate};
 
 /// Calls the models of all supported providers.
 #[derive(Debug)]
@@ -89,13 +89,15 @@ impl ModelDriver for LanguageModels {
             let backend = self.backend(llm, request.pinned).map_err(|not_ready| {
                 refused(format!("{}; {}", not_ready.message, not_ready.hint))
             })?;
-            let mut reply = match backend {
-                ModelBackend::Scripted(script) => scripted::call(script, request).await?,
+            let (mut reply, estimate) = match backend {
+                ModelBackend::Scripted(script) => {
+                    (scripted::call(script, request).await?, TokenEstimate::default())
+                }
                 ModelBackend::Http(endpoint) => {
                     self.client.call(&endpoint, llm, request, &self.environment).await?
                 }
             };
-            self.prices.apply(&llm.llm_config, &mut reply.usage);
+            self.prices.apply(&llm.llm_config, &mut reply.usage, estimate);
             Ok(reply)
         })
     }

@@ -59,19 +59,27 @@ impl BudgetAccount {
     /// Describes the limit that `is_over` finds crossed, if any.
     fn describe_limit(&self, is_over: fn(u128, u128) -> bool) -> Option<String> {
         let Self { agent, budget, spent } = self;
-        let tokens = spent.total_tokens();
+        let tokens = spent.total_tokens().saturating_add(spent.estimate.tokens);
+        let estimated = |part: &dyn std::fmt::Display, is_any: bool| {
+            let reason = format!(", {part} of them estimated because they were not reported");
+            if is_any { reason } else { String::new() }
+        };
         if let Some(limit) = budget.max_tokens
             && is_over(tokens.into(), limit.get().into())
         {
+            let estimated = estimated(&spent.estimate.tokens, spent.estimate.tokens > 0);
             return Some(format!(
-                "the budget of {agent} is used up: {tokens} of {limit} tokens (budget.max_tokens)"
+                "the budget of {agent} is used up: {tokens} of {limit} tokens{estimated} \
+                 (budget.max_tokens)"
             ));
         }
         let limit = budget.max_cost_usd.map(|limit| Cost::of_usd(limit.get()))?;
-        is_over(spent.cost.pico_usd().into(), limit.pico_usd().into()).then(|| {
+        let cost = spent.cost + spent.estimate.cost;
+        is_over(cost.pico_usd().into(), limit.pico_usd().into()).then(|| {
+            let estimated = estimated(&spent.estimate.cost, spent.estimate.cost > Cost::ZERO);
             format!(
-                "the budget of {agent} is used up: {} of {limit} (budget.max_cost_usd)",
-                spent.cost
+                "the budget of {agent} is used up: {cost} of {limit}{estimated} \
+                 (budget.max_cost_usd)"
             )
         })
     }
@@ -234,9 +242,9 @@ impl Drop for CallPermit<'_> {
 /// Prices usage with the agent's own price if the driver reports no cost.
 pub(crate) fn priced_usage(usage: Usage, llm: &LlmAgent) -> Usage {
     match &llm.llm_config.price {
-        Some(price) if usage.cost == Cost::ZERO => {
+        Some(price) if usage.cost == Cost::ZERO && !usage.tokens_unknown => {
             let cost = price.of(usage.input_tokens, usage.output_tokens);
-            Usage { cost, ..usage }
+            Usage { cost, cost_unknown: false, ..usage }
         }
         Some(_) | None => usage,
     }
@@ -246,10 +254,10 @@ pub(crate) fn priced_usage(usage: Usage, llm: &LlmAgent) -> Usage {
 mod tests {
     use super::*;
     use crate::decide::fixtures::prelude::*;
+    use polity_model::usage::UsageEstimate;
 
     fn account(budget: serde_json::Value, tokens: u64) -> BudgetAccount {
-        let spent =
-            Usage { input_tokens: tokens, output_tokens: 0, cost: Cost::of_tokens(tokens, 1.0) };
+        let spent = Usage::reported(Some(tokens), Some(0), Some(Cost::of_tokens(tokens, 1.0)));
         let budget = serde_json::from_value(budget).unwrap();
         BudgetAccount { agent: "editor".parse().unwrap(), budget, spent }
     }
@@ -270,6 +278,27 @@ mod tests {
             assert_eq!(status.exceeded().is_some(), exceeded, "{budget} {tokens}");
         }
         assert_eq!(BudgetStatus::of(&[]), BudgetStatus::default());
+    }
+
+    #[test]
+    fn unreported_usage_counts_as_an_estimate() {
+        let estimate = UsageEstimate { tokens: 8, cost: Cost::of_tokens(8, 1.0) };
+        for (budget, expected) in [
+            (
+                json!({"max_tokens": 10}),
+                "the budget of editor is used up: 11 of 10 tokens, 8 of them estimated because \
+                 they were not reported (budget.max_tokens)",
+            ),
+            (
+                json!({"max_cost_usd": 0.000_01}),
+                "the budget of editor is used up: $0.0000 of $0.0000, $0.0000 of them estimated \
+                 because they were not reported (budget.max_cost_usd)",
+            ),
+        ] {
+            let mut account = account(budget, 3);
+            account.spent += Usage { estimate, ..Usage::UNKNOWN };
+            assert_eq!(BudgetStatus::of(&[account]).exceeded(), Some(expected));
+        }
     }
 
     fn used(input_tokens: u64) -> Usage {

@@ -333,7 +333,7 @@ mod tests {
     fn a_run_keeps_its_times_usage_and_result() {
         let mut run = task();
         run.advance(TaskTransition::Start, at(1)).unwrap();
-        let used = Usage { input_tokens: 3, output_tokens: 2, cost: Cost::of_tokens(5, 1.0) };
+        let used = Usage::reported(Some(3), Some(2), Some(Cost::of_tokens(5, 1.0)));
         run.add_usage(used).unwrap();
         run.add_usage(used).unwrap();
         run.finish(TaskEnd::Completed { result: "Hello.".into() }, at(2)).unwrap();
@@ -342,7 +342,7 @@ mod tests {
         assert_eq!(task.status, TaskStatus::Completed);
         assert_eq!(task.result.as_deref(), Some("Hello."));
         assert_eq!((task.started_at, task.completed_at), (Some(at(1)), Some(at(2))));
-        assert_eq!((task.usage.input_tokens, task.usage.output_tokens), (6, 4));
+        assert_eq!((task.usage.input_tokens, task.usage.output_tokens), (Some(6), Some(4)));
     }
 
     #[test]

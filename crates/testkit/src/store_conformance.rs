@@ -19,6 +19,7 @@ use polity_model::machine::execution::ExecutionState;
 use polity_model::machine::task::TaskStatus;
 use polity_model::review::{ReviewSubject, ReviewVerdict};
 use polity_model::state::StateUpdates;
+use polity_model::usage::{Cost, Usage, UsageEstimate};
 use polity_store::{
     Commit, CommitError, CommitReceipt, CommitTicket, DedicatedThread, Store, TaskFilter, TaskRow,
     TaskTree,
@@ -50,6 +51,7 @@ macro_rules! store_conformance {
             deadline_is_stored_while_the_task_waits,
             forks_are_found_by_their_origin,
             spending_is_summed_by_day_and_agent,
+            unreported_usage_stays_unknown,
             tool_answers_follow_the_order_of_calls,
             illegal_events_are_rejected_without_effect,
             projections_follow_the_events,
@@ -248,7 +250,7 @@ pub fn projections_follow_the_events(store: &SharedStore) {
     let stored = store.task(&row()).wait().unwrap();
     assert_eq!(stored.status, TaskStatus::Completed);
     assert_eq!(stored.result.as_deref(), Some("Hello, Ada."));
-    assert_eq!((stored.usage.input_tokens, stored.usage.output_tokens), (7, 3));
+    assert_eq!((stored.usage.input_tokens, stored.usage.output_tokens), (Some(7), Some(3)));
     assert!(stored.completed_at.is_some());
 
     let messages = store.messages(task).wait().unwrap();
@@ -332,6 +334,28 @@ pub fn spending_is_summed_by_day_and_agent(store: &SharedStore) {
     sum += tasks[1].usage;
     assert_eq!(row.usage, sum);
     assert_eq!(row.day.to_string(), tasks[0].created_at.to_string()[..10]);
+}
+
+/// A sum with an unreported part is incomplete, and its estimate is added up.
+pub fn unreported_usage_stays_unknown(store: &SharedStore) {
+    let estimate = UsageEstimate { tokens: 40, cost: Cost::of_tokens(40, 1.0) };
+    let unreported = |event| match event {
+        Event::ModelAnswered { message, duration_ms, is_cut, withheld, mark, .. } => {
+            let usage = Usage { estimate, ..Usage::UNKNOWN };
+            Event::ModelAnswered { message, usage, duration_ms, is_cut, withheld, mark }
+        }
+        other => other,
+    };
+    begin(store, task_id(1));
+    run(store, task_id(1), 1);
+    let events = vec![answered("x"), unreported(answered("y")), unreported(answered("z"))];
+    write(store, 1, 6, Some(1), events);
+    let estimate = UsageEstimate { tokens: 80, cost: Cost::of_tokens(80, 1.0) };
+    let known = Usage::reported(Some(7), Some(3), Some(Cost::of_tokens(10, 0.5)));
+    let expected = Usage { tokens_unknown: true, cost_unknown: true, estimate, ..known };
+    assert_eq!(row(store, 1).usage, expected);
+    assert_eq!(store.spending().wait().unwrap()[0].usage, expected);
+    assert_eq!(store.task_tree(task_id(1)).wait().unwrap().usage, expected);
 }
 
 /// Tool answers are listed in the order of their calls, not of their arrival.

@@ -119,7 +119,7 @@ pub fn answered(content: &str) -> Event {
             tool_calls: Vec::new(),
             timestamp: at(1_767_225_600),
         },
-        usage: Usage { input_tokens: 7, output_tokens: 3, cost: Cost::of_tokens(10, 0.5) },
+        usage: Usage::reported(Some(7), Some(3), Some(Cost::of_tokens(10, 0.5))),
         duration_ms: 2,
         is_cut: false,
         withheld: None,

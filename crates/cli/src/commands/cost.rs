@@ -35,6 +35,12 @@ pub(crate) async fn cost(app: &AppContext, args: &CostArgs) -> CliResult {
             "output_tokens": report.output_tokens,
             "cost_usd": report.cost_usd,
         });
+        if report.tokens_incomplete {
+            row["tokens_incomplete"] = json!(true);
+        }
+        if report.cost_incomplete {
+            row["cost_incomplete"] = json!(true);
+        }
         for (by, value) in args.by.iter().zip(key) {
             row[name(by)] = json!(value);
         }
@@ -42,9 +48,16 @@ pub(crate) async fn cost(app: &AppContext, args: &CostArgs) -> CliResult {
     };
     let documents: Vec<Value> = sums.iter().map(document).collect();
     let cells = |mut key: Vec<String>, (calls, usage): &(u64, Usage)| {
-        let numbers = [*calls, usage.input_tokens, usage.output_tokens];
-        key.extend(numbers.iter().map(ToString::to_string));
-        key.push(usage.cost.to_string());
+        let report = usage.report();
+        key.push(calls.to_string());
+        for tokens in [report.input_tokens, report.output_tokens] {
+            key.push(match tokens {
+                None => "unknown".to_owned(),
+                Some(count) if report.tokens_incomplete => format!("at least {count}"),
+                Some(count) => count.to_string(),
+            });
+        }
+        key.push(report.cost_text());
         key
     };
     let mut heading: Vec<String> = args.by.iter().map(|by| name(by).to_uppercase()).collect();

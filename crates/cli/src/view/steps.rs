@@ -56,9 +56,11 @@ fn details(step: &StepRecord) -> String {
     let mut details = Vec::new();
     if let Some(usage) = &step.usage {
         details.push(duration(step.duration_ms));
-        details.push(format!("{}+{} tokens", usage.input_tokens, usage.output_tokens));
-        if usage.cost_usd > 0.0 {
-            details.push(format!("${:.4}", usage.cost_usd));
+        details.push(usage.tokens_text());
+        match usage.cost_usd {
+            None => details.push("cost unknown".to_owned()),
+            Some(usd) if usd > 0.0 => details.push(usage.cost_text()),
+            Some(_) => {}
         }
     } else if step.step_name == MODEL_CALL && step.status != StepStatus::Warning
         || step.tool_calls.iter().any(|call| call.result.is_some() || call.duration_ms > 0)

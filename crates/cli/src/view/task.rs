@@ -118,7 +118,11 @@ pub(crate) fn details(task: &Task) -> String {
 /// The usage of a task, and of its tree if that differs.
 pub(crate) fn used(task: &Task) -> String {
     let told = |usage: &UsageReport| {
-        format!("{}+{} tokens, ${:.4}", usage.input_tokens, usage.output_tokens, usage.cost_usd)
+        let cost = match usage.cost_usd {
+            None => "cost unknown".to_owned(),
+            Some(_) => usage.cost_text(),
+        };
+        format!("{}, {cost}", usage.tokens_text())
     };
     if task.usage == task.total_usage {
         return told(&task.usage);

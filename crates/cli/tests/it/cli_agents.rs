@@ -54,6 +54,46 @@ fn cli_agent_gets_input_and_returns_a_result() {
 }
 
 #[test]
+fn unreported_usage_of_a_program_is_unknown() {
+    let sandbox = home();
+    sandbox.polity(&["-q", "run", "echo", "x"]).exits(0);
+    let (task, _) = sandbox.json(&["task", "show", "last"]);
+    for field in ["input_tokens", "output_tokens", "cost_usd"] {
+        assert!(task["usage"][field].is_null(), "{task}");
+    }
+    let shown = sandbox.polity(&["task", "show", "last"]);
+    assert!(shown.out.contains("unknown tokens, cost unknown"), "{shown:?}");
+}
+
+#[test]
+fn budget_holds_for_a_program_that_reports_its_tokens() {
+    let sandbox = home();
+    let parser =
+        ", parser: {format: json, answer: /answer, input_tokens: /in, output_tokens: /out}";
+    let script = r#"echo '{"answer": "done", "in": 100.0, "out": 20}'"#;
+    sandbox.write_shell_agent("paid", script, parser);
+    let over = sandbox.polity(&["run", "paid", "x", "--max-tokens", "50"]).exits(6);
+    assert!(over.err.contains("120 of 50 tokens"), "{over:?}");
+    let (task, _) = sandbox.json(&["task", "show", "last"]);
+    assert_eq!(
+        (&task["error_code"], &task["result"]),
+        (&"budget".into(), &"done".into()),
+        "{task}"
+    );
+    sandbox.polity(&["-q", "run", "paid", "x", "--max-tokens", "200"]).exits(0);
+}
+
+#[test]
+fn answer_of_a_program_over_16_mib_is_no_success() {
+    let sandbox = home();
+    sandbox.write_shell_agent("verbose", "head -c 17000000 /dev/zero | tr '\\0' x", "");
+    sandbox.polity(&["-q", "run", "verbose", "x"]).fails(1, "an answer has at most 16 MiB");
+    let (task, _) = sandbox.json(&["task", "show", "last"]);
+    assert_eq!(task["error_code"], "truncated");
+    assert_eq!(task["result"].as_str().unwrap().len(), 16 << 20);
+}
+
+#[test]
 fn read_write_agents_run_one_at_a_time_across_processes() {
     let sandbox = home();
     let children: Vec<_> = (0..3).map(|_| sandbox.start(&["-q", "run", "count", "x"])).collect();

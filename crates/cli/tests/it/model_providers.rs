@@ -1,7 +1,9 @@
 //! Agents with models over HTTP.
 
 use polity_testkit::mcp::fixture;
-use polity_testkit::model_server::{ModelCall, ModelFault, ModelServer, ModelTurn, WireFormat};
+use polity_testkit::model_server::{
+    ModelCall, ModelEnding, ModelFault, ModelServer, ModelTurn, UsageForm, WireFormat,
+};
 use serde_json::json;
 
 use crate::sandbox::{CommandOutput, HomeSandbox, command_output};
@@ -23,7 +25,11 @@ fn home(provider: &str, endpoint: &str) -> HomeSandbox {
 }
 
 fn run(sandbox: &HomeSandbox) -> CommandOutput {
-    let mut command = sandbox.command(&["run", "caller", "Hello"]);
+    run_with(sandbox, &[])
+}
+
+fn run_with(sandbox: &HomeSandbox, options: &[&str]) -> CommandOutput {
+    let mut command = sandbox.command(&[&["run", "caller", "Hello"], options].concat());
     command_output(&command.env(KEY_VARIABLE, KEY).output().unwrap())
 }
 
@@ -56,6 +62,101 @@ fn api_key_appears_nowhere() {
         for text in [&failed.err, &failed.out, &traced.out] {
             assert!(!text.contains(KEY), "{text}");
         }
+    }
+}
+
+/// A server with one slot gives up a running answer when another request comes.
+#[test]
+fn answer_given_up_by_the_server_is_retried() {
+    for provider in ["openai_compatible", "anthropic", "gemini"] {
+        for text in ["half an answer", ""] {
+            let given_up = ModelTurn::fault(ModelFault::EndWithoutReason).saying(text);
+            let server = ModelServer::with([given_up, ModelTurn::text("From afar.")]);
+            let answered = run(&home(provider, &server.url()));
+            let expected = (0, "From afar.\n");
+            let found = (answered.code, answered.out.as_str());
+            assert_eq!(found, expected, "{provider} {text:?}: {answered:?}");
+        }
+    }
+}
+
+#[test]
+fn half_an_answer_is_no_success() {
+    for (provider, ending, code) in [
+        ("openai", ModelEnding::Truncated, "truncated"),
+        ("openai", ModelEnding::Refused, "refused"),
+        ("openai", ModelEnding::Filtered, "filtered"),
+        ("anthropic", ModelEnding::Truncated, "truncated"),
+        ("anthropic", ModelEnding::Refused, "refused"),
+        ("gemini", ModelEnding::Truncated, "truncated"),
+        ("gemini", ModelEnding::Filtered, "filtered"),
+    ] {
+        let server =
+            ModelServer::answering(move |_| ModelTurn::text("Half a sente").ending(ending));
+        let sandbox = home(provider, &server.url());
+        let failed = run_with(&sandbox, &["--json"]).exits(1);
+        let task: serde_json::Value = serde_json::from_str(&failed.out).unwrap();
+        assert_eq!(task["error_code"], code, "{provider}: {task}");
+        assert_eq!(task["result"], "Half a sente", "{provider}: {task}");
+
+        let agent = std::fs::read_to_string(sandbox.file("agents/caller.yaml")).unwrap();
+        sandbox.write("agents/caller.yaml", &format!("{agent}on_truncation: accept\n"));
+        assert_eq!(run(&sandbox).exits(0).out, "Half a sente\n", "{provider} {code}");
+    }
+}
+
+#[test]
+fn cut_answer_is_continued() {
+    for provider in ["openai", "anthropic", "gemini"] {
+        let server = ModelServer::with([
+            ModelTurn::text("Half a sente").ending(ModelEnding::Truncated),
+            ModelTurn::text("nce."),
+        ]);
+        let sandbox = home(provider, &server.url());
+        let agent = std::fs::read_to_string(sandbox.file("agents/caller.yaml")).unwrap();
+        sandbox.write("agents/caller.yaml", &format!("{agent}on_truncation: continue\n"));
+        assert_eq!(run(&sandbox).exits(0).out, "Half a sentence.\n", "{provider}");
+        let second = server.requests()[1].body.to_string();
+        assert!(second.contains("Continue exactly where it stopped"), "{provider}: {second}");
+    }
+}
+
+#[test]
+fn unreported_usage_is_unknown_and_not_zero() {
+    for provider in ["openai", "anthropic", "gemini"] {
+        let silent = ModelTurn::text("From afar.").usage_form(UsageForm::Missing);
+        let server = ModelServer::answering(move |_| silent.clone());
+        let sandbox = home(provider, &server.url());
+        run(&sandbox).exits(0);
+        let (task, _) = sandbox.json(&["task", "show", "last"]);
+        let usage = &task["usage"];
+        for field in ["input_tokens", "output_tokens", "cost_usd"] {
+            assert!(usage[field].is_null(), "{provider}: {usage}");
+        }
+        assert!(usage["estimated_tokens"].as_u64().unwrap() > 0, "{provider}: {usage}");
+        let shown = sandbox.polity(&["task", "show", "last"]);
+        assert!(shown.out.contains("unknown tokens, cost unknown"), "{provider}: {shown:?}");
+        let traced = sandbox.polity(&["task", "trace", "last"]);
+        assert!(traced.out.contains("unknown tokens, cost unknown"), "{provider}: {traced:?}");
+        let cost = sandbox.polity(&["cost"]);
+        let row = cost.out.lines().find(|line| line.starts_with("caller")).unwrap();
+        assert_eq!(row.matches("unknown").count(), 3, "{provider}: {cost:?}");
+
+        let over = run_with(&sandbox, &["--max-tokens", "5"]).exits(6);
+        assert!(over.err.contains("estimated because they were not reported"), "{over:?}");
+    }
+}
+
+#[test]
+fn usage_with_a_fraction_counts() {
+    for provider in ["openai", "anthropic", "gemini"] {
+        let turn = ModelTurn::text("From afar.").usage(100, 20).usage_form(UsageForm::Floats);
+        let sandbox_server = ModelServer::with([turn]);
+        let sandbox = home(provider, &sandbox_server.url());
+        run(&sandbox).exits(0);
+        let (task, _) = sandbox.json(&["task", "show", "last"]);
+        assert_eq!(task["usage"]["input_tokens"], 100, "{provider}: {task}");
+        assert_eq!(task["usage"]["output_tokens"], 20, "{provider}: {task}");
     }
 }
 

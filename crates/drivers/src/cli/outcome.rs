@@ -101,13 +101,13 @@ pub(crate) fn assemble(prepared: &PreparedRun<'_>, finished: FinishedRun) -> Run
             EndCause::Stopped => RunEnd::Stopped,
             _ => RunEnd::Failed(system_error(&missing_record_message(status, &stderr))),
         };
-        return RunOutcome { end, report, usage: Usage::default() };
+        return RunOutcome { end, report, usage: Usage::UNKNOWN };
     };
     report.resource_usage = ended.usage;
     let Some(OutputStreams { stdout, stderr }) = output else {
         let error = system_error("the output of the program could not be read completely");
         let end = RunEnd::Failed(error);
-        return RunOutcome { end, report, usage: Usage::default() };
+        return RunOutcome { end, report, usage: Usage::UNKNOWN };
     };
     let parsed = match output_file {
         Some(content) => content.map(|content| parse_output_file(prepared, &content)),
@@ -159,7 +159,11 @@ pub(crate) fn judge_run(
         RunExit::NotStarted { .. } => None,
         RunExit::Exited(exit) | RunExit::Stopped(exit) | RunExit::OverLimit(_, exit) => Some(exit),
     };
-    let usage = parsed.as_ref().map(ParsedOutput::usage).unwrap_or_default();
+    let usage = match (exit, &parsed) {
+        (RunExit::NotStarted { .. }, _) => Usage::default(),
+        (_, Ok(parsed)) => parsed.usage(),
+        (_, Err(_)) => Usage::UNKNOWN,
+    };
     report.session_id = parsed.as_ref().ok().and_then(|parsed| parsed.session_id.clone());
     let end = match (cause, exit) {
         (_, RunExit::NotStarted { os_error }) => {

@@ -5,10 +5,11 @@ use std::sync::{Mutex, PoisonError};
 
 use polity_definition::LlmAgent;
 use polity_engine::driver::{
-    AnswerEnding, AskedTool, ModelFailure, ModelReply, ModelRequest, TextSink,
+    AnswerEnding, AskedArguments, AskedTool, ModelFailure, ModelReply, ModelRequest, TextSink,
 };
 use polity_model::failure::{ErrorCategory, WithheldReason};
-use polity_model::usage::Usage;
+use polity_model::usage::{Usage, UsageEstimate, estimate_tokens};
+use serde_json::Value;
 
 use super::endpoint::{ModelEndpoint, ProviderProtocol};
 use super::error::ModelCallError;
@@ -19,6 +20,7 @@ use super::format::tool_names::WireToolNames;
 use super::format::turns::group_turns;
 use super::format::{ModelAnswer, ModelPrompt, StreamDecoder, StreamState};
 use super::http::{HttpTransport, ResponseStream};
+use super::price::TokenEstimate;
 use crate::environment::EnvSource;
 use crate::sse::SseParser;
 
@@ -37,31 +39,37 @@ impl HttpModelClient {
         llm: &LlmAgent,
         request: ModelRequest<'_>,
         environment: &EnvSource,
-    ) -> Result<ModelReply, ModelFailure> {
+    ) -> Result<(ModelReply, TokenEstimate), ModelFailure> {
         let names = WireToolNames::new(request.toolbox);
-        let answer = self
+        let (answer, request_bytes) = self
             .answer(endpoint, llm, &names, request, environment)
             .await
             .map_err(|error| endpoint.failure(&error))?;
+        let estimate = estimate_unreported(&answer, request_bytes);
+        let usage = Usage {
+            estimate: UsageEstimate {
+                tokens: estimate.input.saturating_add(estimate.output),
+                ..UsageEstimate::default()
+            },
+            ..Usage::reported(answer.input_tokens, answer.output_tokens, None)
+        };
         let calls = answer.calls.into_iter().map(|call| {
             let (server, tool) = names.resolve(&call.name);
             let arguments = endpoint.redact_arguments(call.arguments);
             AskedTool { server, tool, arguments, signature: call.signature }
         });
-        Ok(ModelReply {
+        let reply = ModelReply {
             tool_calls: calls.collect(),
             content: endpoint.redact_text(answer.content),
-            usage: Usage {
-                input_tokens: answer.input_tokens.unwrap_or(0),
-                output_tokens: answer.output_tokens.unwrap_or(0),
-                ..Usage::default()
-            },
+            usage,
             ending: answer.ending,
             stop_reason: answer.stop_reason.map(|reason| endpoint.redact_text(reason)),
             mark: None,
-        })
+        };
+        Ok((reply, estimate))
     }
 
+    /// The answer, and the size of the request.
     async fn answer(
         &self,
         endpoint: &ModelEndpoint<'_>,
@@ -69,7 +77,7 @@ impl HttpModelClient {
         names: &WireToolNames<'_>,
         request: ModelRequest<'_>,
         environment: &EnvSource,
-    ) -> Result<ModelAnswer, ModelCallError> {
+    ) -> Result<(ModelAnswer, usize), ModelCallError> {
         let turns = group_turns(request.history);
         if turns.is_empty() {
             return Err(ModelCallError::permanent("there is no message to answer".into()));
@@ -95,7 +103,8 @@ impl HttpModelClient {
                         self.note_without_temperature(endpoint.model);
                     }
                     let (protocol, progress) = (endpoint.protocol, request.progress);
-                    return read_answer(protocol, response, body_bytes, progress).await;
+                    let answer = read_answer(protocol, response, body_bytes, progress).await?;
+                    return Ok((answer, body_bytes));
                 }
                 // Reasoning models reject a temperature. The set changes with every release, so it
                 // is discovered rather than listed.
@@ -104,11 +113,15 @@ impl HttpModelClient {
                 }
                 // Some providers answer with an error status here, others with an empty answer.
                 Err(error) if error.is_filtered => {
-                    return Ok(ModelAnswer {
+                    let answer = ModelAnswer {
                         ending: AnswerEnding::Withheld(WithheldReason::Filtered),
                         stop_reason: Some(error.message),
+                        // The model did not read it.
+                        input_tokens: Some(0),
+                        output_tokens: Some(0),
                         ..ModelAnswer::default()
-                    });
+                    };
+                    return Ok((answer, body_bytes));
                 }
                 Err(error) => return Err(error),
             }
@@ -124,6 +137,21 @@ impl HttpModelClient {
         tracing::debug!(model, "takes no temperature");
         let models = self.without_temperature.lock();
         models.unwrap_or_else(PoisonError::into_inner).insert(model.to_owned());
+    }
+}
+
+/// Estimates the counts that the provider did not report.
+fn estimate_unreported(answer: &ModelAnswer, request_bytes: usize) -> TokenEstimate {
+    let written = || {
+        let arguments = answer.calls.iter().map(|call| match &call.arguments {
+            AskedArguments::Object(arguments) => Value::from(arguments.clone()).to_string().len(),
+            AskedArguments::Unreadable { text, .. } => text.len(),
+        });
+        estimate_tokens(answer.content.len() + arguments.sum::<usize>())
+    };
+    TokenEstimate {
+        input: answer.input_tokens.map_or_else(|| estimate_tokens(request_bytes), |_| 0),
+        output: answer.output_tokens.map_or_else(written, |_| 0),
     }
 }
 

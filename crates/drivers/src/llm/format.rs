@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use self::tool_names::WireToolNames;
 use self::turns::PromptTurn;
 use super::error::ModelCallError;
+use crate::json_count::json_count;
 use crate::json_size::{JSON_VALUES_MAX, has_too_many_values};
 
 /// The content of one call, independent of the provider.
@@ -113,18 +114,7 @@ pub(crate) fn parse_cut_arguments(text: String) -> AskedArguments {
 /// Reads a token count. Some servers write it as a number with a fraction, such as `100.0`.
 pub(crate) fn token_count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     let value = Option::<Value>::deserialize(from)?;
-    Ok(value.as_ref().and_then(count_of))
-}
-
-/// The count that a JSON value holds, if it is a number of zero or more.
-fn count_of(value: &Value) -> Option<u64> {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the cast saturates, and negative numbers are filtered out"
-    )]
-    let rounded = |number: f64| (number >= 0.0).then(|| number.round() as u64);
-    value.as_u64().or_else(|| value.as_f64().and_then(rounded))
+    Ok(value.as_ref().and_then(json_count))
 }
 
 /// Accepts an object or null as arguments; anything else is unreadable.

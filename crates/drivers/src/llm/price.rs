@@ -51,6 +51,13 @@ const PRICES: [(LlmProvider, &str, UsdPerMillion); 36] = [
     (LlmProvider::Gemini, "gemini-2.5-flash-lite", (0.1, 0.4)),
 ];
 
+/// The estimated tokens of the counts that a call did not report.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct TokenEstimate {
+    pub(super) input: u64,
+    pub(super) output: u64,
+}
+
 /// Computes costs and warns once per model without a price.
 #[derive(Debug, Default)]
 pub(super) struct PriceTable {
@@ -58,13 +65,17 @@ pub(super) struct PriceTable {
 }
 
 impl PriceTable {
-    /// Sets the cost of a call's usage. Cached tokens cost the same as others.
-    pub(super) fn apply(&self, config: &LlmConfig, usage: &mut Usage) {
-        let price = price_for(config).unwrap_or_else(|| {
+    /// Sets the cost of a call's usage, and of the estimate of what it did not report. Cached tokens
+    /// cost the same as others.
+    pub(super) fn apply(&self, config: &LlmConfig, usage: &mut Usage, estimate: TokenEstimate) {
+        let Some(price) = price_for(config) else {
             self.warn_once(config.provider, model_of(config));
-            TokenPrice::FREE
-        });
+            usage.cost_unknown = true;
+            return;
+        };
         usage.cost = price.of(usage.input_tokens, usage.output_tokens);
+        usage.cost_unknown = usage.tokens_unknown && price != TokenPrice::FREE;
+        usage.estimate.cost = price.of(estimate.input, estimate.output);
     }
 
     fn warn_once(&self, provider: LlmProvider, model: &str) {
@@ -74,7 +85,7 @@ impl PriceTable {
             tracing::warn!(
                 provider = provider.as_str(),
                 model,
-                "the price of this model is not known, so its calls count as free; \
+                "the price of this model is not known, and so is the cost of its calls; \
                  set llm_config.price"
             );
         }
@@ -128,8 +139,11 @@ mod tests {
 
     use super::*;
 
-    const MILLIONS: Usage =
-        Usage { input_tokens: 1_000_000, output_tokens: 1_000_000, cost: Cost::ZERO };
+    const NONE: TokenEstimate = TokenEstimate { input: 0, output: 0 };
+
+    fn millions() -> Usage {
+        Usage::reported(Some(1_000_000), Some(1_000_000), Some(Cost::ZERO))
+    }
 
     fn config(config: &Value) -> LlmConfig {
         let agent = json!({"kind": "llm", "name": "a", "role": "r", "system_prompt": "s",
@@ -163,16 +177,30 @@ mod tests {
     fn definition_price_overrides_list_price() {
         let price = json!({"input_per_million_usd": 3, "output_per_million_usd": 4});
         for (provider, expected) in [
-            (json!({"provider": "openai", "model": "gpt-5"}), 11.25),
-            (json!({"provider": "openai", "model": "gpt-5", "price": price}), 7.0),
-            (json!({"provider": "openai", "model": "new"}), 0.0),
-            (json!({"provider": "ollama", "model": "qwen"}), 0.0),
-            (json!({"provider": "scripted", "script": "s"}), 0.0),
-            (json!({"provider": "scripted", "script": "s", "price": price}), 7.0),
+            (json!({"provider": "openai", "model": "gpt-5"}), Some(11.25)),
+            (json!({"provider": "openai", "model": "gpt-5", "price": price}), Some(7.0)),
+            (json!({"provider": "openai", "model": "new"}), None),
+            (json!({"provider": "ollama", "model": "qwen"}), Some(0.0)),
+            (json!({"provider": "scripted", "script": "s"}), Some(0.0)),
+            (json!({"provider": "scripted", "script": "s", "price": price}), Some(7.0)),
         ] {
-            let mut usage = MILLIONS;
-            PriceTable::default().apply(&config(&provider), &mut usage);
-            assert!((usage.cost.usd() - expected).abs() < 1e-9, "{provider}: {usage:?}");
+            let mut usage = millions();
+            PriceTable::default().apply(&config(&provider), &mut usage, NONE);
+            assert_eq!(usage.report().cost_usd, expected, "{provider}");
+        }
+    }
+
+    #[test]
+    fn unreported_tokens_have_an_unknown_cost_unless_the_model_is_free() {
+        let estimate = TokenEstimate { input: 1_000_000, output: 1_000_000 };
+        for (provider, cost, estimated) in [
+            (json!({"provider": "openai", "model": "gpt-5"}), None, 11.25),
+            (json!({"provider": "ollama", "model": "qwen"}), Some(0.0), 0.0),
+        ] {
+            let mut usage = Usage::reported(None, None, None);
+            PriceTable::default().apply(&config(&provider), &mut usage, estimate);
+            assert_eq!(usage.report().cost_usd, cost, "{provider}");
+            assert!((usage.estimate.cost.usd() - estimated).abs() < 1e-9, "{provider}");
         }
     }
 
@@ -181,7 +209,7 @@ mod tests {
         let prices = PriceTable::default();
         let config = config(&json!({"provider": "openai", "model": "new"}));
         for _ in 0..2 {
-            prices.apply(&config, &mut MILLIONS.clone());
+            prices.apply(&config, &mut millions(), NONE);
         }
         assert_eq!(prices.unknown.lock().unwrap().len(), 1);
     }

@@ -102,7 +102,11 @@ impl A2aClient<'_> {
             },
         };
         let report = RemoteReport { state, is_over: true, ..self.report() };
-        MessageDelivery::Over(RemoteOutcome { end, report, usage: Usage::default() })
+        let usage = match &end {
+            RemoteEnd::Failed { .. } => Usage::default(),
+            RemoteEnd::Answered(_) | RemoteEnd::Asks(_) | RemoteEnd::InDoubt(_) => Usage::UNKNOWN,
+        };
+        MessageDelivery::Over(RemoteOutcome { end, report, usage })
     }
 
     /// Prefixes the failure with the agent's URL.
@@ -209,7 +213,7 @@ impl A2aClient<'_> {
         }
         let end = RemoteEnd::Failed { failure, retry_after: None };
         let report = RemoteReport { task: Some(task.clone()), is_over, ..self.report() };
-        RemoteOutcome { end, report, usage: Usage::default() }
+        RemoteOutcome { end, report, usage: Usage::UNKNOWN }
     }
 }
 

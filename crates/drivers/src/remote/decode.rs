@@ -9,6 +9,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use crate::json_count::json_count;
+
 /// The prefix of states in 1.0.
 const STATE_PREFIX: &str = "TASK_STATE_";
 
@@ -225,15 +227,11 @@ impl A2aTask {
         if text.trim().is_empty() { None } else { Some(text) }
     }
 
-    /// The model usage that the server reports in `metadata.usage`.
+    /// The model usage that the server reports in `metadata.usage`. A2A has no field for the cost.
     pub(super) fn usage(&self) -> Usage {
         let usage = self.metadata.as_ref().map(|metadata| &metadata["usage"]);
-        let count = |name: &str| usage.and_then(|usage| usage[name].as_u64()).unwrap_or_default();
-        Usage {
-            input_tokens: count("input_tokens"),
-            output_tokens: count("output_tokens"),
-            ..Usage::default()
-        }
+        let count = |name: &str| usage.and_then(|usage| json_count(&usage[name]));
+        Usage::reported(count("input_tokens"), count("output_tokens"), None)
     }
 }
 

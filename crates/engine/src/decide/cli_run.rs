@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use polity_definition::{AccessType, CliAgent, WorkspaceMode};
-use polity_model::event::{Event, ExecutionChange};
+use polity_model::event::{Event, ExecutionChange, ResultRef};
 use polity_model::execution::AgentExecution;
 use polity_model::failure::{AttemptFailure, ErrorCategory, ErrorCode};
 use polity_model::ids::ExecutionId;
 use polity_model::name::Name;
 use polity_model::review::ReviewSubject;
 
-use crate::decide::outcomes::{end_execution, execution_event, open_review};
+use crate::decide::outcomes::{end_execution, ended_execution, execution_event, open_review};
 use crate::decide::{Decision, DecisionContext, Effect, backoff};
 use crate::pinned::Assignee;
 use crate::state::TaskState;
@@ -58,6 +58,22 @@ pub(crate) fn queue_execution(
 pub(crate) fn fail_over_budget(mut events: Vec<Event>, over: &str) -> Decision {
     let (code, error) = (ErrorCode::Budget, over.to_owned());
     events.push(Event::TaskFailed { code, error, partial_result: None });
+    Decision { events, effects: Vec::new() }
+}
+
+/// Fails the task although its agent answered. The answer stays as the partial result.
+pub(crate) fn fail_answer(
+    execution: ExecutionId,
+    code: ErrorCode,
+    error: &str,
+    mut events: Vec<Event>,
+) -> Decision {
+    let (category, message) = (ErrorCategory::AgentError, error.to_owned());
+    let failure = AttemptFailure { category, message: message.clone() };
+    let change = ExecutionChange::Fail { failure, retry_at: None };
+    events.extend(ended_execution(execution, change));
+    let partial_result = Some(ResultRef::LastAnswer);
+    events.push(Event::TaskFailed { code, error: message, partial_result });
     Decision { events, effects: Vec::new() }
 }
 

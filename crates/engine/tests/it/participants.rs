@@ -80,6 +80,7 @@ impl ModelDriver for TestModels {
                 input_tokens: 9 * self.weight,
                 output_tokens: self.weight,
                 cost: Cost::of_tokens(10 * self.weight, 100.0),
+                ..Usage::default()
             };
             let reply = |content: &str, tool_calls| {
                 let content = content.to_owned();

@@ -22,7 +22,7 @@ async fn answer_is_the_result() {
     let (task, store, calls) = run([Answer("Hello.")]).await;
     assert_eq!((task.status, calls), (TaskStatus::Completed, 1));
     assert_eq!(task.result.as_deref(), Some("Hello."));
-    assert_eq!(task.usage.input_tokens, 3);
+    assert_eq!(task.usage.input_tokens, Some(3));
     assert_eq!(store.messages(task.id).await.unwrap().len(), 2);
     assert_eq!(store.checkpoints(task.id).await.unwrap().len(), 1);
 }

@@ -230,6 +230,23 @@ fn task_is_a_trace_of_its_model_and_tool_calls() {
 }
 
 #[test]
+fn unreported_tokens_are_no_attribute() {
+    let unreported = match answered() {
+        Event::ModelAnswered { message, duration_ms, is_cut, withheld, mark, .. } => {
+            let usage = Usage::UNKNOWN;
+            Event::ModelAnswered { message, usage, duration_ms, is_cut, withheld, mark }
+        }
+        other => other,
+    };
+    let (mut journal, id) = (JournalFixture::new(), task_id(1));
+    let work = vec![called(), unreported, called(), answered(), completed()];
+    let events = journal.write(id, [begun(), work].concat());
+    let spans = all(&mut journal.span_builder(), &events);
+    let tokens: Vec<_> = spans.iter().map(|span| told(span, "gen_ai.usage.input_tokens")).collect();
+    assert_eq!(tokens, [None, Some("7".to_owned()), None]);
+}
+
+#[test]
 fn failed_spans_have_an_error_type() {
     let mut journal = JournalFixture::new();
     let model_failed = |of_tools| {

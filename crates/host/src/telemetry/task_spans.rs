@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use opentelemetry::trace::{SpanId, TraceId};
 use opentelemetry::{Array, KeyValue, StringValue, Value};
 use opentelemetry_sdk::trace::SpanData;
-use polity_model::event::{Event, RecordedEvent, StreamSequence, ToolChange};
+use polity_model::event::{Event, ExecutionChange, RecordedEvent, StreamSequence, ToolChange};
 use polity_model::failure::ErrorCode;
 use polity_model::ids::{TaskId, ToolCallId};
 use polity_model::name::Name;
@@ -97,9 +97,7 @@ impl TaskSpans {
                 self.chat = Some(self.open(SpanOperation::Chat, recorded));
             }
             Event::ModelAnswered { message, usage, is_cut, withheld, .. } => {
-                if let Some(work_period) = &mut self.work_period {
-                    work_period.usage += *usage;
-                }
+                self.add_usage(usage);
                 let reason = match (withheld, is_cut, message.tool_calls().is_empty()) {
                     (Some(_), _, _) => "content_filter",
                     (None, true, _) => "length",
@@ -122,6 +120,9 @@ impl TaskSpans {
             }
             Event::ToolChanged { call_id, change } => {
                 self.apply_to_call(*call_id, change, recorded, ended);
+            }
+            Event::ExecutionChanged { change: ExecutionChange::Report { usage, .. }, .. } => {
+                self.add_usage(usage);
             }
             Event::ReviewOpened { .. } | Event::TaskPaused => {
                 self.end(at, WorkOutcome { status: "awaiting_human", error: None }, ended);
@@ -151,6 +152,12 @@ impl TaskSpans {
             | Event::CheckpointTaken { .. }
             | Event::AgentEnabled
             | Event::AgentDisabled { .. } => {}
+        }
+    }
+
+    fn add_usage(&mut self, usage: &Usage) {
+        if let Some(work_period) = &mut self.work_period {
+            work_period.usage += *usage;
         }
     }
 
@@ -264,7 +271,11 @@ impl TaskSpans {
     }
 }
 
+/// The token counts; none if a call did not report them, because an attribute is a fact.
 fn usage_attributes(usage: &Usage) -> Vec<KeyValue> {
+    if usage.tokens_unknown {
+        return Vec::new();
+    }
     let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
     vec![
         KeyValue::new(convention::INPUT_TOKENS, count(usage.input_tokens)),

@@ -94,7 +94,7 @@ fn one_of_each() -> Vec<Event> {
                 tool_calls: Vec::new(),
                 timestamp,
             },
-            usage: Usage { input_tokens: 9, output_tokens: 3, cost: Cost::of_tokens(12, 0.5) },
+            usage: Usage::reported(Some(9), Some(3), Some(Cost::of_tokens(12, 0.5))),
             duration_ms: 4,
             is_cut: true,
             withheld: None,

@@ -1,7 +1,7 @@
 //! Usage: tokens and money.
 
 use std::fmt;
-use std::ops::{AddAssign, SubAssign};
+use std::ops::{Add, AddAssign, SubAssign};
 
 use serde::{Deserialize, Serialize};
 
@@ -70,13 +70,23 @@ impl AddAssign for Cost {
     }
 }
 
+impl Add for Cost {
+    type Output = Self;
+
+    fn add(mut self, other: Self) -> Self {
+        self += other;
+        self
+    }
+}
+
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "${:.4}", self.usd())
     }
 }
 
-/// Tokens and money, of one model call or summed over many.
+/// Tokens and money, of one model call or summed over many. The counts are those that were
+/// reported; two flags say if they are all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
     /// Tokens sent to models.
@@ -86,20 +96,77 @@ pub struct Usage {
     /// The cost.
     #[serde(rename = "cost_pico_usd", default)]
     pub cost: Cost,
+    /// True if the tokens of a call were not reported.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tokens_unknown: bool,
+    /// True if the cost of a call is unknown: its tokens or its price are.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cost_unknown: bool,
+    /// The estimate of the usage that was not reported, which budgets count.
+    #[serde(default, skip_serializing_if = "UsageEstimate::is_empty")]
+    pub estimate: UsageEstimate,
+}
+
+/// The estimate of unreported usage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct UsageEstimate {
+    /// Tokens.
+    pub tokens: u64,
+    /// Their cost.
+    #[serde(rename = "cost_pico_usd", default)]
+    pub cost: Cost,
+}
+
+impl UsageEstimate {
+    /// True if nothing is estimated.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Usage {
-    /// All tokens together.
+    /// The usage of work that reported nothing.
+    pub const UNKNOWN: Self = Self {
+        input_tokens: 0,
+        output_tokens: 0,
+        cost: Cost::ZERO,
+        tokens_unknown: true,
+        cost_unknown: true,
+        estimate: UsageEstimate { tokens: 0, cost: Cost::ZERO },
+    };
+
+    /// The usage that a program or server reported; what is missing is unknown.
+    pub fn reported(
+        input_tokens: Option<u64>,
+        output_tokens: Option<u64>,
+        cost: Option<Cost>,
+    ) -> Self {
+        Self {
+            input_tokens: input_tokens.unwrap_or(0),
+            output_tokens: output_tokens.unwrap_or(0),
+            cost: cost.unwrap_or(Cost::ZERO),
+            tokens_unknown: input_tokens.is_none() || output_tokens.is_none(),
+            cost_unknown: cost.is_none(),
+            estimate: UsageEstimate::default(),
+        }
+    }
+
+    /// All reported tokens together.
     pub fn total_tokens(&self) -> u64 {
         self.input_tokens.saturating_add(self.output_tokens)
     }
 
     /// The form in which people and other programs read it.
     pub fn report(&self) -> UsageReport {
+        let tokens = |count: u64| Some(count).filter(|count| *count > 0 || !self.tokens_unknown);
+        let cost = Some(self.cost).filter(|cost| *cost > Cost::ZERO || !self.cost_unknown);
         UsageReport {
-            input_tokens: self.input_tokens,
-            output_tokens: self.output_tokens,
-            cost_usd: self.cost.usd(),
+            input_tokens: tokens(self.input_tokens),
+            output_tokens: tokens(self.output_tokens),
+            cost_usd: cost.map(Cost::usd),
+            tokens_incomplete: self.tokens_unknown,
+            cost_incomplete: self.cost_unknown,
+            estimated_tokens: Some(self.estimate.tokens).filter(|tokens| *tokens > 0),
         }
     }
 }
@@ -121,6 +188,10 @@ impl AddAssign for Usage {
         self.input_tokens = sum(self.input_tokens, other.input_tokens);
         self.output_tokens = sum(self.output_tokens, other.output_tokens);
         self.cost += other.cost;
+        self.tokens_unknown |= other.tokens_unknown;
+        self.cost_unknown |= other.cost_unknown;
+        self.estimate.tokens = sum(self.estimate.tokens, other.estimate.tokens);
+        self.estimate.cost += other.estimate.cost;
     }
 }
 
@@ -132,15 +203,46 @@ impl SubAssign for Usage {
     }
 }
 
-/// [`Usage`] as reports show it, with the cost in dollars.
+/// [`Usage`] as reports show it, with the cost in dollars. Unknown numbers are `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct UsageReport {
     /// Tokens sent to models.
-    pub input_tokens: u64,
+    pub input_tokens: Option<u64>,
     /// Tokens that models answered with.
-    pub output_tokens: u64,
+    pub output_tokens: Option<u64>,
     /// The cost, in US dollars.
-    pub cost_usd: f64,
+    pub cost_usd: Option<f64>,
+    /// True if some tokens were not reported, so that the numbers are lower bounds.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub tokens_incomplete: bool,
+    /// True if some of the cost is unknown, so that the number is a lower bound.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cost_incomplete: bool,
+    /// The estimate of the unreported tokens, which budgets count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimated_tokens: Option<u64>,
+}
+
+impl UsageReport {
+    /// The tokens for people, such as `12+4 tokens`.
+    pub fn tokens_text(&self) -> String {
+        let count = |tokens: Option<u64>| tokens.map_or("?".to_owned(), |count| count.to_string());
+        let (input, output) = (count(self.input_tokens), count(self.output_tokens));
+        match (self.input_tokens, self.output_tokens) {
+            (None, None) => "unknown tokens".to_owned(),
+            _ if self.tokens_incomplete => format!("at least {input}+{output} tokens"),
+            _ => format!("{input}+{output} tokens"),
+        }
+    }
+
+    /// The cost for people, such as `$0.0100`.
+    pub fn cost_text(&self) -> String {
+        match self.cost_usd {
+            None => "unknown".to_owned(),
+            Some(usd) if self.cost_incomplete => format!("at least ${usd:.4}"),
+            Some(usd) => format!("${usd:.4}"),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -162,9 +264,37 @@ mod tests {
     fn sums_saturate_at_the_store_limit() {
         let mut sum = Usage::default();
         for _ in 0..3 {
-            sum += Usage { input_tokens: u64::MAX, output_tokens: 1, cost: Cost::MAX };
+            sum += Usage::reported(Some(u64::MAX), Some(1), Some(Cost::MAX));
         }
-        assert_eq!(sum, Usage { input_tokens: TOKENS_MAX, output_tokens: 3, cost: Cost::MAX });
+        assert_eq!(sum, Usage::reported(Some(TOKENS_MAX), Some(3), Some(Cost::MAX)));
+    }
+
+    #[test]
+    fn unreported_usage_is_unknown_and_never_zero() {
+        let unknown = Usage::UNKNOWN.report();
+        assert_eq!((unknown.input_tokens, unknown.cost_usd), (None, None));
+        assert_eq!(unknown.tokens_text(), "unknown tokens");
+        assert_eq!(unknown.cost_text(), "unknown");
+        let mut sum = Usage::reported(Some(12), Some(4), Some(Cost::of_usd(0.01)));
+        assert_eq!(
+            (sum.report().tokens_text(), sum.report().cost_text()),
+            ("12+4 tokens".into(), "$0.0100".into())
+        );
+        sum += Usage::UNKNOWN;
+        assert_eq!(sum.report().tokens_text(), "at least 12+4 tokens");
+        assert_eq!(sum.report().cost_text(), "at least $0.0100");
+        let zero = Usage::default().report();
+        assert_eq!((zero.tokens_text(), zero.cost_text()), ("0+0 tokens".into(), "$0.0000".into()));
+    }
+
+    #[test]
+    fn old_usage_is_readable_and_known() {
+        let old = r#"{"input_tokens":1,"output_tokens":2,"cost_pico_usd":3}"#;
+        let usage: Usage = serde_json::from_str(old).unwrap();
+        assert_eq!(usage, Usage::reported(Some(1), Some(2), Some(Cost::from_pico_usd(3))));
+        assert_eq!(serde_json::to_string(&usage).unwrap(), old);
+        let text = serde_json::to_string(&Usage::UNKNOWN).unwrap();
+        assert_eq!(serde_json::from_str::<Usage>(&text).unwrap(), Usage::UNKNOWN);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use polity_model::execution::AgentExecution;
 use polity_model::ids::{CheckpointId, ExecutionId, InstanceId, TaskId};
 use polity_model::machine::Machine;
 use polity_model::name::Name;
-use polity_model::usage::{Cost, Usage};
+use polity_model::usage::{Cost, Usage, UsageEstimate};
 use rusqlite::types::{Type, Value};
 use rusqlite::{Connection, Row, params, params_from_iter};
 
@@ -36,7 +36,8 @@ macro_rules! task_columns {
         "created_position, task_id, status, assigned_agent, owner, epoch, created_at, started_at, \
          completed_at, error_code, class, retention_days, parent_task_id, input_tokens, \
          output_tokens, cost_pico_usd, message_count, checkpoint_count, answer_position, \
-         result_position, failure_position, forked_from, review_deadline, request, shared_with"
+         result_position, failure_position, forked_from, review_deadline, request, shared_with, \
+         usage_unknown, estimated_tokens, estimated_cost_pico_usd"
     };
 }
 
@@ -109,23 +110,40 @@ pub(super) fn task_tree(connection: &Connection, task: TaskId) -> rusqlite::Resu
     let sql = "WITH RECURSIVE tree (task_id) AS ( \
            SELECT ?1 UNION \
            SELECT tasks.task_id FROM tasks JOIN tree ON tasks.parent_task_id = tree.task_id) \
-         SELECT input_tokens, output_tokens, cost_pico_usd \
+         SELECT input_tokens, output_tokens, cost_pico_usd, usage_unknown, estimated_tokens, \
+           estimated_cost_pico_usd \
          FROM tree JOIN tasks ON tasks.task_id = tree.task_id";
     let mut sum = TaskTree::default();
-    for usage in list(connection, sql, [task.as_bytes()], |row| usage(row, 0))? {
+    for usage in list(connection, sql, [task.as_bytes()], |row| usage(row, 0, 3))? {
         sum.task_count += 1;
         sum.usage += usage;
     }
     Ok(sum)
 }
 
-/// Tokens and money, in three columns from this one on.
-fn usage(row: &Row<'_>, column: usize) -> rusqlite::Result<Usage> {
+/// Bits of the column `usage_unknown`.
+const TOKENS_UNKNOWN: u8 = 1;
+const COST_UNKNOWN: u8 = 2;
+
+/// Reported tokens and money in three columns, and what is known of the rest in three others.
+fn usage(row: &Row<'_>, reported: usize, rest: usize) -> rusqlite::Result<Usage> {
+    let unknown: u8 = row.get(rest)?;
     Ok(Usage {
-        input_tokens: row.get(column)?,
-        output_tokens: row.get(column + 1)?,
-        cost: Cost::from_pico_usd(row.get(column + 2)?),
+        input_tokens: row.get(reported)?,
+        output_tokens: row.get(reported + 1)?,
+        cost: Cost::from_pico_usd(row.get(reported + 2)?),
+        tokens_unknown: unknown & TOKENS_UNKNOWN != 0,
+        cost_unknown: unknown & COST_UNKNOWN != 0,
+        estimate: UsageEstimate {
+            tokens: row.get(rest + 1)?,
+            cost: Cost::from_pico_usd(row.get(rest + 2)?),
+        },
     })
+}
+
+/// The value of the column `usage_unknown`.
+fn usage_unknown(usage: &Usage) -> u8 {
+    u8::from(usage.tokens_unknown) * TOKENS_UNKNOWN + u8::from(usage.cost_unknown) * COST_UNKNOWN
 }
 
 fn name(row: &Row<'_>, column: usize) -> rusqlite::Result<Name> {
@@ -158,7 +176,7 @@ fn decode_task(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
         class: row.get(10)?,
         retention_days: row.get(11)?,
         parent_task_id: task(12)?,
-        usage: usage(row, 13)?,
+        usage: usage(row, 13, 25)?,
         message_count: row.get(16)?,
         checkpoint_count: row.get(17)?,
         answer_position: position(18)?,
@@ -314,15 +332,27 @@ pub(super) fn write_changes(
         execute(connection, sql, params![digest.as_bytes(), task])?;
     }
     for usage in &changes.spent {
-        let sql = "INSERT INTO spending VALUES (?1, ?2, 1, ?3, ?4, ?5) \
+        let sql = "INSERT INTO spending VALUES (?1, ?2, 1, ?3, ?4, ?5, ?7, ?8, ?9) \
                    ON CONFLICT DO UPDATE SET calls = calls + 1, \
                    input_tokens = min(input_tokens + excluded.input_tokens, ?6), \
                    output_tokens = min(output_tokens + excluded.output_tokens, ?6), \
-                   cost_pico_usd = min(cost_pico_usd + excluded.cost_pico_usd, ?6)";
+                   cost_pico_usd = min(cost_pico_usd + excluded.cost_pico_usd, ?6), \
+                   usage_unknown = usage_unknown | excluded.usage_unknown, \
+                   estimated_tokens = min(estimated_tokens + excluded.estimated_tokens, ?6), \
+                   estimated_cost_pico_usd = \
+                     min(estimated_cost_pico_usd + excluded.estimated_cost_pico_usd, ?6)";
         let day = micros(at).div_euclid(MICROSECONDS_PER_DAY);
-        let agent = row.assigned_agent.as_str();
-        let Usage { input_tokens, output_tokens, cost } = usage;
-        let values = params![day, agent, input_tokens, output_tokens, cost.pico_usd(), SUM_MAX];
+        let values = params![
+            day,
+            row.assigned_agent.as_str(),
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.cost.pico_usd(),
+            SUM_MAX,
+            usage_unknown(usage),
+            usage.estimate.tokens,
+            usage.estimate.cost.pico_usd(),
+        ];
         execute(connection, sql, values)?;
     }
     for (index, execution) in changes.executions.iter().enumerate() {
@@ -421,14 +451,15 @@ pub(super) fn toggled_agents(connection: &Connection) -> rusqlite::Result<Vec<Na
 
 /// The usage of model calls by day and agent.
 pub(super) fn spending(connection: &Connection) -> rusqlite::Result<Vec<SpendingRow>> {
-    let sql = "SELECT day * 86400000000, agent, calls, input_tokens, output_tokens, cost_pico_usd \
+    let sql = "SELECT day * 86400000000, agent, calls, input_tokens, output_tokens, \
+               cost_pico_usd, usage_unknown, estimated_tokens, estimated_cost_pico_usd \
                FROM spending ORDER BY day, agent";
     list(connection, sql, [], |row| {
         Ok(SpendingRow {
             day: day_of(timestamp(row, 0)?),
             agent: name(row, 1)?,
             calls: row.get(2)?,
-            usage: usage(row, 3)?,
+            usage: usage(row, 3, 6)?,
         })
     })
 }
@@ -438,7 +469,7 @@ fn insert_task(connection: &Connection, row: &TaskRow) -> rusqlite::Result<()> {
         "INSERT INTO tasks (",
         task_columns!(),
         ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, \
-         ?20, ?21, ?22, ?23, ?24, ?25)"
+         ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28)"
     );
     let values = params![
         row.created_position.0,
@@ -466,6 +497,9 @@ fn insert_task(connection: &Connection, row: &TaskRow) -> rusqlite::Result<()> {
         row.review_deadline.map(micros),
         row.dedup_key.as_ref().map(Digest::as_bytes),
         row.shared_with.as_ref().map(TaskId::as_bytes),
+        usage_unknown(&row.usage),
+        row.usage.estimate.tokens,
+        row.usage.estimate.cost.pico_usd(),
     ];
     execute(connection, sql, values)
 }
@@ -491,7 +525,8 @@ fn update_task(connection: &Connection, before: &TaskRow, row: &TaskRow) -> rusq
     let sql = "UPDATE tasks SET started_at = ?2, completed_at = ?3, error_code = ?4, \
                input_tokens = ?5, output_tokens = ?6, cost_pico_usd = ?7, message_count = ?8, \
                checkpoint_count = ?9, answer_position = ?10, result_position = ?11, \
-               failure_position = ?12 WHERE created_position = ?1";
+               failure_position = ?12, usage_unknown = ?13, estimated_tokens = ?14, \
+               estimated_cost_pico_usd = ?15 WHERE created_position = ?1";
     let values = params![
         task,
         row.started_at.map(micros),
@@ -505,6 +540,9 @@ fn update_task(connection: &Connection, before: &TaskRow, row: &TaskRow) -> rusq
         row.answer_position.map(|position| position.0),
         row.result_position.map(|position| position.0),
         row.failure_position.map(|position| position.0),
+        usage_unknown(&row.usage),
+        row.usage.estimate.tokens,
+        row.usage.estimate.cost.pico_usd(),
     ];
     execute(connection, sql, values)
 }

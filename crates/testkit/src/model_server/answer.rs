@@ -43,17 +43,15 @@ pub(super) fn end_without_reason(wire: WireFormat) -> Option<String> {
 
 /// The usage object of a reply, in the form that the turn asks for.
 fn usage<const N: usize>(turn: &ModelTurn, counts: [(&str, u64); N]) -> Value {
-    let number = |count: u64| match turn.usage_form {
-        UsageForm::Integers => json!(count),
-        #[expect(clippy::cast_precision_loss, reason = "tests use small counts")]
-        UsageForm::Floats => json!(count as f64),
-        UsageForm::Missing => Value::Null,
+    #[expect(clippy::cast_precision_loss, reason = "tests use small counts")]
+    let float = |count: u64| count as f64;
+    let object = |number: &dyn Fn(u64) -> Value| {
+        counts.iter().map(|(name, count)| ((*name).to_owned(), number(*count))).collect()
     };
     match turn.usage_form {
+        UsageForm::Integers => object(&|count| json!(count)),
+        UsageForm::Floats => object(&|count| json!(float(count))),
         UsageForm::Missing => Value::Null,
-        UsageForm::Integers | UsageForm::Floats => {
-            counts.iter().map(|(name, count)| ((*name).to_owned(), number(*count))).collect()
-        }
     }
 }
 

@@ -69,11 +69,7 @@ impl ParsedOutput {
 
     /// The model usage reported by the agent.
     pub(crate) fn usage(&self) -> Usage {
-        Usage {
-            input_tokens: self.input_tokens.unwrap_or(0),
-            output_tokens: self.output_tokens.unwrap_or(0),
-            cost: self.cost_usd.map_or(Cost::ZERO, Cost::of_usd),
-        }
+        Usage::reported(self.input_tokens, self.output_tokens, self.cost_usd.map(Cost::of_usd))
     }
 }
 

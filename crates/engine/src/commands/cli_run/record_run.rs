@@ -3,11 +3,11 @@
 //! retries are left and the agent is repeatable. Any other failure fails the task.
 
 use polity_model::event::{Event, ExecutionChange, ResultRef};
-use polity_model::failure::{AttemptFailure, ErrorCategory, ErrorCode};
+use polity_model::failure::ErrorCode;
 use polity_model::machine::execution::ExecutionState;
 use polity_model::machine::task::TaskStatus;
 
-use crate::decide::cli_run::{cli_agent, failure_code, is_repeatable, retry_later};
+use crate::decide::cli_run::{cli_agent, fail_answer, failure_code, is_repeatable, retry_later};
 use crate::decide::outcomes::{add_answer, cancel_task, ended_execution, execution_event};
 use crate::decide::preconditions::unexpected_command;
 use crate::decide::{Decision, DecisionContext, DecisionResult};
@@ -48,18 +48,15 @@ impl RecordRun {
         match end {
             RunEnd::Answered(answer) => {
                 events.push(add_answer(answer, ctx.now));
+                if let Some(over) = ctx.budget.exceeded() {
+                    return Ok(fail_answer(id, ErrorCode::Budget, over, events));
+                }
                 events.extend(ended_execution(id, ExecutionChange::Complete));
                 events.push(Event::TaskCompleted { result: ResultRef::LastAnswer });
             }
             RunEnd::Truncated { answer, message } => {
                 events.push(add_answer(answer, ctx.now));
-                let failure = AttemptFailure {
-                    category: ErrorCategory::AgentError,
-                    message: message.clone(),
-                };
-                let change = ExecutionChange::Fail { failure, retry_at: None };
-                events.extend(ended_execution(id, change));
-                events.push(failed(ErrorCode::Truncated, message));
+                return Ok(fail_answer(id, ErrorCode::Truncated, message, events));
             }
             RunEnd::Failed(failure) => {
                 let may_run_again = !was_started || is_repeatable(cli);

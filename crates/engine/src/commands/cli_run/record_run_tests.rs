@@ -4,6 +4,7 @@ use polity_model::run::{ProcessExit, RunReport};
 use polity_model::usage::Usage;
 
 use super::*;
+use crate::budget::{BudgetAccount, BudgetStatus};
 use crate::commands::{BeginRun, RecordProcess, SlotWait};
 use crate::decide::fixtures::prelude::*;
 use crate::decide::fixtures::{run_with, started_run};
@@ -136,4 +137,19 @@ fn cut_answer_fails_the_run_and_is_kept() {
     assert_eq!(task.error_code, Some(ErrorCode::Truncated));
     assert_eq!(task.result.as_deref(), Some("half"));
     assert_eq!(task.error.as_deref(), Some("at most 16 MiB"));
+}
+
+/// The usage of a run is known only at its end.
+#[test]
+fn answer_of_a_program_over_budget_is_only_a_partial_result() {
+    let mut ctx = test_context();
+    let spent = Usage { input_tokens: 11, ..Usage::default() };
+    let budget = serde_json::from_value(json!({"max_tokens": 10})).unwrap();
+    let account = BudgetAccount { agent: "coder".parse().unwrap(), budget, spent };
+    ctx.budget = BudgetStatus::of(&[account]);
+    let end = RunEnd::Answered("42".into());
+    let decision = over(end).decide(&run_running(), &mut ctx).unwrap();
+    let task = with(run_running(), decision.events).snapshot();
+    assert_eq!(task.error_code, Some(ErrorCode::Budget));
+    assert_eq!(task.result.as_deref(), Some("42"));
 }

@@ -189,7 +189,7 @@ fn reply_is_charged_during_a_cancel() {
         assert_eq!(decision.effects, []);
         let task = with(state.clone(), decision.events).snapshot();
         assert_eq!(task.status.to_string(), "cancelled");
-        assert_eq!(task.usage.output_tokens, 2);
+        assert_eq!(task.usage.output_tokens, Some(2));
     }
 }
 
@@ -210,9 +210,11 @@ fn running_under(on_truncation: &str, output_schema: Option<serde_json::Value>) 
     let mut agent: serde_json::Value =
         serde_json::from_str(&pinned().agent.canonical_json()).unwrap();
     agent["on_truncation"] = json!(on_truncation);
-    agent["output_schema"] = output_schema.unwrap_or_default();
+    if let Some(schema) = output_schema {
+        agent["output_schema"] = schema;
+    }
     let agent = AgentDefinition::from_canonical(&agent.to_string()).unwrap();
-    running_with(&PinnedAgent { agent: Arc::new(agent), ..pinned() })
+    running_with(&PinnedAgent::alone(Arc::new(agent), pinned().script))
 }
 
 fn ended(content: &str, ending: AnswerEnding, reason: &str) -> ModelReply {
@@ -240,7 +242,8 @@ fn half_a_sentence_is_not_published() {
             let (found, error, result) = outcome(running_under("fail", None), cut);
             assert_eq!(found, Some(code), "{reason} {text:?}");
             assert!(error.contains(words), "{error}");
-            assert_eq!(result.as_deref(), Some(text), "the text is kept");
+            let kept = Some(text).filter(|text| !text.is_empty());
+            assert_eq!(result.as_deref(), kept, "the text is kept");
         }
     }
 }

@@ -13,7 +13,7 @@ use polity_model::review::ReviewSubject;
 use polity_model::run::RunReport;
 use polity_model::usage::Usage;
 
-use crate::decide::cli_run::{failure_code, open_doubt_review, retry_later};
+use crate::decide::cli_run::{fail_answer, failure_code, open_doubt_review, retry_later};
 use crate::decide::outcomes::{
     add_answer, cancel_task, ended_execution, execution_event, open_review,
 };
@@ -98,6 +98,9 @@ impl RecordRemoteOutcome {
         match end {
             Ok(RemoteEnd::Answered(answer)) => {
                 events.push(add_answer(answer, ctx.now));
+                if let Some(over) = ctx.budget.exceeded() {
+                    return Ok(fail_answer(id, ErrorCode::Budget, over, events));
+                }
                 events.extend(ended_execution(id, ExecutionChange::Complete));
                 events.push(Event::TaskCompleted { result: ResultRef::LastAnswer });
             }

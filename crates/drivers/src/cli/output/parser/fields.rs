@@ -4,6 +4,7 @@ use polity_definition::{JsonPick, OutputParser};
 use serde_json::Value;
 
 use super::{ANSWER_BYTES_MAX, ParsedOutput};
+use crate::json_count::json_count;
 
 /// Collects fields from documents. Later documents replace earlier values.
 #[derive(Debug, Default)]
@@ -18,7 +19,7 @@ impl FieldCollector {
     pub(crate) fn collect(&mut self, document: &Value, parser: &OutputParser) -> Option<String> {
         self.parsed.documents += 1;
         let text = |pick: &Option<JsonPick>| pick.as_ref().and_then(|pick| text_at(document, pick));
-        let number = |pick: &Option<JsonPick>| whole_number(value_at(document, pick.as_ref()?)?);
+        let number = |pick: &Option<JsonPick>| json_count(value_at(document, pick.as_ref()?)?);
         let answer = text(&parser.answer);
         let shown = match &parser.shown {
             Some(pick) => text_at(document, pick),
@@ -96,14 +97,4 @@ fn text_of(value: &Value) -> Option<String> {
 
 fn part_text(part: &Value) -> Option<&str> {
     part.as_str().or_else(|| part.get("text")?.as_str())
-}
-
-fn whole_number(value: &Value) -> Option<u64> {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the cast saturates, and a number of tokens is a whole one"
-    )]
-    let rounded = |number: f64| (number >= 0.0).then_some(number as u64);
-    value.as_u64().or_else(|| value.as_f64().and_then(rounded))
 }
