@@ -10,7 +10,8 @@ use crate::args::GlobalOptions;
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
 use crate::signals::StopSignals;
-use crate::view::{count, note, print_json, say, style};
+use crate::terminal::{note, print_json, say};
+use crate::view::{count, style};
 use crate::warnings;
 
 /// The options of a command and the context of its home.

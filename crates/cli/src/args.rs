@@ -4,7 +4,6 @@ mod agent;
 mod sim;
 mod task;
 
-use std::io::IsTerminal;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
@@ -15,6 +14,8 @@ use polity_host::recording::{RecordingMode, RecordingRequest};
 use polity_model::ids::CheckpointId;
 use polity_model::machine::task::TaskStatus;
 use polity_model::number::UsdLimit;
+
+use crate::terminal::is_stderr_terminal;
 
 pub(crate) use agent::{AgentAddArgs, AgentArgs, AgentCommand, AgentStatusArgs, KindArg};
 pub(crate) use sim::{
@@ -94,7 +95,7 @@ impl GlobalOptions {
 
     /// True if stderr is a terminal on which lines can be rewritten.
     pub(crate) fn is_live(&self) -> bool {
-        self.shows_progress() && std::io::stderr().is_terminal()
+        self.shows_progress() && is_stderr_terminal()
     }
 }
 

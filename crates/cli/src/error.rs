@@ -15,7 +15,7 @@ use polity_store::{CommitError, StoreError};
 use serde_json::json;
 
 use crate::exit::ExitStatus;
-use crate::view::note;
+use crate::terminal::note;
 use crate::view::style;
 
 /// The error of a command.

@@ -1,5 +1,7 @@
 //! The `polity` command: flags, rendering, progress and exit codes. The crate `host` does the work.
 
+#![warn(clippy::print_stdout, clippy::print_stderr, reason = "only the module terminal prints")]
+
 mod app;
 mod args;
 mod commands;
@@ -7,6 +9,7 @@ mod error;
 mod exit;
 mod logging;
 mod signals;
+mod terminal;
 mod view;
 mod warnings;
 
@@ -16,12 +19,15 @@ use clap::{CommandFactory, Parser};
 
 use error::CliError;
 use exit::ExitStatus;
+use terminal::tell;
+use view::style;
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     if let Some(ended) = supervise() {
         return ended;
     }
+    terminal::report_panics();
     let args = match args::PolityArgs::try_parse() {
         Ok(args) => args,
         Err(error) => return refuse(&error),
@@ -62,9 +68,18 @@ fn refuse(error: &clap::Error) -> ExitCode {
         CliError::usage(message).print(true);
         return ExitStatus::Usage.into();
     }
-    // An error of the output cannot be reported anywhere.
+    if error.use_stderr() {
+        // It repeats arguments, so only its first word is styled.
+        let text = error.render().to_string();
+        match text.strip_prefix("error:") {
+            Some(rest) => tell(&format!("{}{rest}", style::error("error:"))),
+            None => tell(&text),
+        }
+        return ExitStatus::Usage.into();
+    }
+    // Help has no text from elsewhere. An error of the output cannot be reported anywhere.
     let _ = error.print();
-    if error.use_stderr() { ExitStatus::Usage.into() } else { ExitStatus::Done.into() }
+    ExitStatus::Done.into()
 }
 
 /// The JSON Schemas of all kinds of definition files, by kind.

@@ -8,7 +8,7 @@ use tracing::span;
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::args::OutputVerbosity;
-use crate::view::note;
+use crate::terminal::note;
 
 /// Installs the subscriber.
 pub(crate) fn start(verbosity: OutputVerbosity) {

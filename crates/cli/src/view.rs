@@ -8,64 +8,9 @@ pub(crate) mod steps;
 pub(crate) mod style;
 pub(crate) mod task;
 
-use std::io::{ErrorKind, Write};
-
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
-use serde::Serialize;
 
-use crate::error::CliError;
-
-/// Prints a line on stderr. An error is ignored, so that lost progress output does not end the work.
-macro_rules! note {
-    ($($text:tt)*) => {
-        $crate::view::tell(&format!("{}\n", format_args!($($text)*)))
-    };
-}
-
-/// Prints a line on stdout.
-macro_rules! say {
-    ($($text:tt)*) => {
-        $crate::view::print_text(&format!("{}\n", format_args!($($text)*)))
-    };
-}
-
-pub(crate) use {note, say};
-
-/// Writes to stderr, without colours unless it is a terminal.
-pub(crate) fn tell(text: &str) {
-    let mut stderr = anstream::stderr().lock();
-    // An error of stderr cannot be reported anywhere.
-    let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
-}
-
-/// Writes to stdout, without colours unless it is a terminal.
-pub(crate) fn print_text(text: &str) -> Result<(), CliError> {
-    let mut stdout = anstream::stdout().lock();
-    printed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
-}
-
-/// Prints one JSON document on stdout.
-pub(crate) fn print_json(value: &impl Serialize) -> Result<(), CliError> {
-    let text = polity_host::to_pretty_json(value).map_err(|error| {
-        CliError::usage(format!("the output cannot be serialized as JSON: {error}"))
-    })?;
-    print_bytes(&text)
-}
-
-/// Prints bytes on stdout unchanged. A closed pipe, as from `head`, is no error.
-pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), CliError> {
-    let mut stdout = std::io::stdout().lock();
-    printed(stdout.write_all(bytes).and_then(|()| stdout.flush()))
-}
-
-fn printed(outcome: std::io::Result<()>) -> Result<(), CliError> {
-    match outcome {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(CliError::io("write to", std::path::Path::new("stdout"), &error))
-        }
-        Ok(()) | Err(_) => Ok(()),
-    }
-}
+use crate::terminal::neutralise;
 
 /// The least terminal width at which columns wrap.
 const FOLDED_WIDTH_MIN: u16 = 40;
@@ -105,7 +50,8 @@ fn arranged(
     let arrangement = if is_narrow { ContentArrangement::Disabled } else { arrangement };
     table.load_style(presets::NOTHING).set_content_arrangement(arrangement).set_header(heading);
     for row in rows {
-        table.add_row(row);
+        // Before the layout, which counts characters.
+        table.add_row(row.iter().map(|cell| neutralise(cell).into_owned()));
     }
     for (index, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
@@ -115,18 +61,6 @@ fn arranged(
         }
     }
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
-}
-
-/// Replaces control characters and bidirectional overrides, which could manipulate a terminal.
-pub(crate) fn strip_control(text: &str) -> String {
-    let obeyed = |c: char| {
-        (c.is_control() && c != '\n' && c != '\t')
-            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    if !text.contains(obeyed) {
-        return text.to_owned();
-    }
-    text.chars().map(|c| if obeyed(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// "1 agent", "2 agents".
@@ -151,12 +85,6 @@ pub(crate) fn duration(ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn strip_control_replaces_control_characters() {
-        assert_eq!(strip_control("plain\ttext\nand ü"), "plain\ttext\nand ü");
-        assert_eq!(strip_control("\u{1b}[31mred\r\u{7}\u{9b}\u{202e}"), "�[31mred����");
-    }
 
     #[test]
     fn counts_and_durations_are_readable() {

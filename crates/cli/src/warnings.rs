@@ -6,8 +6,9 @@ use polity_host::{HostWarning, ReviewWarning};
 use serde_json::json;
 
 use crate::args::GlobalOptions;
+use crate::terminal::{note, tell_json};
 use crate::view::live::print_line;
-use crate::view::{note, strip_control, style};
+use crate::view::style;
 
 /// Shows a warning. A review without a notification is shown even with `--quiet`.
 pub(crate) fn show(options: &GlobalOptions, warning: &HostWarning) {
@@ -43,9 +44,9 @@ fn show_review(options: &GlobalOptions, warning: &ReviewWarning) {
 fn print_warning(options: &GlobalOptions, code: &str, message: &str, hint: &str) {
     if options.json {
         let warning = json!({"code": code, "message": message, "hint": hint});
-        print_line(options, &json!({ "warning": warning }).to_string());
+        tell_json(&json!({ "warning": warning }));
         return;
     }
-    print_line(options, &format!("{}: {}", style::warning("warning"), strip_control(message)));
+    print_line(options, &format!("{}: {message}", style::warning("warning")));
     print_line(options, &format!("  {}: {hint}", style::hint("hint")));
 }

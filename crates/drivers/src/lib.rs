@@ -1,6 +1,8 @@
 //! Effect implementations. Each driver performs one effect and knows nothing of tasks, queues or
 //! the journal: the engine tells it what to do and records the outcome.
 
+#![warn(clippy::print_stdout, clippy::print_stderr, reason = "only the front end prints")]
+
 pub mod cassette;
 pub mod cli;
 mod environment;

@@ -8,6 +8,8 @@
 //! 4. Only then it performs the effects through the [`driver`] traits.
 //! 5. Their outcomes return as commands.
 
+#![warn(clippy::print_stdout, clippy::print_stderr, reason = "only the front end prints")]
+
 pub mod agent_toggles;
 pub mod budget;
 pub mod clock;

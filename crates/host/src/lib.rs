@@ -4,6 +4,8 @@
 //! [`HomeQueries`] or opens a [`Host`] to perform work. This crate prints nothing and knows no exit
 //! codes: problems that do not stop the work go to the context's warning handler.
 
+#![warn(clippy::print_stdout, clippy::print_stderr, reason = "only the front end prints")]
+
 pub mod archive;
 mod context;
 mod control;

@@ -16,7 +16,8 @@ use crate::app::AppContext;
 use crate::args::{AgentArgs, AgentCommand};
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
-use crate::view::{print_json, say, strip_control, style, table};
+use crate::terminal::{print_json, say};
+use crate::view::{style, table};
 
 pub(crate) async fn agent(app: &AppContext, command: &AgentCommand) -> CliResult {
     match command {
@@ -95,7 +96,7 @@ async fn show(app: &AppContext, args: &AgentArgs) -> CliResult {
     }
     say!("{} {}", style::label("digest:"), agent.digest())?;
     if let Some(said) = said {
-        say!("{} {}", style::label("override:"), strip_control(&toggle::override_text(said)))?;
+        say!("{} {}", style::label("override:"), toggle::override_text(said))?;
     }
     Ok(ExitStatus::Done)
 }

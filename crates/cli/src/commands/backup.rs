@@ -9,7 +9,7 @@ use crate::app::AppContext;
 use crate::args::{BackupArgs, RestoreArgs};
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
-use crate::view::{print_json, say};
+use crate::terminal::{print_json, say};
 
 pub(crate) fn backup(app: &AppContext, args: &BackupArgs) -> CliResult {
     if !app.folder().database().exists() {

@@ -16,7 +16,8 @@ use crate::app::AppContext;
 use crate::args::{ChartCheckArgs, ChartCommand, ChartFormat, ChartGraphArgs};
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
-use crate::view::{count, print_bytes, print_json, say, table};
+use crate::terminal::{print_exact, print_json, say};
+use crate::view::{count, table};
 
 pub(crate) fn chart(app: &AppContext, command: &ChartCommand) -> CliResult {
     match command {
@@ -89,7 +90,7 @@ fn graph(app: &AppContext, args: &ChartGraphArgs) -> CliResult {
     if app.json() {
         print_json(&json!({"name": chart.name(), "picture": picture}))?;
     } else {
-        print_bytes(picture.as_bytes())?;
+        print_exact(&picture)?;
     }
     Ok(ExitStatus::Done)
 }

@@ -6,7 +6,8 @@ use serde_json::json;
 use crate::app::AppContext;
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
-use crate::view::{count, print_json, say};
+use crate::terminal::{print_json, say};
+use crate::view::count;
 
 pub(crate) fn check(app: &AppContext) -> CliResult {
     app.folder().must_exist()?;

@@ -17,7 +17,8 @@ use crate::app::{AppContext, block_on, close};
 use crate::args::{GlobalOptions, SimCommand, SimRunArgs, ThreadArgs};
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
-use crate::view::{note, print_json, say, style};
+use crate::terminal::{note, print_json, say};
+use crate::view::style;
 
 const FILES: ExampleFiles = &[
     ("polity.yaml", include_str!("../../../../examples/02-retries/polity.yaml")),

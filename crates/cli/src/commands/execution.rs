@@ -7,7 +7,8 @@ use crate::app::AppContext;
 use crate::args::{ExecutionArgs, ExecutionCommand, ExecutionListArgs, TaskArgs};
 use crate::error::CliResult;
 use crate::exit::ExitStatus;
-use crate::view::{print_json, say, strip_control, style, table, task as task_view};
+use crate::terminal::{print_json, say};
+use crate::view::{style, table, task as task_view};
 
 pub(crate) async fn execution(app: &AppContext, command: &ExecutionCommand) -> CliResult {
     match command {
@@ -85,10 +86,10 @@ async fn show(app: &AppContext, args: &ExecutionArgs) -> CliResult {
     for (number, run) in execution.runs.iter().enumerate() {
         say!("{} {}", style::label(&format!("run {}:", number + 1)), run.report)?;
         if let Some(failure) = &run.failure {
-            say!("  {}", strip_control(&failure.to_string()))?;
+            say!("  {failure}")?;
         }
         if let Some(session) = &run.report.session_id {
-            say!("  session {} of the program", strip_control(session))?;
+            say!("  session {session} of the program")?;
         }
         if run.report.remote.is_some() {
             continue;
@@ -101,20 +102,20 @@ async fn show(app: &AppContext, args: &ExecutionArgs) -> CliResult {
             kept.folder
         )?;
         if let Some(workspace) = &run.report.workspace {
-            say!("  {}", strip_control(&workspace.to_string()))?;
+            say!("  {workspace}")?;
         }
         let artifacts = &run.report.artifacts;
         for file in &artifacts.files {
             let masked = if file.masked { ", masked" } else { "" };
-            let path = strip_control(&file.path);
-            say!("  kept data/{}/{path} ({} bytes{masked})", artifacts.folder, file.bytes)?;
+            let (folder, path) = (&artifacts.folder, &file.path);
+            say!("  kept data/{folder}/{path} ({} bytes{masked})", file.bytes)?;
         }
         for left in &artifacts.left_out {
-            say!("  not kept: {}", strip_control(&format!("{}, {}", left.path, left.reason)))?;
+            say!("  not kept: {}, {}", left.path, left.reason)?;
         }
     }
     if let Some(output) = view.result.as_ref().and_then(|result| result.output.as_ref()) {
-        say!("{} {}", style::label("output:"), strip_control(output))?;
+        say!("{} {}", style::label("output:"), output)?;
     }
     Ok(ExitStatus::Done)
 }

@@ -10,8 +10,8 @@ use serde_json::json;
 use crate::args::{GlobalOptions, HomeExample, InitArgs};
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
-use crate::view::print_json;
-use crate::view::say;
+use crate::terminal::print_json;
+use crate::terminal::say;
 use polity_host::{SETTINGS_FILE, home_from_environment, is_home};
 
 /// The files of an example, by their path in the home.

@@ -9,7 +9,7 @@ use crate::app::AppContext;
 use crate::args::{ReviewCommand, TaskArgs};
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
-use crate::view::{columns, strip_control, task as view};
+use crate::view::{columns, task as view};
 
 pub(crate) use self::details::details;
 
@@ -49,7 +49,7 @@ async fn list(app: &AppContext) -> CliResult {
                 view::time(review.created_at),
                 review.place.clone(),
                 kind(&review.subject).to_owned(),
-                strip_control(&review.question),
+                review.question.clone(),
             ];
             if has_deadlines {
                 row.insert(2, until(review));

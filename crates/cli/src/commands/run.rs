@@ -4,7 +4,7 @@ pub(crate) mod background;
 mod follow;
 mod recording;
 
-use std::io::{IsTerminal, Read};
+use std::io::Read;
 use std::num::NonZeroU64;
 use std::path::Path;
 
@@ -24,7 +24,8 @@ use crate::app::{AppContext, close};
 use crate::args::RunArgs;
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
-use crate::view::{note, print_bytes, print_json, print_text, strip_control, style};
+use crate::terminal::{note, print_exact, print_json};
+use crate::view::style;
 
 pub(crate) use follow::follow;
 pub(crate) use recording::finish;
@@ -76,10 +77,8 @@ pub(crate) async fn perform(
     begin: impl Future<Output = Result<TaskHandle, EngineError>>,
 ) -> CliResult {
     if background {
-        return background::work(app, host, begin.await?, recording).await;
+        return background::work(app, host, handle, recording).await;
     }
-    let live = host.runtime().subscribe();
-    let handle = begin.await?;
     let task = follow(app, host, handle, live).await?;
     let exit = present(app, &task)?;
     finish(app, recording, &task)?;
@@ -183,13 +182,7 @@ pub(crate) fn present(app: &AppContext, task: &Task) -> CliResult {
         return Ok(ExitStatus::of_task(task));
     }
     if let Some(result) = &task.result {
-        let line = format!("{}\n", result.trim_end_matches('\n'));
-        // A pipe gets the exact result; a terminal gets it without control characters.
-        if std::io::stdout().is_terminal() {
-            print_text(&strip_control(&line))?;
-        } else {
-            print_bytes(line.as_bytes())?;
-        }
+        print_exact(&format!("{}\n", result.trim_end_matches('\n')))?;
     }
     if task.status == TaskStatus::AwaitingHuman {
         let id = task.id;
@@ -198,7 +191,7 @@ pub(crate) fn present(app: &AppContext, task: &Task) -> CliResult {
     }
     if let Some(error) = &task.error {
         let code = task.error_code.map_or("failed", ErrorCode::label);
-        note!("{}: {code}: {}", style::error("error"), strip_control(error));
+        note!("{}: {code}: {}", style::error("error"), error);
         note!("  {}: see `polity task trace {}`", style::hint("hint"), task.id);
     }
     Ok(ExitStatus::of_task(task))

@@ -3,7 +3,7 @@
 use crate::args::SchemaArgs;
 use crate::error::CliResult;
 use crate::exit::ExitStatus;
-use crate::view::print_json;
+use crate::terminal::print_json;
 
 pub(crate) fn schema(args: &SchemaArgs) -> CliResult {
     print_json(&args.kind.schema())?;

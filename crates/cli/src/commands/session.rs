@@ -12,8 +12,9 @@ use crate::app::AppContext;
 use crate::args::{SessionArgs, SessionCommand, SessionListArgs};
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
+use crate::terminal::{print_json, say};
 use crate::view::message::message_text;
-use crate::view::{print_json, say, strip_control, table, task as view};
+use crate::view::{table, task as view};
 
 /// The length of an input in a list.
 const INPUT_CHARACTERS_MAX: usize = 48;
@@ -62,7 +63,7 @@ async fn list(app: &AppContext, args: &SessionListArgs) -> CliResult {
                 row.parent_task_id.map(|id| id.to_string()[..8].to_owned()).unwrap_or_default(),
                 view::time(row.created_at),
                 row.message_count.to_string(),
-                strip_control(&shorten(&task.description, INPUT_CHARACTERS_MAX)),
+                shorten(&task.description, INPUT_CHARACTERS_MAX),
             ]
         });
         table(["ID", "STATUS", "AGENT", "PARENT", "CREATED", "MESSAGES", "TASK"], rows)

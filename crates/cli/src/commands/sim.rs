@@ -13,7 +13,8 @@ use polity_simulator::folder::{RunFolder, SimulationRecord};
 use crate::app::AppContext;
 use crate::args::SimCommand;
 use crate::error::{CliError, CliResult};
-use crate::view::{note, style};
+use crate::terminal::note;
+use crate::view::style;
 
 pub(crate) fn sim(app: &AppContext, command: SimCommand) -> CliResult {
     match command {

@@ -16,7 +16,8 @@ use crate::app::AppContext;
 use crate::args::{TaskArgs, TaskCommand, TaskShowArgs};
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
-use crate::view::{print_json, say, steps, task as view};
+use crate::terminal::{print_json, say};
+use crate::view::{steps, task as view};
 
 pub(crate) async fn task(app: &AppContext, command: TaskCommand) -> CliResult {
     match command {

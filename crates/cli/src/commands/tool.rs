@@ -13,7 +13,8 @@ use crate::app::AppContext;
 use crate::args::{ToolCallArgs, ToolCommand, ToolListArgs};
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
-use crate::view::{print_bytes, print_json, say, strip_control, table};
+use crate::terminal::{print_exact, print_json, say};
+use crate::view::table;
 
 /// The length of a description in a list; the JSON output has all of it.
 const DESCRIPTION_CHARACTERS_MAX: usize = 80;
@@ -60,7 +61,7 @@ async fn list(
         let rows = found.iter().map(|tool| {
             let repeat = if tool.repeatable { "yes" } else { "no" };
             let description = shorten(&tool.description, DESCRIPTION_CHARACTERS_MAX);
-            [tool.name.to_string(), repeat.to_owned(), strip_control(&description)]
+            [tool.name.to_string(), repeat.to_owned(), description]
         });
         say!("{}", table(["TOOL", "REPEATABLE", "DESCRIPTION"], rows))?;
     }
@@ -147,7 +148,7 @@ fn show_reply(app: &AppContext, reply: &ToolReply, began: Instant) -> CliResult 
             "duration_ms": u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
         }))?;
     } else {
-        print_bytes(format!("{}\n", reply.content.trim_end_matches('\n')).as_bytes())?;
+        print_exact(&format!("{}\n", reply.content.trim_end_matches('\n')))?;
     }
     Ok(if reply.is_error { ExitStatus::Failed } else { ExitStatus::Done })
 }

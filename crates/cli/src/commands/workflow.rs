@@ -15,7 +15,8 @@ use crate::app::AppContext;
 use crate::args::{WorkflowArgs, WorkflowCommand};
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
-use crate::view::{print_json, say, style, table};
+use crate::terminal::{print_json, say};
+use crate::view::{style, table};
 
 pub(crate) async fn workflow(app: &AppContext, command: &WorkflowCommand) -> CliResult {
     match command {

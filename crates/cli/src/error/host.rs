@@ -12,7 +12,6 @@ use polity_simulator::scenario::{ScalingError, ScenarioLimit};
 use polity_store::ImportError;
 
 use super::CliError;
-use crate::view::strip_control;
 
 impl From<HostError> for CliError {
     fn from(error: HostError) -> Self {
@@ -69,9 +68,7 @@ impl From<HostError> for CliError {
                 Self::conflict(&error).hint("`polity review list` lists the open reviews")
             }
             HostError::SeveralReviews { ref reviews, .. } => {
-                let each = reviews
-                    .iter()
-                    .map(|(task, question)| format!("\n  {task}  {}", strip_control(question)));
+                let each = reviews.iter().map(|(task, question)| format!("\n  {task}  {question}"));
                 Self::usage(&error).hint(format!("name one of them:{}", each.collect::<String>()))
             }
             HostError::OwnerUnresponsive { task, .. } => Self::conflict(&error).hint(format!(
@@ -199,7 +196,7 @@ impl From<RecordingError> for CliError {
                 return Self::cassette(&error);
             }
         };
-        Self::cassette(strip_control(&error.to_string())).hint(hint)
+        Self::cassette(&error).hint(hint)
     }
 }
 

@@ -10,7 +10,7 @@ use polity_model::trace::shorten;
 use serde_json::Value;
 
 use super::task::short;
-use super::{count, strip_control, style, table};
+use super::{count, style, table};
 
 /// The length of each side of a difference.
 const SIDE_CHARACTERS_MAX: usize = 300;
@@ -109,7 +109,7 @@ fn same(a: &ComparedRun, b: &ComparedRun, comparison: &RunComparison) -> String 
 /// Both sides of one difference, one per line.
 fn both_sides(what: &str, a: &str, b: &str) -> [String; 3] {
     let side = |name: &str, text: &str| {
-        format!("  {} {}", style::dim(name), strip_control(&shorten(text, SIDE_CHARACTERS_MAX)))
+        format!("  {} {}", style::dim(name), shorten(text, SIDE_CHARACTERS_MAX))
     };
     [what.to_owned(), side("a", a), side("b", b)]
 }
@@ -119,8 +119,7 @@ fn rest(a: &ComparedRun, b: &ComparedRun, after: usize) -> Option<String> {
     let most = a.steps.len().max(b.steps.len());
     let rows = (after..most).map(|index| {
         let (one, other) = (a.steps.get(index), b.steps.get(index));
-        let cell =
-            |step: Option<&RunStep>| strip_control(&shorten(&side(step), CELL_CHARACTERS_MAX));
+        let cell = |step: Option<&RunStep>| shorten(&side(step), CELL_CHARACTERS_MAX);
         let sign = if one == other { "=" } else { "≠" };
         [format!("  {}", index + 1), sign.to_owned(), cell(one), cell(other)]
     });

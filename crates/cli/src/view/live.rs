@@ -6,9 +6,10 @@ use polity_model::event::{RecordedEvent, StreamId, StreamSequence};
 use polity_model::name::Name;
 use polity_model::trace::TraceBuilder;
 
-use super::{duration, note, steps, strip_control, style, tell};
+use super::{duration, steps, style};
 use crate::app::AppContext;
 use crate::args::{GlobalOptions, OutputVerbosity};
+use crate::terminal::{note, rewrite_line};
 
 /// The width of the name of the current step, so that times are aligned.
 const WAIT_WIDTH: usize = 16;
@@ -16,13 +17,12 @@ const WAIT_WIDTH: usize = 16;
 /// The length of streamed model output on the line of the current step.
 const OUTPUT_CHARACTERS_MAX: usize = 44;
 
-/// Clears the current line.
-pub(crate) const CLEAR_LINE: &str = "\r\x1b[2K";
-
 /// Prints a line that is not a step, while steps may be shown.
 pub(crate) fn print_line(options: &GlobalOptions, line: &str) {
-    let clear = if options.is_live() { CLEAR_LINE } else { "" };
-    note!("{clear}{line}");
+    if options.is_live() {
+        rewrite_line("");
+    }
+    note!("{line}");
 }
 
 /// Shows one task's steps.
@@ -138,7 +138,7 @@ impl LiveView {
         let line: Vec<&str> = self.text.split_whitespace().collect();
         let line = line.join(" ");
         let start = line.char_indices().rev().nth(OUTPUT_CHARACTERS_MAX).map_or(0, |(at, _)| at);
-        strip_control(&line[start..])
+        line[start..].to_owned()
     }
 
     /// Shows the elapsed time of the current step, or the time until the next attempt.
@@ -157,14 +157,14 @@ impl LiveView {
             }
             (None, None) => return,
         };
-        tell(&format!("{CLEAR_LINE}  {}", style::dim(&line)));
+        rewrite_line(&format!("  {}", style::dim(&line)));
         self.under_way = true;
     }
 
     /// Clears the line of the current step.
     pub(crate) fn clear(&mut self) {
         if self.under_way {
-            tell(CLEAR_LINE);
+            rewrite_line("");
             self.under_way = false;
         }
     }

@@ -4,7 +4,7 @@ use polity_model::message::Message;
 use polity_model::trace::shorten;
 use serde_json::Value;
 
-use super::{strip_control, style};
+use super::style;
 
 /// A message with its role, optionally shortened to one line.
 pub(crate) fn message_text(message: &Message, characters_max: Option<usize>) -> String {
@@ -19,5 +19,5 @@ pub(crate) fn message_text(message: &Message, characters_max: Option<usize>) -> 
         None => text.trim().to_owned(),
     };
     let role = style::dim(&format!("{:10}", message.role().label()));
-    format!("{role} {}", strip_control(&text).replace('\n', "\n           "))
+    format!("{role} {}", text.replace('\n', "\n           "))
 }

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 use polity_simulator::lifecycle::{LifecycleEvent, RequestSource};
 use polity_simulator::run::{RunSummary, SimulationProgress};
 
-use super::live::{CLEAR_LINE, print_line};
-use super::{count, duration, say, strip_control, style, table, tell, width_of_stderr};
+use super::live::print_line;
+use super::{count, duration, style, table, width_of_stderr};
 use crate::app::AppContext;
 use crate::error::CliError;
+use crate::terminal::{rewrite_line, say};
 
 /// The most warnings that are shown; the others are counted.
 const WARNINGS_SHOWN_MAX: usize = 10;
@@ -43,13 +44,13 @@ impl ProgressBar {
         self.shown = Some(Instant::now());
         let lines = lines(progress, progress.turn - first, self.began.elapsed());
         let line = fitting(&lines, width_of_stderr());
-        tell(&format!("{CLEAR_LINE}{line}"));
+        rewrite_line(&line);
     }
 
     /// Clears the line.
     pub(crate) fn clear(&mut self) {
         if self.shown.take().is_some() {
-            tell(CLEAR_LINE);
+            rewrite_line("");
         }
     }
 }
@@ -98,10 +99,7 @@ pub(crate) fn print_done(app: &AppContext, progress: SimulationProgress<'_>) {
             RequestSource::PauseEnded => ", its pause is over".to_owned(),
         };
         let (turn, operation) = (progress.turn, operation.as_str());
-        print_line(
-            &app.options,
-            &strip_control(&format!("turn {turn}: {operation} \"{name}\"{wanted}{asked_by}")),
-        );
+        print_line(&app.options, &format!("turn {turn}: {operation} \"{name}\"{wanted}{asked_by}"));
     }
 }
 
@@ -128,7 +126,7 @@ pub(crate) fn print_summary(
     if !summary.world.is_empty() {
         let world = summary.world.iter().map(|(name, value)| format!("{name} {value}"));
         let world = world.collect::<Vec<_>>().join(", ");
-        say!("{} {}", style::label("world:"), strip_control(&world))?;
+        say!("{} {}", style::label("world:"), world)?;
     }
     for warning in summary.warnings.iter().take(WARNINGS_SHOWN_MAX) {
         let about = match (warning.operation, &warning.target_agent_name) {
@@ -149,9 +147,9 @@ pub(crate) fn print_summary(
     say!("{} {}", style::label("digest:"), summary.digest)
 }
 
-/// A text as one line without control characters.
+/// A text as one line.
 fn on_one_line(text: &str) -> String {
-    strip_control(text).replace(['\n', '\t'], " ")
+    text.replace(['\n', '\t'], " ")
 }
 
 #[cfg(test)]

@@ -29,8 +29,7 @@ pub(crate) fn line(step: &StepRecord) -> String {
         // Warnings and errors are not shortened.
         StepStatus::Warning | StepStatus::Error => one_line(&step.message),
     };
-    let mut line =
-        format!("{} {name} {}", style::sign(step.status), super::strip_control(&message));
+    let mut line = format!("{} {name} {message}", style::sign(step.status));
     let details = details(step);
     if !details.is_empty() {
         if !step.message.is_empty() {

@@ -1,41 +1,38 @@
-//! Colours, which `anstream` removes unless the output is a terminal.
+//! The styles of texts.
 
-use anstyle::{AnsiColor, Style};
 use polity_model::machine::task::TaskStatus;
 use polity_model::trace::StepStatus;
 
-fn painted(style: Style, text: &str) -> String {
-    format!("{style}{text}{style:#}")
-}
+use crate::terminal::{TextStyle, styled};
 
 /// The style of errors.
 pub(crate) fn error(text: &str) -> String {
-    painted(AnsiColor::Red.on_default().bold(), text)
+    styled(TextStyle::Error, text)
 }
 
 /// The style of warnings.
 pub(crate) fn warning(text: &str) -> String {
-    painted(AnsiColor::Yellow.on_default(), text)
+    styled(TextStyle::Warning, text)
 }
 
 /// The style of success.
 pub(crate) fn good(text: &str) -> String {
-    painted(AnsiColor::Green.on_default(), text)
+    styled(TextStyle::Good, text)
 }
 
 /// The style of hints.
 pub(crate) fn hint(text: &str) -> String {
-    painted(AnsiColor::Cyan.on_default(), text)
+    styled(TextStyle::Hint, text)
 }
 
 /// The style of labels.
 pub(crate) fn label(text: &str) -> String {
-    painted(Style::new().bold(), text)
+    styled(TextStyle::Label, text)
 }
 
 /// The style of secondary text.
 pub(crate) fn dim(text: &str) -> String {
-    painted(Style::new().dimmed(), text)
+    styled(TextStyle::Dim, text)
 }
 
 /// A status in its colour.

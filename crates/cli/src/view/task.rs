@@ -7,7 +7,7 @@ use polity_model::task::{ForkedFrom, Task};
 use polity_model::trace::shorten;
 use polity_model::usage::UsageReport;
 
-use super::{columns, duration, strip_control, style};
+use super::{columns, duration, style};
 
 /// The length of an input in a list.
 const INPUT_CHARACTERS_MAX: usize = 48;
@@ -54,7 +54,7 @@ pub(crate) fn list(tasks: &[Task], column: &TaskListColumn<'_>) -> String {
             },
             time(task.created_at),
             took(task).unwrap_or_default(),
-            strip_control(&shorten(&task.description, INPUT_CHARACTERS_MAX)),
+            shorten(&task.description, INPUT_CHARACTERS_MAX),
         ];
         if has_column {
             row.insert(3, cell);
@@ -84,7 +84,7 @@ pub(crate) fn details(task: &Task) -> String {
     }
     if let Some(error) = &task.error {
         let code = task.error_code.map(|code| format!("{code}: ")).unwrap_or_default();
-        lines.push(field("error", &style::error(&format!("{code}{}", strip_control(error)))));
+        lines.push(field("error", &style::error(&format!("{code}{error}"))));
     }
     if let Some(parent) = task.parent_task_id {
         lines.push(field("part of", &parent.to_string()));
@@ -135,7 +135,7 @@ fn field(name: &str, value: &str) -> String {
 }
 
 fn cut(text: &str) -> String {
-    let text = &strip_control(text).replace('\n', "\n           ");
+    let text = &text.replace('\n', "\n           ");
     match text.char_indices().nth(TEXT_CHARACTERS_MAX) {
         Some((end, _)) => format!("{}… ({} bytes in all)", &text[..end], text.len()),
         None => text.to_owned(),

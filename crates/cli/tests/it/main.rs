@@ -16,6 +16,7 @@ mod definition_files;
 mod documentation;
 mod forks;
 mod home_trust;
+mod hostile_text;
 mod human_review;
 mod io_faults;
 mod model_providers;

@@ -48,6 +48,7 @@ const USAGE: &str = "usage: STATE PARENT [OPTION VALUE]... -- COMMAND ARGS...";
 
 /// The shim's main function. `args` follow the hidden subcommand: handover state, parent pid,
 /// options, `--`, command and arguments. Returns when the process tree has ended.
+#[expect(clippy::print_stderr, reason = "the stderr of the run, which Polity reads and masks")]
 pub fn supervise(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match run(&args.into_iter().collect::<Vec<_>>()) {
         Ok(code) => ExitCode::from(code),

@@ -13,7 +13,8 @@ use crate::args::ChartFireArgs;
 use crate::commands::set_option;
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
-use crate::view::{note, print_json, say, strip_control, style};
+use crate::terminal::{note, print_json, say};
+use crate::view::style;
 
 pub(super) fn fire(app: &AppContext, args: &ChartFireArgs) -> CliResult {
     let simulations = app.folder().simulations()?;
@@ -96,15 +97,15 @@ pub(super) fn fire(app: &AppContext, args: &ChartFireArgs) -> CliResult {
         None => say!("{from}: no transition for {}", args.trigger)?,
     }
     for (name, value) in fields {
-        say!("  agent.{name} = {}", strip_control(&value.to_string()))?;
+        say!("  agent.{name} = {value}")?;
     }
     for change in &world {
         let (name, verb, value) = change_in_parts(&chart, change);
         let sign = if verb == "add" { "+=" } else { "=" };
-        say!("  world.{name} {sign} {}", strip_control(&value.to_string()))?;
+        say!("  world.{name} {sign} {value}")?;
     }
     for request in &requests {
-        say!("  asks: {}", strip_control(&request_in_words(request)))?;
+        say!("  asks: {}", request_in_words(request))?;
     }
     Ok(ExitStatus::Done)
 }

@@ -8,7 +8,8 @@ use crate::app::AppContext;
 use crate::args::ChartArgs;
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
-use crate::view::{print_json, say, strip_control, style, table};
+use crate::terminal::{print_json, say};
+use crate::view::{style, table};
 
 pub(super) fn show(app: &AppContext, args: &ChartArgs) -> CliResult {
     let simulations = app.folder().simulations()?;
@@ -37,7 +38,7 @@ pub(super) fn show(app: &AppContext, args: &ChartArgs) -> CliResult {
         let label = style::label(&format!("world {}:", world.name));
         say!("{label} {}", in_words(world.default.as_ref()))?;
     }
-    say!("\n{}", strip_control(&transitions(chart)))?;
+    say!("\n{}", transitions(chart))?;
     Ok(ExitStatus::Done)
 }
 
@@ -68,13 +69,13 @@ fn state(chart: &Chart, node: &StateNode, depth: usize) -> Result<(), CliError> 
     let indent = "  ".repeat(depth);
     say!("{indent}{}{}", node.name, begins.unwrap_or_default())?;
     for happening in state_actions(node) {
-        say!("{indent}  {}", strip_control(&happening))?;
+        say!("{indent}  {happening}")?;
     }
     node.children.iter().try_for_each(|child| state(chart, &tree[*child], depth + 1))
 }
 
 fn in_words(default: Option<&ScalarValue>) -> String {
-    default.map_or("nothing".to_owned(), |default| strip_control(&default.to_string()))
+    default.map_or("nothing".to_owned(), ToString::to_string)
 }
 
 fn range(field: &AgentField) -> String {

@@ -19,7 +19,7 @@ use crate::commands::run::{finish, follow, present};
 use crate::commands::set_option;
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
-use crate::view::{print_json, say};
+use crate::terminal::{print_json, say};
 
 pub(super) async fn approve(app: &AppContext, args: ApproveArgs) -> CliResult {
     let verdict = match (args.retry, args.skip_with) {

@@ -4,7 +4,7 @@ use polity_model::name::Name;
 use polity_model::review::{Review, ReviewAction, ReviewPreview, ReviewSubject};
 use serde_json::Value;
 
-use crate::view::{strip_control, style, task as view};
+use crate::view::{style, task as view};
 
 /// A review as text.
 pub(crate) fn details(review: &Review) -> String {
@@ -21,15 +21,15 @@ pub(crate) fn details(review: &Review) -> String {
         lines.push(field("part of", &review.top_task_id.to_string()));
     }
     if let Some(tool) = &review.tool {
-        lines.push(field("tool", &strip_control(tool)));
+        lines.push(field("tool", tool));
     }
     if let Some(arguments) = &review.arguments {
         let arguments =
             serde_json::to_string_pretty(&Value::Object(arguments.clone())).unwrap_or_default();
-        lines.push(field("arguments", &strip_control(&indented(&arguments))));
+        lines.push(field("arguments", &indented(&arguments)));
     }
     if review.tool.is_none() {
-        lines.push(field("question", &indented(&strip_control(&review.question))));
+        lines.push(field("question", &indented(&review.question)));
     }
     lines.push(field("since", &view::time(review.created_at)));
     if let Some(deadline) = review.deadline {
@@ -92,8 +92,8 @@ fn in_words(outlook: &ReviewPreview) -> String {
             let nodes: Vec<&str> = nodes.iter().map(Name::as_str).collect();
             format!("continues with {}", nodes.join(", "))
         }
-        ReviewPreview::FailsTask(why) => format!("fails the task: {}", strip_control(why)),
-        ReviewPreview::FailsBranch(why) => format!("fails this branch: {}", strip_control(why)),
+        ReviewPreview::FailsTask(why) => format!("fails the task: {why}"),
+        ReviewPreview::FailsBranch(why) => format!("fails this branch: {why}"),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::app::AppContext;
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
 use crate::signals::unless_stopped;
-use crate::view::{print_bytes, print_json, say, tell};
+use crate::terminal::{print_exact, print_json, say, tell};
 
 /// Set in the background process to the id of its parent, so that its own children do not inherit
 /// the role.
@@ -84,7 +84,7 @@ pub(super) async fn work(
     mut handle: TaskHandle,
     recording: &Recording,
 ) -> CliResult {
-    print_bytes(format!("{}\n", handle.id).as_bytes())?;
+    print_exact(&format!("{}\n", handle.id))?;
     let id = handle.id;
     unless_stopped(app, host, || left_interrupted(id), handle.wait()).await??;
     let task = host.queries().load_task(handle.id).await?;

@@ -15,8 +15,9 @@ use tokio::sync::broadcast;
 use crate::app::AppContext;
 use crate::error::CliError;
 use crate::signals::{StopRequest, StopSignals, quit, stop_programs_and_quit};
+use crate::terminal::note;
 use crate::view::live::LiveView;
-use crate::view::{note, style};
+use crate::view::style;
 
 /// The refresh interval of the line of the current step.
 const TICK: Duration = Duration::from_millis(100);

@@ -6,7 +6,8 @@ use polity_model::task::Task;
 
 use crate::app::AppContext;
 use crate::error::CliError;
-use crate::view::{count, note, strip_control};
+use crate::terminal::note;
+use crate::view::count;
 
 /// The most unused answers that are listed.
 const UNUSED_LISTED_MAX: usize = 5;
@@ -50,7 +51,7 @@ fn list_unused(answers: &[String]) {
     }
     note!("the cassette has {} that the run did not use:", count(answers.len(), "answer"));
     for answer in answers.iter().take(UNUSED_LISTED_MAX) {
-        note!("  {}", strip_control(answer));
+        note!("  {answer}");
     }
     if answers.len() > UNUSED_LISTED_MAX {
         note!("  and {} more", answers.len() - UNUSED_LISTED_MAX);

@@ -12,7 +12,7 @@ use crate::app::AppContext;
 use crate::args::SimExportArgs;
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
-use crate::view::print_json;
+use crate::terminal::print_json;
 
 pub(super) fn export(app: &AppContext, args: &SimExportArgs) -> CliResult {
     let (folder, record) = find(app, &args.run)?;

@@ -16,7 +16,8 @@ use crate::app::AppContext;
 use crate::args::{LifecycleCommand, SimLifecycleArgs};
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
-use crate::view::{note, print_json, say, style};
+use crate::terminal::{note, print_json, say};
+use crate::view::style;
 
 /// The interval between two reads of the answer.
 const LOOK_EVERY: Duration = Duration::from_millis(20);

@@ -26,9 +26,9 @@ use crate::args::{SimForkArgs, SimResumeArgs, SimRunArgs, ThreadArgs};
 use crate::commands::set_option;
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
-use crate::view::live::CLEAR_LINE;
+use crate::terminal::{note, print_json, rewrite_line};
 use crate::view::simulation::{ProgressBar, print_done, print_summary};
-use crate::view::{note, print_json, style};
+use crate::view::style;
 
 pub(super) fn run(app: &AppContext, args: &SimRunArgs) -> CliResult {
     let simulations = app.folder().simulations()?;
@@ -224,8 +224,10 @@ fn listen(app: &AppContext) -> Result<Arc<AtomicBool>, CliError> {
         let (mut signals, is_live) = (Signals::new(SIGNALS).map_err(io)?, app.is_live());
         std::thread::spawn(move || {
             if signals.forever().next().is_some() {
-                let line = if is_live { CLEAR_LINE } else { "" };
-                note!("{line}stopping at the end of this turn; press Ctrl-C again to quit at once");
+                if is_live {
+                    rewrite_line("");
+                }
+                note!("stopping at the end of this turn; press Ctrl-C again to quit at once");
             }
         });
     }

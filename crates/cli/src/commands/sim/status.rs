@@ -8,8 +8,9 @@ use crate::app::AppContext;
 use crate::args::SimStatusArgs;
 use crate::error::CliResult;
 use crate::exit::ExitStatus;
+use crate::terminal::{print_json, say};
 use crate::view::simulation::print_summary;
-use crate::view::{print_json, say, style, table};
+use crate::view::{style, table};
 
 pub(super) fn status(app: &AppContext, args: &SimStatusArgs) -> CliResult {
     if let Some(run) = &args.run {

@@ -6,7 +6,8 @@ use crate::app::AppContext;
 use crate::args::TaskArgs;
 use crate::error::CliResult;
 use crate::exit::ExitStatus;
-use crate::view::{note, print_json, say, task as view};
+use crate::terminal::{note, print_json, say};
+use crate::view::task as view;
 
 pub(crate) async fn cancel(app: &AppContext, args: &TaskArgs) -> CliResult {
     let queries = app.queries()?;

@@ -12,7 +12,7 @@ use crate::app::AppContext;
 use crate::args::TaskArgs;
 use crate::error::{CliError, CliResult};
 use crate::view::message::message_text;
-use crate::view::{columns, strip_control, style, task as view};
+use crate::view::{columns, style, task as view};
 
 /// The most checkpoints that an error lists.
 const NAMED_MAX: usize = 20;
@@ -49,7 +49,7 @@ pub(crate) async fn checkpoints(app: &AppContext, args: &TaskArgs) -> CliResult 
 /// The state of the review at a checkpoint, with its answer.
 fn person(checkpoint: &Checkpoint, status: TaskStatus) -> String {
     match &checkpoint.human_feedback {
-        Some(feedback) => shorten(&strip_control(&answered(feedback)), ANSWER_CHARACTERS_MAX),
+        Some(feedback) => shorten(&answered(feedback), ANSWER_CHARACTERS_MAX),
         None if !checkpoint.awaiting_human => String::new(),
         None if status == TaskStatus::AwaitingHuman => "open".to_owned(),
         None => "unanswered".to_owned(),
@@ -117,22 +117,22 @@ fn details(checkpoint: &Checkpoint) -> String {
         lines.push(field("review", if answered { "answered" } else { "open" }));
     }
     if let Some(feedback) = &checkpoint.human_feedback {
-        lines.push(field("feedback", &strip_control(&answered(feedback))));
+        lines.push(field("feedback", &answered(feedback)));
         for (path, value) in &feedback.state_updates {
-            lines.push(field("", &strip_control(&format!("{path} = {value}"))));
+            lines.push(field("", &format!("{path} = {value}")));
         }
     }
     lines.push(field("agent", state.current_agent.as_str()));
     if let Some(key) = &state.routing_key {
-        lines.push(field("routing_key", &strip_control(key)));
+        lines.push(field("routing_key", key));
     }
     if let Some(action) = &state.next_action {
-        lines.push(field("next_action", &strip_control(action)));
+        lines.push(field("next_action", action));
     }
     for (index, (name, value)) in state.metadata.iter().enumerate() {
         let label = if index == 0 { "metadata" } else { "" };
         let value = shorten(&format!("{name} = {value}"), MESSAGE_CHARACTERS_MAX);
-        lines.push(field(label, &strip_control(&value)));
+        lines.push(field(label, &value));
     }
     let messages = state.messages.messages();
     lines.push(field("messages", &messages.len().to_string()));

@@ -10,7 +10,8 @@ use crate::app::AppContext;
 use crate::args::{ExportArgs, ImportArgs};
 use crate::error::CliResult;
 use crate::exit::ExitStatus;
-use crate::view::{count, print_json, say, task as view};
+use crate::terminal::{print_json, say};
+use crate::view::{count, task as view};
 
 pub(super) async fn export(app: &AppContext, args: &ExportArgs) -> CliResult {
     let queries = app.queries()?;

@@ -6,8 +6,8 @@ use crate::app::AppContext;
 use crate::args::TaskListArgs;
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
+use crate::terminal::{print_json, say};
 use crate::view::task::{TaskListColumn, list as listed};
-use crate::view::{print_json, say};
 
 pub(crate) async fn list(app: &AppContext, args: TaskListArgs) -> CliResult {
     let queries = app.queries()?;

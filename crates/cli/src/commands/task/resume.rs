@@ -18,7 +18,8 @@ use crate::commands::run::{finish, follow, present};
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
 use crate::signals::unless_stopped;
-use crate::view::{count, note, task as view};
+use crate::terminal::note;
+use crate::view::{count, task as view};
 
 pub(crate) async fn resume(app: &AppContext, args: &ResumeArgs) -> CliResult {
     match &args.which.id {

@@ -13,8 +13,8 @@ use crate::args::TaskArgs;
 use crate::commands::run::present;
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
+use crate::terminal::print_json;
 use crate::view::live::LiveView;
-use crate::view::print_json;
 
 /// The interval between two reads of the journal.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

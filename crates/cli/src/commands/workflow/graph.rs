@@ -11,7 +11,7 @@ use crate::app::AppContext;
 use crate::args::{PictureFormat, WorkflowGraphArgs};
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
-use crate::view::{print_bytes, print_json};
+use crate::terminal::{print_exact, print_json};
 
 /// A workflow with the progress of its nodes.
 struct WorkflowPicture {
@@ -46,7 +46,7 @@ pub(super) async fn graph(app: &AppContext, args: &WorkflowGraphArgs) -> CliResu
         }
         print_json(&answer)?;
     } else {
-        print_bytes(picture.as_bytes())?;
+        print_exact(&picture)?;
     }
     Ok(ExitStatus::Done)
 }
