@@ -294,6 +294,9 @@ pub(crate) struct TaskListArgs {
 pub(crate) struct ResumeArgs {
     #[command(flatten)]
     pub(crate) which: ResumeWhich,
+    /// Let an imported task run the commands and use the endpoints that `task import` listed
+    #[arg(long, conflicts_with = "all")]
+    pub(crate) trust: bool,
     #[command(flatten)]
     pub(crate) recording: RecordingArgs,
 }
@@ -456,6 +459,9 @@ pub(crate) struct DecideArgs {
     /// Record the answer only; the task continues when it is resumed
     #[arg(long, conflicts_with_all = ["record", "replay"])]
     pub(crate) detach: bool,
+    /// Let an imported task run the commands and use the endpoints that `task import` listed
+    #[arg(long)]
+    pub(crate) trust: bool,
     #[command(flatten)]
     pub(crate) recording: RecordingArgs,
 }

@@ -18,6 +18,7 @@ mod set_option;
 mod sim;
 mod task;
 mod tool;
+mod trust;
 mod workflow;
 
 use crate::app::{AppContext, block_on};

@@ -10,12 +10,14 @@ use polity_definition::DefinitionProblem;
 use polity_engine::decide::CommandRejection;
 use polity_engine::driver::ToolsUnavailable;
 use polity_engine::runtime::{EngineError, ForkError};
+use polity_host::PinnedAccess;
 use polity_model::ids::TaskId;
 use polity_store::{CommitError, StoreError};
 use serde_json::json;
 
 use crate::exit::ExitStatus;
-use crate::terminal::note;
+use crate::terminal::{note, tell_json};
+use crate::view::access::pinned_access;
 use crate::view::style;
 
 /// The error of a command.
@@ -27,6 +29,8 @@ pub(crate) struct CliError {
     exit: ExitStatus,
     /// Problems of definitions, printed one per line.
     problems: Vec<DefinitionProblem>,
+    /// What a task would use if it ran.
+    access: Vec<PinnedAccess>,
 }
 
 /// The result of a command.
@@ -75,7 +79,8 @@ constructors! {
 
 impl CliError {
     fn new(code: &'static str, exit: ExitStatus, message: impl Display) -> Self {
-        Self { code, message: message.to_string(), hint: None, exit, problems: Vec::new() }
+        let (message, hint) = (message.to_string(), None);
+        Self { code, message, hint, exit, problems: Vec::new(), access: Vec::new() }
     }
 
     /// Replaces a placeholder in the hint.
@@ -143,6 +148,12 @@ impl CliError {
         self
     }
 
+    /// Adds what the task would use if it ran.
+    pub(crate) fn with_access(mut self, access: Vec<PinnedAccess>) -> Self {
+        self.access = access;
+        self
+    }
+
     /// The exit code.
     pub(crate) fn exit(&self) -> ExitStatus {
         self.exit
@@ -155,13 +166,19 @@ impl CliError {
             if !self.problems.is_empty() {
                 error["problems"] = json!(self.problems);
             }
-            note!("{}", json!({ "error": error }));
+            if !self.access.is_empty() {
+                error["access"] = json!(self.access);
+            }
+            tell_json(&json!({ "error": error }));
             return;
         }
         for problem in &self.problems {
             note!("{problem}");
         }
         note!("{}: {}", style::error("error"), self.message);
+        if !self.access.is_empty() {
+            note!("it would use:\n{}", pinned_access(&self.access));
+        }
         if let Some(hint) = &self.hint {
             note!("  {}: {hint}", style::hint("hint"));
         }
@@ -280,6 +297,10 @@ impl From<CommandRejection> for CliError {
             CommandRejection::TooLate { task, .. } => Self::conflict(&rejection).hint(format!(
                 "`polity task resume {task}` applies the default action, or fails the task"
             )),
+            CommandRejection::NeedsTrust { .. } => {
+                Self::new("untrusted", ExitStatus::Usage, &rejection)
+                    .hint("repeat the command with --trust if you trust all of it")
+            }
             CommandRejection::OwnerAlive { .. } => Self::conflict(&rejection)
                 .hint("follow it with `polity task watch`, or end it with `polity task cancel`"),
             CommandRejection::UnexpectedCommand { .. }

@@ -1,5 +1,6 @@
 //! Output: tables, steps and colours for terminals, and JSON.
 
+pub(crate) mod access;
 pub(crate) mod comparison;
 pub(crate) mod live;
 pub(crate) mod message;

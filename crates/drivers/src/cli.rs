@@ -30,6 +30,7 @@ mod workspace;
 #[cfg(test)]
 mod test_agents;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
@@ -52,6 +53,31 @@ use self::run::{AgentInfo, PreparedRun, system_error};
 use self::shutdown::ActiveRuns;
 use crate::environment::EnvSource;
 use crate::process::ProcessLauncher;
+
+/// The command and the variables of a CLI agent, with those of its preset, before any input is
+/// filled in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandSummary {
+    /// The executable and its arguments, with their placeholders.
+    pub command: Vec<String>,
+    /// The variables that are set.
+    pub envs: BTreeMap<String, String>,
+    /// The variables that are passed on from this process.
+    pub env_allow: BTreeSet<String>,
+}
+
+impl CommandSummary {
+    /// Resolves the agent's preset.
+    pub fn of(agent: &CliAgent) -> Self {
+        let resolved = presets::resolve(agent);
+        let args = resolved.args.iter().map(|arg| arg.as_str().to_owned());
+        Self {
+            command: std::iter::once(resolved.executable).chain(args).collect(),
+            envs: resolved.envs,
+            env_allow: resolved.env_allow,
+        }
+    }
+}
 
 /// The paths, limits and dependencies of [`CliDriver`].
 #[derive(Debug, Clone)]

@@ -12,7 +12,7 @@ mod http;
 mod price;
 mod scripted;
 
-use polity_definition::{LlmAgent, ScriptDefinition, TokenPrice};
+use polity_definition::{LlmAgent, LlmConfig, ScriptDefinition, TokenPrice};
 use polity_engine::driver::{
     BoxFuture, ModelDriver, ModelFailure, ModelReply, ModelRequest, NotReady,
 };
@@ -21,6 +21,8 @@ use polity_model::failure::{AttemptFailure, ErrorCategory};
 
 use crate::environment::EnvSource;
 use crate::keys;
+
+pub use endpoint::key_variables;
 
 use client::HttpModelClient;
 use endpoint::ModelEndpoint;
@@ -39,6 +41,11 @@ impl LanguageModels {
     pub fn new(environment: EnvSource) -> Self {
         Self { environment, client: HttpModelClient::default(), prices: PriceTable::default() }
     }
+}
+
+/// The base address that calls of a model go to; none for a scripted model.
+pub fn base_address(config: &LlmConfig) -> Option<&str> {
+    config.endpoint.as_ref().map(AsRef::as_ref).or_else(|| endpoint::usual_address(config.provider))
 }
 
 /// The backend that answers an agent's calls.

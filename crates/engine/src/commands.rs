@@ -47,6 +47,7 @@ mod task {
     mod resume_task;
     mod retry_execution;
     mod start_task;
+    mod trust_task;
 
     pub use cancel_task::{CancelOrigin, CancelTask};
     pub use claim_task::ClaimTask;
@@ -55,6 +56,7 @@ mod task {
     pub use resume_task::ResumeTask;
     pub use retry_execution::RetryExecution;
     pub use start_task::StartTask;
+    pub use trust_task::TrustTask;
 }
 mod toggle_agent;
 mod tool {

@@ -38,11 +38,12 @@ use crate::commands::{
     RecordModelFailure, RecordModelReply, RecordProcess, RecordRecoveredRun,
     RecordRemoteAcceptance, RecordRemoteCancel, RecordRemoteOutcome, RecordRun, RecordSessionWait,
     RecordToolFailure, RecordToolReply, ReleaseTask, ReopenSession, ResumeTask, RetryExecution,
-    RetryTool, StartTask,
+    RetryTool, StartTask, TrustTask,
 };
 use crate::driver::Toolbox;
 use crate::entropy::Entropy;
 use crate::state::TaskState;
+use preconditions::expect_trust;
 
 /// The inputs of a decision besides state and command: time, randomness, tools and limits.
 #[derive(Debug, Clone)]
@@ -127,6 +128,8 @@ pub enum Command {
     ExpireReview(ExpireReview),
     /// Cancels the task.
     CancelTask(CancelTask),
+    /// A person allows an imported task to run.
+    TrustTask(TrustTask),
 }
 
 /// The outcome of a command.
@@ -210,6 +213,9 @@ impl Effect {
 
 /// Decides the events and effects that follow from a command.
 pub fn decide(state: &TaskState, command: &Command, ctx: &mut DecisionContext) -> DecisionResult {
+    if command.needs_trust() {
+        expect_trust(state)?;
+    }
     match command {
         Command::ClaimTask(command) => command.decide(state),
         Command::ReleaseTask(command) => command.decide(state),
@@ -235,6 +241,39 @@ pub fn decide(state: &TaskState, command: &Command, ctx: &mut DecisionContext) -
         Command::AnswerReview(command) => command.decide(state, ctx),
         Command::ExpireReview(command) => command.decide(state, ctx),
         Command::CancelTask(command) => command.decide(state),
+        Command::TrustTask(command) => command.decide(state),
+    }
+}
+
+impl Command {
+    /// False for the commands that an imported task takes before a person trusts it: they perform
+    /// nothing of it.
+    fn needs_trust(&self) -> bool {
+        match self {
+            Self::ReleaseTask(_) | Self::CancelTask(_) | Self::TrustTask(_) => false,
+            Self::ClaimTask(_)
+            | Self::StartTask(_)
+            | Self::ResumeTask(_)
+            | Self::RecordModelReply(_)
+            | Self::RecordModelFailure(_)
+            | Self::RetryExecution(_)
+            | Self::BeginRun(_)
+            | Self::RecordProcess(_)
+            | Self::RecordRun(_)
+            | Self::RecordRecoveredRun(_)
+            | Self::RecordRemoteAcceptance(_)
+            | Self::RecordRemoteOutcome(_)
+            | Self::RecordRemoteCancel(_)
+            | Self::RecordDuplicate(_)
+            | Self::RecordToolReply(_)
+            | Self::RecordToolFailure(_)
+            | Self::RetryTool(_)
+            | Self::RecordSessionWait(_)
+            | Self::ReopenSession(_)
+            | Self::AdvanceWorkflow(_)
+            | Self::AnswerReview(_)
+            | Self::ExpireReview(_) => true,
+        }
     }
 }
 

@@ -39,12 +39,13 @@ pub use control::{CancelOutcome, ControlDeps, cancel};
 pub use history::{LoadedTask, TaskHistory, load_task};
 pub use lifecycle::ForkError;
 pub use liveness::is_owner_alive;
-pub use orphans::{active_root, find_orphans, task_to_adopt};
+pub use orphans::{OrphanedTasks, active_root, find_orphans, needs_trust, task_to_adopt};
 pub use toggles::toggle_agent;
 
 use crate::budget::{BudgetLedger, BudgetStatus};
 use crate::clock::Clock;
 use crate::commands::{AnswerReview, CreateTask};
+use crate::decide::preconditions::expect_trust;
 use crate::decide::{CommandRejection, DecisionContext, SlotContext};
 use crate::driver::{ModelDriver, NotReady, ProgramDriver, RemoteDriver, ToolDriver, Toolbox};
 use crate::entropy::{Entropy, EntropySource};
@@ -280,11 +281,21 @@ impl Runtime {
         Ok(scheduler::enqueue(&self.inner, loaded, session).await)
     }
 
+    /// Records that a person trusts an imported task, its ancestors that have not ended, and every
+    /// task below them. Changes nothing if none of them needs trust.
+    pub async fn trust(&self, id: TaskId, by: &str) -> Result<(), EngineError> {
+        let store = &*self.inner.deps.store;
+        let row = store.task_row(id).await?.ok_or(EngineError::NotFound(id))?;
+        let top = active_root(store, row).await?.id;
+        lifecycle::trust_task(&self.inner, top, by).await
+    }
+
     /// Checks that this runtime could continue a task: its drivers are ready.
     pub async fn ready(&self, id: TaskId) -> Result<(), EngineError> {
         let deps = &self.inner.deps;
-        let assignee = load_task(&*deps.store, id).await?.assignee;
-        Ok(lifecycle::check_ready(deps, &assignee, &crate::driver::RunOverrides::default())?)
+        let loaded = load_task(&*deps.store, id).await?;
+        expect_trust(&loaded.state)?;
+        Ok(lifecycle::check_ready(deps, &loaded.assignee, &crate::driver::RunOverrides::default())?)
     }
 
     /// Records the answer to a review. The task continues when a process adopts it.

@@ -79,6 +79,8 @@ pub struct TaskState {
     checkpoints: u32,
     marks: Vec<u32>,
     cancel_requested: bool,
+    /// True if the task was imported, and no person has trusted it since.
+    needs_trust: bool,
     /// The newest remote task.
     remote: Option<RemoteTask>,
     /// True unless the remote task is known to have ended.
@@ -182,6 +184,7 @@ impl TaskState {
             checkpoints: 0,
             marks: Vec::new(),
             cancel_requested: false,
+            needs_trust: false,
             remote: None,
             remote_is_open: false,
             shared: 0,
@@ -215,6 +218,8 @@ impl TaskState {
             }
             Event::RunShared { with } => self.task.share(Some(with)),
             Event::CancelRequested => self.cancel_requested = true,
+            Event::TaskImported => self.needs_trust = true,
+            Event::TaskTrusted { .. } => self.needs_trust = false,
             Event::TaskCompleted { result } => {
                 self.over()?;
                 let result = self.result(result).unwrap_or_default();

@@ -17,6 +17,7 @@ mod staging;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use polity_model::event::{Event, TaskCreated};
 use polity_model::ids::TaskId;
 use polity_store::{ImportError, TaskImport};
@@ -98,6 +99,13 @@ impl fmt::Display for ArchiveDamage {
         }
         write!(f, ": {}", self.message)
     }
+}
+
+/// The number of events before a task's import and the trust that a person gave it here: the
+/// history that the task has in every home.
+fn without_trust(events: &[(Timestamp, Event)]) -> usize {
+    let is_trust = |(_, event): &&(Timestamp, Event)| event.needs_trust().is_some();
+    events.len() - events.iter().rev().take_while(is_trust).count()
 }
 
 /// The creation event of a task, if that is its first.

@@ -36,7 +36,7 @@ pub use error::{HostError, LookupError, RecordKind};
 pub use home_folder::{HomeFolder, SETTINGS_FILE, home_from_environment, is_home};
 pub use home_trust::TrustFault;
 pub use host::Host;
-pub use queries::{AgentStatus, HomeQueries, PoolStatus};
+pub use queries::{AgentStatus, HomeQueries, PinnedAccess, PoolStatus};
 pub use retention::{CleanupReport, clean_up};
 pub use schemas::SchemaKind;
 pub use warning::{HostWarning, ReviewWarning};

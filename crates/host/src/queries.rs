@@ -2,6 +2,7 @@
 
 mod agent_status;
 mod executions;
+mod pinned_access;
 mod review_path;
 mod reviews;
 mod tasks;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use polity_store::{Leases, Store};
 
 pub use agent_status::{AgentStatus, PoolStatus};
+pub use pinned_access::PinnedAccess;
 
 /// Queries on the store of a home, and on the processes that work there.
 #[derive(Clone)]

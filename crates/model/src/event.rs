@@ -119,6 +119,13 @@ pub enum Event {
     },
     /// Another process requested cancellation.
     CancelRequested,
+    /// The task came from an archive. Nothing of it runs here until a person trusts it.
+    TaskImported,
+    /// A person saw the pinned definitions of an imported task and allows them to run.
+    TaskTrusted {
+        /// The person.
+        by: String,
+    },
     /// The task is done.
     TaskCompleted {
         /// The location of the result.
@@ -522,6 +529,13 @@ pub enum ResultRef {
 }
 
 impl Event {
+    /// True if the task needs a person's trust after this event, false if it has it. None if the
+    /// event changes neither.
+    pub fn needs_trust(&self) -> Option<bool> {
+        let needs_trust = matches!(self, Self::TaskImported);
+        (needs_trust || matches!(self, Self::TaskTrusted { .. })).then_some(needs_trust)
+    }
+
     /// The epoch that begins with this event, if one does.
     pub fn opens_epoch(&self) -> Option<OwnerEpoch> {
         if let Self::TaskClaimed { epoch, .. } = self { Some(*epoch) } else { None }
@@ -538,6 +552,8 @@ impl Event {
             Self::TaskResumed => "task_resumed",
             Self::RunShared { .. } => "run_shared",
             Self::CancelRequested => "cancel_requested",
+            Self::TaskImported => "task_imported",
+            Self::TaskTrusted { .. } => "task_trusted",
             Self::TaskCompleted { .. } => "task_completed",
             Self::TaskFailed { .. } => "task_failed",
             Self::TaskCancelled => "task_cancelled",

@@ -249,6 +249,7 @@ impl TaskExecution {
             total_usage: self.usage.report(),
             interrupted: false,
             released: false,
+            needs_trust: false,
         }
     }
 }
@@ -300,6 +301,9 @@ pub struct Task {
     /// released it. JSON shows `interrupted`.
     #[serde(skip)]
     pub released: bool,
+    /// True if it was imported, has not ended, and waits for a person's trust.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub needs_trust: bool,
 }
 
 #[cfg(test)]

@@ -190,6 +190,8 @@ impl ProjectionChanges {
         match event {
             Event::TaskCreated(_)
             | Event::CancelRequested
+            | Event::TaskImported
+            | Event::TaskTrusted { .. }
             | Event::StateSet { .. }
             | Event::ModelCalled { .. }
             | Event::ModelFailed { .. }
@@ -495,6 +497,7 @@ impl TaskRow {
             total_usage: total.report(),
             interrupted: false,
             released: false,
+            needs_trust: false,
         })
     }
 }
@@ -529,6 +532,8 @@ pub(crate) fn into_message(event: Event, at: Timestamp) -> Option<Message> {
         | Event::TaskResumed
         | Event::RunShared { .. }
         | Event::CancelRequested
+        | Event::TaskImported
+        | Event::TaskTrusted { .. }
         | Event::TaskCompleted { .. }
         | Event::TaskFailed { .. }
         | Event::TaskCancelled

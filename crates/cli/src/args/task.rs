@@ -28,6 +28,9 @@ pub(crate) struct ForkArgs {
     /// Print the new task's id and run in the background
     #[arg(long)]
     pub(crate) detach: bool,
+    /// Let a fork of an imported task run the commands and use the endpoints of that task
+    #[arg(long)]
+    pub(crate) trust: bool,
     #[command(flatten)]
     pub(crate) recording: RecordingArgs,
 }

@@ -22,6 +22,7 @@ use serde_json::{Map, Value};
 
 use crate::app::{AppContext, close};
 use crate::args::RunArgs;
+use crate::commands::trust::explain;
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
 use crate::terminal::{note, print_exact, print_json};
@@ -76,6 +77,11 @@ pub(crate) async fn perform(
     background: bool,
     begin: impl Future<Output = Result<TaskHandle, EngineError>>,
 ) -> CliResult {
+    let live = host.runtime().subscribe();
+    let handle = match begin.await {
+        Ok(handle) => handle,
+        Err(error) => return Err(explain(host.queries(), error).await),
+    };
     if background {
         return background::work(app, host, handle, recording).await;
     }

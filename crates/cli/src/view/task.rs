@@ -153,6 +153,10 @@ pub(crate) fn status_text(task: &Task) -> String {
 
 /// The reason and the command for a task that can be resumed.
 fn on_hold(task: &Task) -> Option<String> {
+    if task.needs_trust {
+        let id = short(task.id);
+        return Some(format!("imported; `polity task resume {id}` lists what it would run"));
+    }
     let why = match (task.interrupted, task.released) {
         (true, true) => "no process runs it",
         (true, false) => "its process has ended",

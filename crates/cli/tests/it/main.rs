@@ -18,6 +18,7 @@ mod forks;
 mod home_trust;
 mod hostile_text;
 mod human_review;
+mod imported_tasks;
 mod io_faults;
 mod model_providers;
 mod private_data;

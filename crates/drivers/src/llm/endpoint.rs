@@ -147,6 +147,18 @@ fn protocol_for(provider: LlmProvider) -> Option<ProviderProtocol> {
     }
 }
 
+/// The base address of a provider's own API.
+pub(super) fn usual_address(provider: LlmProvider) -> Option<&'static str> {
+    match provider {
+        LlmProvider::OpenAi => Some("https://api.openai.com/v1"),
+        LlmProvider::Anthropic => Some("https://api.anthropic.com/v1"),
+        LlmProvider::Gemini => Some("https://generativelanguage.googleapis.com/v1beta"),
+        LlmProvider::Ollama => Some("http://127.0.0.1:11434/v1"),
+        // Definitions require an endpoint, or need none.
+        LlmProvider::OpenAiCompatible | LlmProvider::Scripted => None,
+    }
+}
+
 /// The URL of the provider, or of `llm_config.endpoint`. Adds the usual path to a URL without one;
 /// a complete URL stays as it is.
 fn endpoint_url(
@@ -154,15 +166,7 @@ fn endpoint_url(
     protocol: ProviderProtocol,
     model: &str,
 ) -> Result<Url, String> {
-    let usual = match config.provider {
-        LlmProvider::OpenAi => "https://api.openai.com/v1",
-        LlmProvider::Anthropic => "https://api.anthropic.com/v1",
-        LlmProvider::Gemini => "https://generativelanguage.googleapis.com/v1beta",
-        LlmProvider::Ollama => "http://127.0.0.1:11434/v1",
-        // Definitions require an endpoint here.
-        LlmProvider::OpenAiCompatible | LlmProvider::Scripted => "",
-    };
-    let base = config.endpoint.as_ref().map_or(usual, AsRef::as_ref);
+    let base = super::base_address(config).unwrap_or_default();
     let mut url = Url::parse(base).map_err(|error| error.to_string())?;
     let path = url.path().trim_end_matches('/');
     let path = match protocol {
@@ -188,7 +192,7 @@ fn endpoint_url(
 
 /// The variables that may hold the key, in the order they are tried. A provider that needs no key
 /// gets one only if the agent names its variable.
-pub(super) fn key_variables(config: &LlmConfig) -> Vec<&str> {
+pub fn key_variables(config: &LlmConfig) -> Vec<&str> {
     if let Some(variable) = &config.api_key_env {
         return vec![variable.as_str()];
     }

@@ -8,6 +8,15 @@ use polity_model::machine::tool_call::CallState;
 use crate::decide::CommandRejection;
 use crate::state::{TaskState, TurnCall};
 
+/// Checks that the task did not come from an archive, or that a person trusts it.
+pub(crate) fn expect_trust(state: &TaskState) -> Result<(), CommandRejection> {
+    // An ended task runs nothing; forks check by themselves.
+    if state.needs_trust() && !state.status().is_final() {
+        return Err(CommandRejection::NeedsTrust { task: state.id() });
+    }
+    Ok(())
+}
+
 /// Checks that the task waits for its model.
 pub(crate) fn expect_reasoning(
     state: &TaskState,

@@ -104,6 +104,12 @@ pub enum CommandRejection {
         /// The owner.
         owner: InstanceId,
     },
+    /// The task came from an archive, and no person has allowed it to run.
+    #[error("task {task} was imported, and runs only after you trust it")]
+    NeedsTrust {
+        /// The task.
+        task: TaskId,
+    },
     /// No review is open.
     #[error("task {task} has no open review: it is {status}")]
     NothingToDecide {

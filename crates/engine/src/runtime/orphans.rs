@@ -13,13 +13,22 @@ use super::liveness::OwnerLiveness;
 /// The number of newest events that usually contain the reason of a wait.
 const NEWEST_EVENTS: u32 = 8;
 
+/// Tasks that nobody works on although somebody should.
+#[derive(Debug, Default, PartialEq)]
+pub struct OrphanedTasks {
+    /// The tasks to adopt, oldest first.
+    pub resumable: Vec<TaskRow>,
+    /// Imported tasks that no person has trusted, oldest first. Nobody adopts them.
+    pub untrusted: Vec<TaskRow>,
+}
+
 /// Finds the tasks whose owner is dead, or whose review deadline has passed. Oldest first. For a
 /// sub-task, the result has the task that must be adopted instead.
 pub async fn find_orphans(
     store: &dyn Store,
     leases: &dyn Leases,
     now: Timestamp,
-) -> Result<Vec<TaskRow>, StoreError> {
+) -> Result<OrphanedTasks, StoreError> {
     let mut owners = OwnerLiveness::new(leases);
     let mut found = BTreeMap::new();
     let unfinished = vec![TaskStatus::Pending, TaskStatus::Running];

@@ -23,9 +23,9 @@ pub(super) async fn cancel_remote_work(
     agent: &AgentDefinition,
     state: &mut TaskState,
 ) -> Result<(), EngineError> {
-    let Some(task) = state.open_remote().filter(|_| state.status().is_final()) else {
-        return Ok(());
-    };
+    // An imported task that nobody trusts names a server that gets no request and no credentials.
+    let may_ask = state.status().is_final() && !state.needs_trust();
+    let Some(task) = state.open_remote().filter(|_| may_ask) else { return Ok(()) };
     let asked = tokio::time::timeout(CANCEL_TIMEOUT, remotes.cancel(agent, task)).await;
     let refusal = asked.unwrap_or_else(|_| {
         Err(format!("the server did not answer within {} seconds", CANCEL_TIMEOUT.as_secs()))

@@ -209,6 +209,11 @@ impl TaskState {
         &self.marks
     }
 
+    /// True if the task was imported, and no person has trusted its definitions since.
+    pub fn needs_trust(&self) -> bool {
+        self.needs_trust
+    }
+
     /// True if a cancel was requested and the task has not ended.
     pub fn cancel_requested(&self) -> bool {
         self.cancel_requested && !self.status().is_final()

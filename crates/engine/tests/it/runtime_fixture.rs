@@ -64,7 +64,7 @@ impl RuntimeFixture {
 
     pub(crate) async fn orphan_ids(&self) -> Vec<TaskId> {
         let orphans = find_orphans(&*self.store, &*self.leases, Timestamp::UNIX_EPOCH).await;
-        orphans.unwrap().into_iter().map(|row| row.id).collect()
+        orphans.unwrap().resumable.into_iter().map(|row| row.id).collect()
     }
 
     pub(crate) fn sub_tasks(&self, of: TaskId) -> Vec<TaskRow> {

@@ -7,9 +7,9 @@ use polity_model::event::{Event, StreamId, StreamSequence};
 use polity_model::ids::TaskId;
 use polity_store::{PinnedDefinition, TaskImport, TaskRow};
 
-use super::ArchiveError;
 use super::folder::{FolderOutcome, write_folders};
 use super::staging::StagedTasks;
+use super::{ArchiveError, without_trust};
 use crate::error::HostError;
 use crate::queries::HomeQueries;
 
@@ -103,7 +103,9 @@ async fn read_task(queries: &HomeQueries, task: TaskId) -> Result<TaskImport, Ho
             definitions.push(PinnedDefinition { digest: pin.digest, json: json.into() });
         }
     }
-    let events = recorded.into_iter().map(|recorded| (recorded.at, recorded.event)).collect();
+    let mut events: Vec<_> =
+        recorded.into_iter().map(|recorded| (recorded.at, recorded.event)).collect();
+    events.truncate(without_trust(&events));
     Ok(TaskImport { task, events, definitions })
 }
 

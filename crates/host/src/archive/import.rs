@@ -6,7 +6,8 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use polity_definition::Home;
-use polity_model::event::{StreamId, StreamSequence};
+use polity_engine::clock::{Clock, SystemClock};
+use polity_model::event::{Event, StreamId, StreamSequence};
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 use polity_store::{ImportError, SqliteStore, Store, TaskImport};
@@ -17,7 +18,7 @@ use super::journal::{self, line_of};
 use super::staging::{StagedTasks, dependencies};
 use super::{
     ARCHIVE_FILE_BYTES_MAX, ArchiveDamage, ArchiveError, CHECKPOINT_PREFIX, JOURNAL_FILE,
-    TASK_FILE, TASKS_FOLDER, TRACE_FILE,
+    TASK_FILE, TASKS_FOLDER, TRACE_FILE, without_trust,
 };
 use crate::context::HostContext;
 use crate::error::HostError;
@@ -42,10 +43,12 @@ pub async fn import_tasks(
     let staged = read_archive(folder).await?;
     let store = context.open_writer(home)?;
     let (mut new, mut present) = (Vec::new(), Vec::new());
-    for import in staged.into_imports() {
+    for mut import in staged.into_imports() {
         if is_present(&store, &import).await? {
             present.push(import.task);
         } else {
+            // Trust that was given in another home does not count here.
+            import.events.push((SystemClock.now(), Event::TaskImported));
             new.push(import);
         }
     }
@@ -64,18 +67,17 @@ pub async fn import_tasks(
 /// True if the store has the task with the same events. Other events are a conflict.
 async fn is_present(store: &dyn Store, import: &TaskImport) -> Result<bool, HostError> {
     let here = store.events(&StreamId::Task(import.task), StreamSequence::default()).await?;
+    let here: Vec<_> = here.into_iter().map(|recorded| (recorded.at, recorded.event)).collect();
     if here.is_empty() {
         return Ok(false);
     }
-    let same = here
-        .iter()
-        .zip(&import.events)
-        .take_while(|(here, (at, event))| (here.at, &here.event) == (*at, event));
-    let same = same.count();
-    if same == here.len() && same == import.events.len() {
+    let here = &here[..without_trust(&here)];
+    let there = &import.events[..without_trust(&import.events)];
+    let same = here.iter().zip(there).take_while(|(here, there)| here == there).count();
+    if same == here.len() && same == there.len() {
         return Ok(true);
     }
-    let difference = match (here.len() > same, import.events.len() > same) {
+    let difference = match (here.len() > same, there.len() > same) {
         (true, true) => format!("they differ from event {} on", same + 1),
         (true, false) => "it has continued here since the export".to_owned(),
         (false, _) => "it had continued there before the export".to_owned(),

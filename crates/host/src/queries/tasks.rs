@@ -3,7 +3,9 @@
 use polity_engine::checkpoints::checkpoints;
 use polity_engine::clock::{Clock, SystemClock};
 use polity_engine::comparison::ComparedRun;
-use polity_engine::runtime::{TaskHistory, active_root, find_orphans, is_owner_alive};
+use polity_engine::runtime::{
+    OrphanedTasks, TaskHistory, active_root, find_orphans, is_owner_alive, needs_trust,
+};
 use polity_engine::state::TaskState;
 use polity_model::checkpoint::Checkpoint;
 use polity_model::event::{RecordedEvent, StreamId, StreamSequence};
@@ -67,6 +69,7 @@ impl HomeQueries {
         let mut task = self.store.task(row).await?;
         task.interrupted = self.is_interrupted(row).await;
         task.released = task.interrupted && row.owner.is_none();
+        task.needs_trust = !row.status.is_final() && needs_trust(&*self.store, row.id).await?;
         Ok(task)
     }
 
@@ -79,6 +82,8 @@ impl HomeQueries {
             | TaskStatus::Failed
             | TaskStatus::Cancelled => false,
         }
+        rows.truncate(limit.map_or(usize::MAX, |limit| limit as usize));
+        Ok(rows)
     }
 
     /// True if a live process owns a task.
@@ -86,8 +91,8 @@ impl HomeQueries {
         is_owner_alive(&*self.leases, row.owner).await
     }
 
-    /// The tasks that no live process owns and that can be resumed, oldest first.
-    pub async fn orphans(&self) -> Result<Vec<TaskRow>, HostError> {
+    /// The tasks that no live process owns and that can be resumed, or need trust first.
+    pub async fn orphans(&self) -> Result<OrphanedTasks, HostError> {
         Ok(find_orphans(&*self.store, &*self.leases, SystemClock.now()).await?)
     }
 

@@ -143,6 +143,8 @@ impl TaskSpans {
             Event::TaskStarted
             | Event::RunShared { .. }
             | Event::CancelRequested
+            | Event::TaskImported
+            | Event::TaskTrusted { .. }
             | Event::ExecutionChanged { .. }
             | Event::HistoryShortened { .. }
             | Event::NodeChanged { .. }

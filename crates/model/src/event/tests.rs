@@ -58,6 +58,8 @@ fn one_of_each() -> Vec<Event> {
         Event::TaskPaused,
         Event::TaskResumed,
         Event::CancelRequested,
+        Event::TaskImported,
+        Event::TaskTrusted { by: "ada".into() },
         Event::TaskCompleted { result: ResultRef::LastAnswer },
         Event::TaskFailed {
             code: ErrorCode::LimitIterations,

@@ -120,6 +120,13 @@ impl TraceBuilder {
                 let message = format!("duplicate of task {with}; its result is used");
                 self.step(at, "shared", Info, message);
             }
+            Event::TaskImported => {
+                let message = "imported from an archive; a person must trust it to continue";
+                self.step(at, "imported", Info, message.to_owned());
+            }
+            Event::TaskTrusted { by } => {
+                self.step(at, "trusted", Info, format!("{by} allows its definitions to run"));
+            }
             Event::CancelRequested => self.step(at, "cancel_requested", Info, String::new()),
             Event::TaskCompleted { .. } => self.step(at, "completed", Info, String::new()),
             Event::TaskFailed { code, error, .. } => {

@@ -17,6 +17,7 @@ use crate::app::{AppContext, close};
 use crate::args::{ApproveArgs, DecideArgs};
 use crate::commands::run::{finish, follow, present};
 use crate::commands::set_option;
+use crate::commands::trust::{explain, trust_if_asked, user_name};
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
 use crate::terminal::{print_json, say};
@@ -70,7 +71,7 @@ async fn answer(
     let queries = app.queries()?;
     let row = queries.find_task(&args.id).await?;
     let home = app.definitions()?;
-    let DecideArgs { message, detach, checkpoint, recording, set, .. } = args;
+    let DecideArgs { message, detach, checkpoint, recording, set, trust, .. } = args;
     let review = queries.find_review(row.id).await?;
     let id = review.task_id;
     // A part is resumed with its root task.
@@ -92,16 +93,19 @@ async fn answer(
         file => Recording::open(file, &app.context, &home, run)?,
     };
     let host = Host::open_with(&app.context, &home, drivers).await?;
+    trust_if_asked(&host, id, trust).await?;
     if !detach && !is_rejected {
         // An answer is recorded only if the task can continue here.
-        host.runtime().ready(resumed).await?;
+        if let Err(error) = host.runtime().ready(resumed).await {
+            return Err(explain(&queries, error).await);
+        }
     }
-    let by = reviewer_name();
+    let by = user_name();
     let answer = AnswerReview { checkpoint_id, verdict, message, by, state_updates };
     let outcome = match host.runtime().answer(id, answer).await {
         Ok(()) if detach => report_recorded(app, &host, top, resumed).await,
         Ok(()) => resume(app, &host, &recording, top, resumed).await,
-        Err(error) => Err(error.into()),
+        Err(error) => Err(explain(&queries, error).await),
     };
     close(host).await;
     outcome
@@ -174,15 +178,6 @@ async fn resume(
         }
         Err(error) => Err(error.into()),
     }
-}
-
-/// The name of the user who runs this command.
-fn reviewer_name() -> String {
-    ["POLITY_USER", "USER", "LOGNAME"]
-        .into_iter()
-        .find_map(|name| std::env::var_os(name)?.into_string().ok())
-        .filter(|name| !name.is_empty())
-        .unwrap_or_else(|| format!("user {}", rustix::process::getuid().as_raw()))
 }
 
 /// Puts a value where the path says: `path=notes.txt`, `options.depth=3`. A path may begin with

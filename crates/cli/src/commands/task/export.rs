@@ -11,6 +11,7 @@ use crate::args::{ExportArgs, ImportArgs};
 use crate::error::CliResult;
 use crate::exit::ExitStatus;
 use crate::terminal::{print_json, say};
+use crate::view::access::pinned_access;
 use crate::view::{count, task as view};
 
 pub(super) async fn export(app: &AppContext, args: &ExportArgs) -> CliResult {
@@ -37,17 +38,38 @@ pub(super) async fn import(app: &AppContext, args: &ImportArgs) -> CliResult {
     let home = app.definitions()?;
     let ImportReport { imported, present, store } =
         import_tasks(&app.context, &home, &args.dir).await?;
+    let queries = app.context.queries_on(Arc::new(store));
+    let mut unfinished = Vec::new();
+    let mut statuses = Vec::new();
+    for task in &imported {
+        let task = queries.load_task(*task).await?;
+        statuses.push(view::status_text(&task));
+        // The list of a task has that of its parts.
+        if task.needs_trust && task.parent_task_id.is_none_or(|parent| !imported.contains(&parent))
+        {
+            unfinished.push((task.id, queries.pinned_access(task.id).await?));
+        }
+    }
     if app.json() {
-        print_json(&json!({"imported": imported, "present": present}))?;
+        let untrusted: Vec<_> = unfinished
+            .iter()
+            .map(|(task, access)| json!({"task_id": task, "access": access}))
+            .collect();
+        print_json(&json!({"imported": imported, "present": present, "untrusted": untrusted}))?;
         return Ok(ExitStatus::Done);
     }
     for task in present {
         say!("task {task} is already in this home, unchanged")?;
     }
-    let queries = app.context.queries_on(Arc::new(store));
-    for task in imported {
-        let status = view::status_text(&queries.load_task(task).await?);
+    for (task, status) in imported.iter().zip(statuses) {
         say!("imported task {task} ({status})")?;
+    }
+    for (task, access) in unfinished {
+        say!(
+            "\ntask {task} runs only after you trust it. It would use:\n{}",
+            pinned_access(&access)
+        )?;
+        say!("if you trust all of it: `polity task resume {task} --trust`")?;
     }
     Ok(ExitStatus::Done)
 }

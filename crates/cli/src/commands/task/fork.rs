@@ -8,6 +8,7 @@ use crate::app::{AppContext, close};
 use crate::args::ForkArgs;
 use crate::commands::run::{background, perform};
 use crate::commands::set_option;
+use crate::commands::trust::trust_if_asked;
 use crate::error::CliResult;
 
 pub(crate) async fn fork(app: &AppContext, args: &ForkArgs) -> CliResult {
@@ -35,6 +36,7 @@ pub(crate) async fn fork(app: &AppContext, args: &ForkArgs) -> CliResult {
     let run = RecordingSubject { agent, input: &input, overrides: &RunOverrides::default() };
     let (drivers, recording) = Recording::open(file, &app.context, &home, run)?;
     let host = Host::open_with(&app.context, &home, drivers).await?;
+    trust_if_asked(&host, row.id, args.trust).await?;
     let fork = host.runtime().fork(row.id, args.from, updates);
     let outcome = perform(app, &host, &recording, background, fork).await;
     close(host).await;

@@ -13,8 +13,9 @@ use polity_model::task::Task;
 use polity_store::TaskRow;
 
 use crate::app::{AppContext, close};
-use crate::args::{RecordingArgs, ResumeArgs};
+use crate::args::ResumeArgs;
 use crate::commands::run::{finish, follow, present};
+use crate::commands::trust::{explain, trust_if_asked};
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
 use crate::signals::unless_stopped;
@@ -23,14 +24,14 @@ use crate::view::{count, task as view};
 
 pub(crate) async fn resume(app: &AppContext, args: &ResumeArgs) -> CliResult {
     match &args.which.id {
-        Some(id) => one(app, id, &args.recording).await,
+        Some(id) => one(app, id, args).await,
         None => all(app).await,
     }
 }
 
-async fn one(app: &AppContext, id: &str, recording: &RecordingArgs) -> CliResult {
+async fn one(app: &AppContext, id: &str, args: &ResumeArgs) -> CliResult {
     let queries = app.queries()?;
-    let request = recording.request();
+    let request = args.recording.request();
     // A part is resumed with its root task.
     let row = queries.find_task(id).await?;
     let row = resumable_task(request.as_ref(), &queries, row).await?;
@@ -42,6 +43,7 @@ async fn one(app: &AppContext, id: &str, recording: &RecordingArgs) -> CliResult
     let run = RecordingSubject { agent, input: &input, overrides: &RunOverrides::default() };
     let (drivers, recording) = Recording::open(file, &app.context, &home, run)?;
     let host = Host::open_with(&app.context, &home, drivers).await?;
+    trust_if_asked(&host, row.id, args.trust).await?;
     let outcome = adopt(app, &host, &recording, &row).await;
     close(host).await;
     outcome
@@ -56,7 +58,7 @@ async fn adopt(app: &AppContext, host: &Host, recording: &Recording, row: &TaskR
         Err(EngineError::Rejected(CommandRejection::Finished { .. })) if !row.status.is_final() => {
             host.queries().load_task(row.id).await?
         }
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(explain(host.queries(), error).await),
     };
     let exit = present(app, &task)?;
     finish(app, recording, &task)?;
@@ -113,7 +115,16 @@ impl ResumeOutcome {
 }
 
 async fn all(app: &AppContext) -> CliResult {
-    if app.queries()?.orphans().await?.is_empty() {
+    let orphans = app.queries()?.orphans().await?;
+    let untrusted: Vec<String> = orphans.untrusted.iter().map(|row| view::short(row.id)).collect();
+    if !untrusted.is_empty() {
+        note!(
+            "{} not resumed: {}; `polity task resume ID` lists what a task would run",
+            count(untrusted.len(), "imported task"),
+            untrusted.join(", ")
+        );
+    }
+    if orphans.resumable.is_empty() {
         return app.print_list(&[] as &[Task], "nothing to resume", String::new);
     }
     let home = app.definitions()?;
@@ -142,7 +153,7 @@ async fn all(app: &AppContext) -> CliResult {
 async fn resume_all(app: &AppContext, host: &Host) -> Result<Vec<ResumeOutcome>, CliError> {
     let told = |id: TaskId, error: EngineError| CliError::from(error).of_task(id).print(app.json());
     let mut adopted = Vec::new();
-    for row in host.queries().orphans().await? {
+    for row in host.queries().orphans().await?.resumable {
         adopted.push((row.id, host.runtime().adopt(row.id).await));
     }
     if app.shows_progress() {

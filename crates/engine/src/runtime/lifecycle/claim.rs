@@ -9,6 +9,7 @@ use polity_model::review::ReviewVerdict;
 use super::check_ready;
 use crate::budget::BudgetStatus;
 use crate::commands::{AnswerReview, ClaimTask, ExpireReview};
+use crate::decide::preconditions::expect_trust;
 use crate::decide::{Command, CommandRejection, DecisionContext, decide};
 use crate::driver::{CallSite, RunOverrides, Toolbox};
 use crate::runtime::control::{CancelOutcome, cancel};
@@ -27,6 +28,8 @@ pub(in crate::runtime) async fn claim_task(
     let deps = &inner.deps;
     let mut loaded = load_task(&*deps.store, id).await?;
     end_if_parent_ended(inner, &loaded.state).await?;
+    // Before the check of drivers, which would read definitions that nobody trusts.
+    expect_trust(&loaded.state)?;
     if !loaded.state.status().is_final() && !loaded.state.cancel_requested() {
         // A task that cannot run here stays as it is, for a process that can run it.
         let working_directory = loaded.state.task().order().working_directory.clone();
@@ -56,6 +59,7 @@ pub(in crate::runtime) async fn answer_review(
 ) -> Result<(), EngineError> {
     let deps = &inner.deps;
     let mut loaded = load_task(&*deps.store, id).await?;
+    expect_trust(&loaded.state)?;
     let (toolbox, checkpoint) = (toolbox_for(inner, &loaded, &answer).await, answer.checkpoint_id);
     let command = Command::AnswerReview(answer);
     let answered = decide_and_commit(&mut TaskDecision {

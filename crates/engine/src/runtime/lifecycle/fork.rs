@@ -44,6 +44,9 @@ pub(in crate::runtime) async fn prepare_fork(
     updates: StateUpdates,
 ) -> Result<CreateTask, EngineError> {
     let TaskHistory { assignee, state, rest } = TaskHistory::load(store, task).await?;
+    if rest.iter().rev().find_map(|recorded| recorded.event.needs_trust()) == Some(true) {
+        return Err(CommandRejection::NeedsTrust { task }.into());
+    }
     let taken = |recorded: &RecordedEvent| {
         let Event::CheckpointTaken { sequence, .. } = &recorded.event else { return None };
         Some((recorded.sequence, *sequence))
