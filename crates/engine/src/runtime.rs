@@ -39,7 +39,9 @@ pub use control::{CancelOutcome, ControlDeps, cancel};
 pub use history::{LoadedTask, TaskHistory, load_task};
 pub use lifecycle::ForkError;
 pub use liveness::is_owner_alive;
-pub use orphans::{OrphanedTasks, active_root, find_orphans, needs_trust, task_to_adopt};
+pub use orphans::{
+    OrphanedTasks, active_root, can_continue, find_orphans, is_queued, needs_trust, task_to_adopt,
+};
 pub use toggles::toggle_agent;
 
 use crate::budget::{BudgetLedger, BudgetStatus};

@@ -45,7 +45,7 @@ pub async fn cancel_task(
             return Ok(row);
         }
         // If the owner ended before it noticed the request, this process ends the task.
-        if queries.is_interrupted(&row).await {
+        if queries.is_interrupted(&row).await? {
             match cancel(&control, id).await {
                 // The task has ended since the row was read; the next read shows it.
                 Ok(_) | Err(EngineError::Rejected(CommandRejection::Finished { .. })) => {}

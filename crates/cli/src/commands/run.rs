@@ -190,8 +190,11 @@ pub(crate) fn present(app: &AppContext, task: &Task) -> CliResult {
     if let Some(result) = &task.result {
         print_exact(&format!("{}\n", result.trim_end_matches('\n')))?;
     }
-    if task.status == TaskStatus::AwaitingHuman {
-        let id = task.id;
+    let id = task.id;
+    if task.status == TaskStatus::AwaitingHuman && task.interrupted {
+        note!("there is nothing left to decide, and no process continues the task");
+        note!("  {}: continue with `polity task resume {id}`", style::hint("hint"));
+    } else if task.status == TaskStatus::AwaitingHuman {
         note!("waiting for a person's decision");
         note!("  {}: show the review with `polity review show {id}`", style::hint("hint"));
     }

@@ -111,6 +111,34 @@ fn read_write_agents_run_one_at_a_time_across_processes() {
 }
 
 #[test]
+fn queued_tasks_are_listed_as_pending() {
+    let sandbox = home();
+    let mut children = vec![sandbox.start(&["run", "slow", "x"])];
+    sandbox.wait_until("it runs", || sandbox.file("pid").exists().then_some(()));
+    // All of them work in the same folder.
+    children.extend((0..2).map(|_| sandbox.start(&["run", "count", "x"])));
+    sandbox.wait_until("both are in line", || {
+        let (status, _) = sandbox.json(&["agent", "status", "count"]);
+        (status["queued"] == 2).then_some(())
+    });
+    let agents = |status: &str| {
+        let tasks = sandbox.get(&["task", "list", "--status", status]);
+        let tasks = tasks.as_array().unwrap().clone();
+        assert!(tasks.iter().all(|task| task["status"] == status), "{tasks:?}");
+        tasks.iter().map(|task| task["assigned_agent"].as_str().unwrap().to_owned()).collect()
+    };
+    let (pending, running): (Vec<String>, Vec<String>) = (agents("pending"), agents("running"));
+    assert_eq!((pending, running), (vec!["count".into(), "count".into()], vec!["slow".into()]));
+    for child in children.iter_mut().rev() {
+        kill(child);
+    }
+    // Nobody queues for them any more.
+    for task in sandbox.get(&["task", "list", "--agent", "count"]).as_array().unwrap() {
+        assert_eq!(task["interrupted"], true, "{task:#}");
+    }
+}
+
+#[test]
 fn full_queue_rejects_tasks() {
     let sandbox = home();
     let mut running = sandbox.start(&["run", "slow", "x"]);

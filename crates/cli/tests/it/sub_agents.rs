@@ -179,6 +179,52 @@ fn sub_agent_review_is_answered_by_either_id() {
     }
 }
 
+/// A home in which the sub-agent of a task waits for approval.
+fn home_with_waiting_part() -> HomeSandbox {
+    let sandbox =
+        home("approval: [agent/worker]", DELEGATES_ONCE, "default: {reply: dug, delay_ms: 200}");
+    agent(&sandbox, "top", "sub_agents: [boss]");
+    let script = DELEGATES_ONCE.replace("agent/worker", "agent/boss").replace("dig", "go");
+    sandbox.write("scripts/top.yaml", &script);
+    sandbox.polity(&["run", "top", "go"]).exits(3);
+    let top = sandbox.get(&["task", "show", "last"]);
+    assert_eq!((&top["status"], &top["interrupted"]), (&json!("awaiting_human"), &json!(false)));
+    sandbox
+}
+
+#[test]
+fn parent_of_an_answered_part_shows_that_it_can_be_resumed() {
+    let sandbox = home_with_waiting_part();
+    sandbox.polity(&["review", "approve", "last", "--detach"]).exits(0);
+    assert_eq!(sandbox.get(&["review", "list"]), json!([]));
+    assert_eq!(sandbox.get(&["task", "show", "last"])["interrupted"], true);
+    sandbox.polity(&["task", "list"]).out_has("awaiting_human (ready to resume)");
+    sandbox.polity(&["task", "show", "last"]).out_has("polity task resume");
+    sandbox.polity(&["task", "wait", "last"]).fails(3, "nothing left to decide");
+    // An archive of it is consistent too.
+    let out = sandbox.file("out");
+    sandbox.polity(&["task", "export", "last", "--out", out.to_str().unwrap()]).exits(0);
+    HomeSandbox::bare().polity(&["task", "import", out.to_str().unwrap()]).exits(0);
+    sandbox.polity(&["task", "resume", "last"]).prints("it said: it said: dug\n");
+}
+
+#[test]
+fn killed_answer_leaves_nothing_that_waits_without_a_question() {
+    for _ in 0..3 {
+        let sandbox = home_with_waiting_part();
+        let mut answer = sandbox.start(&["review", "approve", "last"]);
+        sandbox.wait_until("the answer is recorded", || {
+            (sandbox.get(&["review", "list"]) == json!([])).then_some(())
+        });
+        kill(&mut answer);
+        let top = sandbox.get(&["task", "show", "last"]);
+        if top["status"] != "completed" {
+            assert_eq!(top["interrupted"], true, "{top:#}");
+            sandbox.polity(&["task", "resume", "last"]).prints("it said: it said: dug\n");
+        }
+    }
+}
+
 #[test]
 fn ambiguous_review_lists_every_question() {
     let call =

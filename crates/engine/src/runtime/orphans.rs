@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use polity_model::event::{Event, RecordedEvent, StreamId, StreamSequence};
+use polity_model::event::{Event, ExecutionChange, RecordedEvent, StreamId, StreamSequence};
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 use polity_store::{Leases, Store, StoreError, TaskFilter, TaskRow};
@@ -47,15 +47,60 @@ pub async fn find_orphans(
         if owners.check(row.owner).await {
             continue;
         }
-        let is_late = row.review_deadline.is_some_and(|deadline| deadline <= now);
-        if is_late || has_ended_parent(store, &row).await? || is_stalled(store, &row).await? {
+        if can_continue(store, &row, now).await? {
             let top = task_to_adopt(store, row).await?;
             if !owners.check(top.owner).await {
                 found.insert(top.created_position, top);
             }
         }
     }
-    Ok(found.into_values().collect())
+    let mut orphans = OrphanedTasks::default();
+    for row in found.into_values() {
+        if needs_trust(store, row.id).await? {
+            orphans.untrusted.push(row);
+        } else {
+            orphans.resumable.push(row);
+        }
+    }
+    Ok(orphans)
+}
+
+/// True if a task that waits for a person could go on without one: its deadline has passed, its
+/// parent has ended, or a sub-task that it waited for was answered.
+pub async fn can_continue(
+    store: &dyn Store,
+    row: &TaskRow,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let is_late = row.review_deadline.is_some_and(|deadline| deadline <= now);
+    Ok(is_late || has_ended_parent(store, row).await? || is_stalled(store, row).await?)
+}
+
+/// True if a running task waits in line: for a slot of its CLI agent, or for its new owner to reach
+/// it.
+pub async fn is_queued(store: &dyn Store, row: &TaskRow) -> Result<bool, StoreError> {
+    if row.status != TaskStatus::Running {
+        return Ok(false);
+    }
+    let newest = store.newest_events(&StreamId::Task(row.id), NEWEST_EVENTS).await?;
+    let mut has_begun = false;
+    for event in newest.iter().map(|recorded| &recorded.event) {
+        if matches!(event, Event::TaskStarted | Event::TaskResumed) {
+            has_begun = true;
+        } else if let Event::ExecutionChanged { change, .. } = event {
+            return Ok(matches!(change, ExecutionChange::Queue { .. }));
+        } else if *event != Event::CancelRequested {
+            return Ok(!has_begun && matches!(event, Event::TaskClaimed { .. }));
+        }
+    }
+    Ok(false)
+}
+
+/// True if a task was imported, and no person has trusted it since.
+pub async fn needs_trust(store: &dyn Store, id: TaskId) -> Result<bool, StoreError> {
+    // Until it is trusted, an imported task gets no further event, except for its cancellation.
+    let newest = store.newest_events(&StreamId::Task(id), NEWEST_EVENTS).await?;
+    Ok(newest.iter().find_map(|recorded| recorded.event.needs_trust()).unwrap_or_default())
 }
 
 /// The highest active ancestor of a task, or the task itself.

@@ -43,7 +43,7 @@ pub async fn export_task(
         .map_err(|error| ArchiveError::Contradiction { task: row.id, error })?;
     let mut tasks: Vec<(TaskId, BTreeMap<String, Vec<u8>>)> = Vec::new();
     for import in staged.imports() {
-        let interrupted = queries.is_interrupted(&staged.row(import.task).await?).await;
+        let interrupted = queries.is_interrupted(&staged.row(import.task).await?).await?;
         tasks.push((import.task, staged.files(import, interrupted).await?));
     }
     // Written last, the folder of the task itself implies that all others are there.

@@ -237,13 +237,10 @@ impl ArchiveFolder {
         let task = import.task;
         // Only the exporting home knew whether the task had a live owner.
         let interrupted = match staged.row(task).await?.status {
-            TaskStatus::Pending | TaskStatus::Running => {
+            TaskStatus::Pending | TaskStatus::Running | TaskStatus::AwaitingHuman => {
                 self.json(task, TASK_FILE)?.get("interrupted") == Some(&Value::Bool(true))
             }
-            TaskStatus::AwaitingHuman
-            | TaskStatus::Completed
-            | TaskStatus::Failed
-            | TaskStatus::Cancelled => false,
+            TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled => false,
         };
         let expected = staged.files(import, interrupted).await?;
         for (name, bytes) in &expected {

@@ -4,7 +4,8 @@ use polity_engine::checkpoints::checkpoints;
 use polity_engine::clock::{Clock, SystemClock};
 use polity_engine::comparison::ComparedRun;
 use polity_engine::runtime::{
-    OrphanedTasks, TaskHistory, active_root, find_orphans, is_owner_alive, needs_trust,
+    OrphanedTasks, TaskHistory, active_root, can_continue, find_orphans, is_owner_alive, is_queued,
+    needs_trust,
 };
 use polity_engine::state::TaskState;
 use polity_model::checkpoint::Checkpoint;
@@ -64,23 +65,54 @@ impl HomeQueries {
         // The owner may have finished and exited after the row was read. A dead owner writes nothing,
         // so the row that is read now stays true.
         let newer =
-            if self.is_interrupted(row).await { self.store.task_row(row.id).await? } else { None };
+            if self.is_interrupted(row).await? { self.store.task_row(row.id).await? } else { None };
         let row = newer.as_ref().unwrap_or(row);
         let mut task = self.store.task(row).await?;
-        task.interrupted = self.is_interrupted(row).await;
+        task.status = self.shown_status(row).await?;
+        task.interrupted = self.is_interrupted(row).await?;
         task.released = task.interrupted && row.owner.is_none();
         task.needs_trust = !row.status.is_final() && needs_trust(&*self.store, row.id).await?;
         Ok(task)
     }
 
-    /// True if a task should be at work and has no live owner.
-    pub async fn is_interrupted(&self, row: &TaskRow) -> bool {
-        match row.status {
+    /// True if a task could be at work and has no live owner.
+    pub async fn is_interrupted(&self, row: &TaskRow) -> Result<bool, HostError> {
+        Ok(match row.status {
             TaskStatus::Pending | TaskStatus::Running => !self.has_live_owner(row).await,
-            TaskStatus::AwaitingHuman
-            | TaskStatus::Completed
-            | TaskStatus::Failed
-            | TaskStatus::Cancelled => false,
+            // Nothing is left to answer, and nobody continues it.
+            TaskStatus::AwaitingHuman => {
+                let can_continue = can_continue(&*self.store, row, SystemClock.now()).await?;
+                can_continue && !self.has_live_owner(row).await
+            }
+            TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled => false,
+        })
+    }
+
+    /// The status of a task for people and programs: a task that waits in line is pending, although
+    /// it may have run before.
+    async fn shown_status(&self, row: &TaskRow) -> Result<TaskStatus, HostError> {
+        let is_queued = is_queued(&*self.store, row).await? && self.has_live_owner(row).await;
+        Ok(if is_queued { TaskStatus::Pending } else { row.status })
+    }
+
+    /// The rows of the tasks that match a filter, by the status that they show, newest first.
+    pub async fn rows_by_shown_status(
+        &self,
+        mut filter: TaskFilter,
+    ) -> Result<Vec<TaskRow>, HostError> {
+        let wanted = filter.statuses.clone();
+        let [pending, running] =
+            [TaskStatus::Pending, TaskStatus::Running].map(|status| wanted.contains(&status));
+        if pending == running {
+            return self.task_rows(&filter).await;
+        }
+        filter.statuses.extend([TaskStatus::Pending, TaskStatus::Running]);
+        let limit = filter.limit.take();
+        let mut rows = Vec::new();
+        for row in self.task_rows(&filter).await? {
+            if wanted.contains(&self.shown_status(&row).await?) {
+                rows.push(row);
+            }
         }
         rows.truncate(limit.map_or(usize::MAX, |limit| limit as usize));
         Ok(rows)

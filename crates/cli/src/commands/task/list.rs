@@ -27,7 +27,7 @@ pub(crate) async fn list(app: &AppContext, args: TaskListArgs) -> CliResult {
     };
     let (mut tasks, mut parts) = (Vec::new(), Vec::new());
     let mut exit = ExitStatus::Done;
-    for row in queries.task_rows(&filter).await? {
+    for row in queries.rows_by_shown_status(filter).await? {
         match queries.task_of(&row).await {
             Ok(task) => {
                 tasks.push(task);

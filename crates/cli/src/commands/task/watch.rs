@@ -91,7 +91,7 @@ struct OrphanCheck {
 
 impl OrphanCheck {
     async fn check(&mut self, queries: &HomeQueries, row: &TaskRow) -> Result<(), CliError> {
-        if !queries.is_interrupted(row).await {
+        if !queries.is_interrupted(row).await? {
             self.orphaned_since = None;
             return Ok(());
         }
