@@ -1,5 +1,6 @@
 //! The state of a task: its journal, folded.
 
+mod backoff;
 mod calls;
 mod context;
 mod corrupt_journal;
@@ -27,6 +28,7 @@ use polity_model::state::StateUpdates;
 use polity_model::task::{TaskEnd, TaskExecution, TaskOrder};
 use polity_model::usage::Usage;
 
+pub use backoff::Backoff;
 pub use calls::{TurnCall, TurnCalls};
 pub use context::AgentContext;
 pub use corrupt_journal::CorruptJournal;
@@ -64,8 +66,8 @@ pub struct TaskState {
     epoch: OwnerEpoch,
     execution: Option<AgentExecution>,
     doing: LoopState,
-    /// The time of the next attempt, during a backoff.
-    retry_at: Option<Timestamp>,
+    /// The wait before the next attempt.
+    backoff: Option<Backoff>,
     /// The retries of the current model call.
     call_retries: u32,
     calls: TurnCalls,
@@ -173,7 +175,7 @@ impl TaskState {
             epoch: OwnerEpoch::default(),
             execution: None,
             doing: LoopState::INITIAL,
-            retry_at: None,
+            backoff: None,
             call_retries: 0,
             calls: TurnCalls::default(),
             kept_from: 0,
@@ -239,7 +241,7 @@ impl TaskState {
             }
             Event::ModelCalled { .. } => {
                 self.loop_on(LoopEvent::Call)?;
-                self.retry_at = None;
+                self.backoff = None;
             }
             Event::ModelAnswered { message, usage, is_cut, mark, .. } => {
                 let continues = is_cut && message.tool_calls().is_empty() && self.continues_cuts();
@@ -324,7 +326,7 @@ impl TaskState {
         execution.apply(change, at)?;
         if let ExecutionChange::Fail { retry_at: Some(until), .. } = change {
             self.loop_on(LoopEvent::BackOff)?;
-            self.retry_at = Some(*until);
+            self.backoff = Some(Backoff { since: at, until: *until });
             self.call_retries += 1;
         }
         Ok(())
@@ -334,7 +336,7 @@ impl TaskState {
     fn run_changed(&mut self, change: &ExecutionChange) -> Result<(), CorruptJournal> {
         match change {
             ExecutionChange::Start { .. } | ExecutionChange::Retry => {
-                self.retry_at = None;
+                self.backoff = None;
                 // It acts already after a person's decision.
                 if self.doing != LoopState::Acting {
                     self.loop_on(LoopEvent::Act)?;
@@ -484,7 +486,7 @@ impl TaskState {
     /// Ends the loop with the task.
     fn over(&mut self) -> Result<(), IllegalTransition<LoopState>> {
         self.review = None;
-        self.retry_at = None;
+        self.backoff = None;
         self.loop_on(LoopEvent::End)
     }
 

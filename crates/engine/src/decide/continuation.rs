@@ -38,7 +38,10 @@ pub(crate) fn resume_calls(
                 batch.call_again(index, id, tool, call.arguments.clone(), true);
             }
             (CallState::Running, _) => batch.mark_in_doubt(index, id),
-            (CallState::Failed, _) => batch.wait_for_retry(id, call.retry_at.unwrap_or_default()),
+            (CallState::Failed, _) => {
+                let until = call.backoff.map(|backoff| backoff.until);
+                batch.wait_for_retry(id, until.unwrap_or_default());
+            }
             // A call is requested, and started, held or refused, within one commit.
             (CallState::Asked, None) | (CallState::Waiting, _) => {
                 return Err(unexpected_command(state, "ResumeTask"));

@@ -58,7 +58,8 @@ impl DuplicateTasks<'_> {
                     false
                 }
             };
-            counts && own.created_at.duration_since(row.created_at) <= window
+            // The clock may have been set back since the other was created.
+            counts && own.created_at.duration_since(row.created_at).abs() <= window
         };
         older.iter().rev().find(is_shared).map(|row| row.id)
     }

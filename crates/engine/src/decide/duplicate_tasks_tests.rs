@@ -55,6 +55,13 @@ fn shares_the_oldest_original_within_the_window() {
     assert_eq!(of(vec![row(39, Completed), row(40, Running), row(90, Running)]), Some(id(40)));
     assert_eq!(of(vec![row(39, Completed)]), None);
     assert_eq!(of(vec![row(101, Completed)]), None);
+    // The clock was set back after the older task, which is out of the window on the other side.
+    let ahead = |second| TaskRow {
+        created_at: Timestamp::from_second(second).unwrap(),
+        ..row(39, Completed)
+    };
+    assert_eq!(of(vec![ahead(160)]), Some(id(39)));
+    assert_eq!(of(vec![ahead(161)]), None);
     let sharing = TaskRow { shared_with: Some(id(39)), ..row(90, Completed) };
     assert_eq!(of(vec![row(39, Completed), sharing]), None);
     // A duplicate whose original failed runs next, and the others wait for it.

@@ -16,7 +16,7 @@ use polity_model::review::ReviewVerdict;
 use polity_model::tool::ToolName;
 use serde_json::{Map, Value};
 
-use super::CorruptJournal;
+use super::{Backoff, CorruptJournal};
 
 /// A call of the turn.
 #[derive(Debug, Clone)]
@@ -37,8 +37,8 @@ pub struct TurnCall {
     pub repeatable: bool,
     /// The number of attempts of the current tool.
     pub attempts: u32,
-    /// The time of the next attempt, during a backoff.
-    pub retry_at: Option<Timestamp>,
+    /// The wait before the next attempt.
+    pub backoff: Option<Backoff>,
     answer: Option<Message>,
 }
 
@@ -64,7 +64,7 @@ impl TurnCall {
             allowed: false,
             repeatable: false,
             attempts: 0,
-            retry_at: None,
+            backoff: None,
             answer: None,
         }
     }
@@ -106,7 +106,7 @@ impl TurnCall {
         self.first_tool.get_or_insert_with(|| tool.clone());
         self.tool = Some(tool);
         self.repeatable = repeatable;
-        self.retry_at = None;
+        self.backoff = None;
         if arguments.is_some() {
             self.arguments = arguments;
         }
@@ -207,7 +207,7 @@ impl TurnCalls {
             }
             ToolChange::Fail { retry_at, .. } => {
                 call.moved(CallEvent::Fail)?;
-                call.retry_at = Some(retry_at);
+                call.backoff = Some(Backoff { since: at, until: retry_at });
             }
             ToolChange::Wait => call.moved(CallEvent::Wait)?,
             ToolChange::Doubt => call.moved(CallEvent::Doubt)?,

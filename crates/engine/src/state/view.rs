@@ -11,7 +11,7 @@ use polity_model::remote::RemoteTask;
 use polity_model::state::State;
 use polity_model::task::{Task, TaskExecution};
 
-use super::{AgentContext, OpenReview, TaskState, TaskWork, TurnCalls, WorkflowRun};
+use super::{AgentContext, Backoff, OpenReview, TaskState, TaskWork, TurnCalls, WorkflowRun};
 use crate::driver::ConversationHistory;
 
 impl TaskState {
@@ -135,9 +135,14 @@ impl TaskState {
         self.doing
     }
 
+    /// The wait before the next attempt, if there is one.
+    pub fn backoff(&self) -> Option<Backoff> {
+        self.backoff
+    }
+
     /// The time of the next attempt, during a backoff.
     pub fn retry_at(&self) -> Option<Timestamp> {
-        self.retry_at
+        self.backoff.map(|backoff| backoff.until)
     }
 
     /// The retries of the current model call.

@@ -1,5 +1,7 @@
 //! Outcomes of tasks: answered, retried, failed, timed out, cancelled.
 
+use jiff::SignedDuration;
+use polity_engine::clock::Clock;
 use polity_testkit::runtime::FakeModelTurn::{
     Answer, DeliverFor, Hang, PermanentFailure, RequestTools, TransientFailure,
 };
@@ -36,6 +38,38 @@ async fn transient_failures_are_retried_with_backoff() {
     assert_eq!(execution.retry_count, 3);
     let took = task.completed_at.unwrap().duration_since(task.started_at.unwrap());
     assert!((7..10).contains(&took.as_secs()), "{took:?}");
+}
+
+/// A clock that was set back.
+struct LateClock {
+    clock: TokioClock,
+    behind: SignedDuration,
+}
+
+impl Clock for LateClock {
+    fn now(&self) -> Timestamp {
+        self.clock.now() - self.behind
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn clock_set_back_does_not_prolong_a_retry() {
+    let fixture = RuntimeFixture::new();
+    let models = Arc::new(FakeModels::new([TransientFailure], Duration::from_millis(10)));
+    let runtime = start(fixture.deps(1, models));
+    let id = runtime.create(create_task("Ada")).await.unwrap().id;
+    while fixture.load(id).await.retry_at().is_none() {
+        sleep(1).await;
+    }
+    fixture.kill(1, runtime);
+    let models = Arc::new(FakeModels::new([Answer("at last")], Duration::from_millis(10)));
+    let clock = LateClock { clock: TokioClock::new(), behind: SignedDuration::from_hours(2) };
+    let runtime = start(RuntimeDeps { clock: Arc::new(clock), ..fixture.deps(2, models) });
+    let began = tokio::time::Instant::now();
+    let mut handle = runtime.adopt(id).await.unwrap();
+    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+    // The first backoff has one second and up to a quarter more.
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

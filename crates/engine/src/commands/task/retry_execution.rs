@@ -1,6 +1,6 @@
 //! Retries a failed execution. A timer drives it when the backoff ends; `RetryTool` does the same
 //! for one tool call. A timer that fires early goes back to waiting, so that a changed clock does
-//! not shorten a server's `retry_after`. The effect depends on the agent: a model call, a run or a
+//! not shorten a server's `retry_after`; a clock that was set back does not prolong it. The effect depends on the agent: a model call, a run or a
 //! message.
 
 use polity_model::event::ExecutionChange;
@@ -19,16 +19,17 @@ pub struct RetryExecution;
 
 impl RetryExecution {
     pub(crate) fn decide(self, state: &TaskState, ctx: &mut DecisionContext) -> DecisionResult {
-        let (LoopState::BackingOff, Some(until), Some(execution)) =
-            (state.doing(), state.retry_at(), state.execution())
+        let (LoopState::BackingOff, Some(backoff), Some(execution)) =
+            (state.doing(), state.backoff(), state.execution())
         else {
             return Err(unexpected_command(state, "RetryExecution"));
         };
         if state.cancel_requested() {
             return Ok(cancel_task(state, Vec::new()));
         }
-        if ctx.now < until {
-            return Ok(Decision { events: Vec::new(), effects: vec![Effect::WaitUntil(until)] });
+        if !backoff.is_over(ctx.now) {
+            let wait = Effect::WaitUntil(backoff.until);
+            return Ok(Decision { events: Vec::new(), effects: vec![wait] });
         }
         let of_run = cli_agent(state).map(|_| Effect::RunCliAgent);
         if let Some(effect) = of_run.or(remote_agent(state).map(|_| Effect::SendMessage)) {

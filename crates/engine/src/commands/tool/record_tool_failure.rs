@@ -110,7 +110,7 @@ mod tests {
             let retry = RetryTool { call_id: call.id() };
             let early = retry.decide(&state, &mut test_context()).unwrap();
             assert!(matches!(early.effects.as_slice(), [Effect::WaitForTool { .. }]));
-            later.now = call.retry_at.unwrap();
+            later.now = call.backoff.unwrap().until;
             let events = retry.decide(&state, &mut later).unwrap().events;
             state = with(state, events);
         }

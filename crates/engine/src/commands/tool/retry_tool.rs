@@ -31,8 +31,10 @@ impl RetryTool {
         }
         let now = ctx.now;
         let mut batch = CallBatch::of_state(state, ctx)?;
-        match (call.retry_at, &call.tool) {
-            (Some(until), _) if now < until => batch.wait_for_retry(self.call_id, until),
+        match (call.backoff, &call.tool) {
+            (Some(backoff), _) if !backoff.is_over(now) => {
+                batch.wait_for_retry(self.call_id, backoff.until);
+            }
             (_, Some(tool)) => {
                 batch.call_again(index, self.call_id, tool, None, call.repeatable);
             }

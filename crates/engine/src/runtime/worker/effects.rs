@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::ids::{TaskId, ToolCallId};
 use polity_model::name::Name;
@@ -27,6 +27,7 @@ use crate::pinned::Assignee;
 use crate::runtime::orphans::active_sub_tasks;
 use crate::runtime::sub_agents::{self, SubAgentOrder, end_sub_task};
 use crate::runtime::{EngineError, RuntimeInner};
+use crate::state::Backoff;
 
 impl Worker {
     /// Calls the model. The request borrows the conversation.
@@ -86,8 +87,9 @@ impl Worker {
 
     pub(super) async fn wait_until(&mut self, time: Timestamp) -> EffectOutcome {
         let Self { inner, state, signals, .. } = self;
+        let left = left(inner, state.backoff(), time);
         tokio::select! {
-            () = sleep_until(inner, time) => Ok(Command::RetryExecution(RetryExecution)),
+            () = tokio::time::sleep(left) => Ok(Command::RetryExecution(RetryExecution)),
             interrupted = interruption(inner, state, signals) => Err(interrupted),
         }
     }
@@ -117,6 +119,7 @@ impl Worker {
         let inner = Arc::clone(&self.inner);
         let (session, turn, index) = self.call_site(call_id, index);
         let limited_by = self.limited_by(call_id);
+        let task = self.state.id();
         let handle = self.calls.spawn(async move {
             let call_site = CallSite { session: &session, turn };
             let (tool, arguments) = (&tool, &arguments);
@@ -227,9 +230,10 @@ impl Worker {
 
     /// Waits for the time of a call's next attempt.
     pub(super) fn wait_for_tool(&mut self, call_id: ToolCallId, until: Timestamp) {
-        let inner = Arc::clone(&self.inner);
+        let backoff = self.state.calls().get(call_id).and_then(|call| call.backoff);
+        let left = left(&self.inner, backoff, until);
         let handle = self.calls.spawn(async move {
-            sleep_until(&inner, until).await;
+            tokio::time::sleep(left).await;
             Ok(Command::RetryTool(RetryTool { call_id }))
         });
         self.abort_handles.insert(call_id, handle);
@@ -256,9 +260,10 @@ impl TextSink for LiveText<'_> {
     }
 }
 
-async fn sleep_until(inner: &RuntimeInner, time: Timestamp) {
-    let left = time.duration_since(inner.deps.clock.now()).max(SignedDuration::ZERO);
-    tokio::time::sleep(left.unsigned_abs()).await;
+/// The time until the next attempt, at most the whole backoff.
+fn left(inner: &RuntimeInner, backoff: Option<Backoff>, until: Timestamp) -> Duration {
+    let now = inner.deps.clock.now();
+    backoff.unwrap_or(Backoff { since: now, until }).left(now)
 }
 
 pub(in crate::runtime) fn elapsed_ms(began: Timestamp, ended: Timestamp) -> u64 {
