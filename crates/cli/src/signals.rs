@@ -11,7 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::app::AppContext;
 use crate::error::CliError;
-use crate::view::note;
+use crate::terminal::note;
 
 /// Undoes settings of a careless parent process: blocked signals, which could not stop this process,
 /// and an ignored SIGCHLD, which hides the exit of children.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
 use polity_engine::clock::{Clock, SystemClock};
-use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
+use polity_engine::driver::current_traceparent;
+use reqwest::header::{DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 pub use reqwest::{Client, Url};
 use reqwest::{ClientBuilder, NoProxy, Proxy, Response, redirect};
 
@@ -38,6 +39,17 @@ impl HttpClients {
         }
         let client = build_client(is_secure, environment)?;
         Ok(slot.get_or_init(|| client))
+    }
+}
+
+/// The header of the W3C trace context.
+pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// Adds the trace context of the current call to headers, if the call has one.
+pub(crate) fn add_trace_context(headers: &mut HeaderMap) {
+    let value = current_traceparent().and_then(|value| HeaderValue::try_from(&*value).ok());
+    if let Some(value) = value {
+        headers.insert(TRACEPARENT, value);
     }
 }
 

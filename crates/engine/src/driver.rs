@@ -7,6 +7,7 @@ mod model;
 mod program;
 mod remote;
 mod tool;
+mod trace_context;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -27,6 +28,8 @@ pub use remote::{
 pub use tool::{
     ToolDriver, ToolFailure, ToolReply, ToolRequest, ToolSpec, Toolbox, ToolsUnavailable,
 };
+pub(crate) use trace_context::traced;
+pub use trace_context::{TraceContexts, TracedStep, TracedStepKind, current_traceparent};
 
 /// A boxed future that may borrow.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

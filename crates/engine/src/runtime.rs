@@ -49,7 +49,9 @@ use crate::clock::Clock;
 use crate::commands::{AnswerReview, CreateTask};
 use crate::decide::preconditions::expect_trust;
 use crate::decide::{CommandRejection, DecisionContext, SlotContext};
-use crate::driver::{ModelDriver, NotReady, ProgramDriver, RemoteDriver, ToolDriver, Toolbox};
+use crate::driver::{
+    ModelDriver, NotReady, ProgramDriver, RemoteDriver, ToolDriver, Toolbox, TraceContexts,
+};
 use crate::entropy::{Entropy, EntropySource};
 use crate::pinned::PinnedError;
 use crate::state::CorruptJournal;
@@ -84,6 +86,8 @@ pub struct RuntimeDeps {
     pub dedicated_thread: Option<DedicatedThread>,
     /// Configured limits.
     pub limits: Limits,
+    /// The trace contexts of calls, if traces are exported.
+    pub trace_contexts: Option<Arc<dyn TraceContexts>>,
 }
 
 impl RuntimeDeps {

@@ -6,14 +6,18 @@ use std::time::{Duration, Instant};
 use polity_definition::Home;
 use polity_engine::clock::SystemClock;
 use polity_engine::decide::CommandRejection;
-use polity_engine::runtime::{ControlDeps, EngineError, cancel};
-use polity_model::ids::TaskId;
+use polity_engine::entropy::{EntropySource, SystemEntropy};
+use polity_engine::runtime::{CancelOutcome, ControlDeps, EngineError, LiveEvent, cancel};
+use polity_model::event::{JournalPosition, StreamSequence};
+use polity_model::ids::{InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus::Cancelled;
 use polity_store::{Store, TaskRow};
+use tokio::sync::broadcast;
 
 use crate::context::HostContext;
 use crate::error::HostError;
 use crate::queries::HomeQueries;
+use crate::telemetry::TelemetryExport;
 
 /// The time that an owner has to carry out a cancellation. It notices within a fifth of a second.
 const OWNER_SECONDS_MAX: u64 = 10;
@@ -29,26 +33,42 @@ pub async fn cancel_task(
     id: TaskId,
 ) -> Result<TaskRow, HostError> {
     let store: Arc<dyn Store> = Arc::new(context.open_writer(home)?);
-    let (leases, remotes) = (context.leases(), context.remotes(home));
-    let control =
-        ControlDeps { store: &store, leases: &leases, clock: &SystemClock, remotes: &remotes };
-    match cancel(&control, id).await {
-        // Another process may have cancelled it first.
-        Ok(_)
-        | Err(EngineError::Rejected(CommandRejection::Finished { status: Cancelled, .. })) => {}
-        Err(error) => return Err(error.into()),
+    let before = store.last_position().await?;
+    let (row, was_ended_here) = cancel_and_wait(context, home, queries, &store, id).await?;
+    if was_ended_here {
+        export_end(context, queries, &store, id, before).await?;
     }
+    Ok(row)
+}
+
+/// Returns the ended task, and true if this process has ended it.
+async fn cancel_and_wait(
+    context: &HostContext,
+    home: &Home,
+    queries: &HomeQueries,
+    store: &Arc<dyn Store>,
+    id: TaskId,
+) -> Result<(TaskRow, bool), HostError> {
+    let (leases, remotes) = (context.leases(), context.remotes(home));
+    let control = ControlDeps { store, leases: &leases, clock: &SystemClock, remotes: &remotes };
+    let mut was_ended_here = match cancel(&control, id).await {
+        Ok(outcome) => matches!(outcome, CancelOutcome::Done(_)),
+        // Another process cancelled it first.
+        Err(EngineError::Rejected(CommandRejection::Finished { status: Cancelled, .. })) => false,
+        Err(error) => return Err(error.into()),
+    };
     let began = Instant::now();
     loop {
         let row = queries.task_row(id).await?;
         if row.status.is_final() {
-            return Ok(row);
+            return Ok((row, was_ended_here));
         }
         // If the owner ended before it noticed the request, this process ends the task.
         if queries.is_interrupted(&row).await? {
             match cancel(&control, id).await {
                 // The task has ended since the row was read; the next read shows it.
-                Ok(_) | Err(EngineError::Rejected(CommandRejection::Finished { .. })) => {}
+                Err(EngineError::Rejected(CommandRejection::Finished { .. })) => {}
+                Ok(outcome) => was_ended_here |= matches!(outcome, CancelOutcome::Done(_)),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -57,4 +77,34 @@ pub async fn cancel_task(
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
+}
+
+/// Exports the end of a task and its parts that this process has cancelled. A live owner of a part
+/// exports its end itself.
+async fn export_end(
+    context: &HostContext,
+    queries: &HomeQueries,
+    store: &Arc<dyn Store>,
+    id: TaskId,
+    before: JournalPosition,
+) -> Result<(), HostError> {
+    let (mut ended, mut waiting) = (Vec::new(), vec![id]);
+    while let Some(task) = waiting.pop() {
+        let row = queries.task_row(task).await?;
+        if !queries.has_live_owner(&row).await {
+            let events = queries.events(task, StreamSequence::default()).await?;
+            ended.extend(events.into_iter().filter(|recorded| recorded.position > before));
+        }
+        waiting.extend(queries.parts(task).await?.iter().map(|part| part.id));
+    }
+    let (news, live) = broadcast::channel(ended.len().max(1));
+    let instance = InstanceId::from_random_bytes(SystemEntropy.seed());
+    let telemetry = TelemetryExport::start(context, live, store, instance).await;
+    for recorded in ended {
+        // Without telemetry nobody listens.
+        let _ = news.send(LiveEvent::Event(Arc::new(recorded)));
+    }
+    drop(news);
+    telemetry.close().await;
+    Ok(())
 }

@@ -66,9 +66,10 @@ impl Host {
             // Each command has its own Tokio runtime.
             dedicated_thread: DedicatedThread::claim(),
             limits: home.settings.limits,
+            trace_contexts: TelemetryExport::trace_contexts(context, &store, id),
         })
         .await?;
-        let telemetry = TelemetryExport::start(context, &runtime, &store).await;
+        let telemetry = TelemetryExport::start(context, runtime.subscribe(), &store, id).await;
         let queries = context.queries_on(store);
         let settings = home.settings.on_review.clone();
         let notifier = if notifies {

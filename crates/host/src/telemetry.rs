@@ -26,6 +26,8 @@ mod span_builder;
 mod span_queue;
 #[cfg(feature = "otel")]
 mod task_spans;
+#[cfg(feature = "otel")]
+mod trace_contexts;
 
 #[cfg(not(feature = "otel"))]
 pub(crate) use disabled::DisabledTelemetry as TelemetryExport;

@@ -360,6 +360,7 @@ pub fn runtime_deps(
         leases: Arc::clone(leases) as Arc<dyn Leases>,
         lease: leases.start(instance),
         dedicated_thread: DedicatedThread::claim(),
+        trace_contexts: None,
         limits: Limits {
             concurrent_tasks: NonZeroU32::new(2).unwrap(),
             input_bytes: NonZeroU64::new(1000).unwrap(),

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use polity_testkit::model_server::{ModelServer, ModelTurn};
 use polity_testkit::peers::collector;
 use serde_json::json;
 
@@ -304,4 +305,85 @@ fn hanging_receiver_does_not_delay_the_exit() {
     for header in ["authorization: Bearer token", "content-type: application/x-protobuf"] {
         assert!(head.iter().any(|line| line == header), "{header} is not in {head:?}");
     }
+}
+
+#[test]
+fn rejected_and_cancelled_reviews_end_their_traces() {
+    let sandbox = home("approval: [kit/echo]\n", "{}", &[]);
+    calls(&sandbox, &json!([{"tool": "kit/echo", "arguments": {"text": "x"}}]));
+    let collector = OtlpCollector::start(&sandbox);
+    collector.polity(&sandbox, &["run", "worker", "go"]).exits(3);
+    collector.polity(&sandbox, &["task", "cancel", "last"]).exits(0);
+    let spans = collector.spans(&sandbox, 3);
+    let agent = "invoke_agent worker";
+    assert_eq!(names(&spans), ["chat worker", agent, agent]);
+    spans[2].has_attributes(&[("polity.task.status", "Str(cancelled)")]);
+    assert_eq!(spans[1].fields["Trace ID"], spans[2].fields["Trace ID"]);
+}
+
+/// A traceparent of the newest task.
+fn is_of_last_task(sandbox: &HomeSandbox, traceparent: &str) -> bool {
+    let task = sandbox.get(&["task", "show", "last"]);
+    let trace = task["id"].as_str().unwrap().replace('-', "");
+    let parts: Vec<&str> = traceparent.split('-').collect();
+    matches!(parts.as_slice(), ["00", id, span, "01"] if *id == trace && span.len() == 16)
+}
+
+#[test]
+fn programs_and_models_get_a_trace_context_only_with_telemetry() {
+    let model = ModelServer::with([ModelTurn::text("hello"), ModelTurn::text("hello")]);
+    let sandbox = HomeSandbox::new();
+    sandbox.write_shell_agent("env", "echo \"<$TRACEPARENT>\"", "");
+    sandbox.write(
+        "agents/talker.yaml",
+        &format!(
+            "{{name: talker, kind: llm, role: r, system_prompt: p, llm_config: \
+             {{provider: openai_compatible, model: m, endpoint: \"{}/v1\"}}}}",
+            model.url()
+        ),
+    );
+    sandbox.polity(&["-q", "run", "env", "x"]).prints("<>\n");
+    sandbox.polity(&["-q", "run", "talker", "x"]).prints("hello\n");
+    // Nobody takes the spans, which is only a warning.
+    let endpoint = format!("http://127.0.0.1:{}", free_port());
+    let traced = |args: &[&str]| {
+        command_output(&sandbox.command(args).env(ENDPOINT, &endpoint).output().unwrap()).exits(0)
+    };
+    let printed = traced(&["-q", "run", "env", "x"]).out;
+    let traceparent = printed.trim().trim_matches(['<', '>']);
+    assert!(is_of_last_task(&sandbox, traceparent), "{printed}");
+    traced(&["-q", "run", "talker", "x"]);
+    let sent: Vec<_> = model
+        .requests()
+        .iter()
+        .map(|request| request.headers.get("traceparent").cloned())
+        .collect();
+    assert_eq!((sent.len(), &sent[0]), (2, &None));
+    assert!(is_of_last_task(&sandbox, sent[1].as_ref().unwrap()), "{sent:?}");
+}
+
+#[test]
+fn remote_agents_get_a_trace_context() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let sandbox = HomeSandbox::new();
+    sandbox.write(
+        "agents/far.yaml",
+        &format!(
+            "{{name: far, kind: remote, card_url: \"http://{}/card.json\"}}",
+            server.local_addr().unwrap()
+        ),
+    );
+    let request = std::thread::spawn(move || {
+        let (mut stream, _) = server.accept().unwrap();
+        let lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+        let lines: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+        stream.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").unwrap();
+        lines
+    });
+    let endpoint = format!("http://127.0.0.1:{}", free_port());
+    let mut run = sandbox.command(&["run", "far", "x"]);
+    assert!(!run.env(ENDPOINT, endpoint).output().unwrap().status.success());
+    let request = request.join().unwrap();
+    let header = request.iter().find_map(|line| line.strip_prefix("traceparent: "));
+    assert!(is_of_last_task(&sandbox, header.unwrap()), "{request:?}");
 }

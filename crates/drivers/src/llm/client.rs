@@ -22,6 +22,7 @@ use super::format::{ModelAnswer, ModelPrompt, StreamDecoder, StreamState};
 use super::http::{HttpTransport, ResponseStream};
 use super::price::TokenEstimate;
 use crate::environment::EnvSource;
+use crate::http::add_trace_context;
 use crate::sse::SseParser;
 
 /// State shared by all calls of the process.
@@ -96,7 +97,9 @@ impl HttpModelClient {
                 ModelCallError::permanent(format!("the request has no JSON: {error}"))
             })?;
             let body_bytes = body.len();
-            match self.http.post(&endpoint.url, endpoint.headers()?, body, environment).await {
+            let mut headers = endpoint.headers()?;
+            add_trace_context(&mut headers);
+            match self.http.post(&endpoint.url, headers, body, environment).await {
                 Ok(response) => {
                     request.progress.progress();
                     if takes_temperature && prompt.temperature.is_none() {

@@ -1,11 +1,11 @@
 //! One call of one tool.
 
-use polity_engine::driver::{ToolFailure, ToolReply};
+use polity_engine::driver::{ToolFailure, ToolReply, current_traceparent};
 use polity_model::failure::AttemptFailure;
 use polity_model::tool::ToolName;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
-    ClientNotification, ClientRequest, ErrorCode, ErrorData, RequestId, ServerResult,
+    ClientNotification, ClientRequest, ErrorCode, ErrorData, GetMeta, RequestId, ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions};
 use rmcp::transport::DynamicTransportError;
@@ -45,7 +45,11 @@ async fn call_unredacted(
     let params = CallToolRequestParams::new(name).with_arguments(arguments.clone());
     let mut request = CallToolRequest::new(params);
     request.extensions.insert(sent.clone());
-    match send_request(&connection.peer, ClientRequest::CallToolRequest(request)).await {
+    let mut request = ClientRequest::CallToolRequest(request);
+    if let Some(traceparent) = current_traceparent() {
+        request.get_meta_mut().set_traceparent(&*traceparent);
+    }
+    match send_request(&connection.peer, request).await {
         Ok(ServerResult::CallToolResult(result)) => Ok(tool_result::to_reply(result, bytes_max)),
         Ok(ServerResult::InputRequiredResult(_)) => {
             let why = "it asks for input in the middle of the call, which is not supported";

@@ -9,6 +9,7 @@ mod probe;
 mod sse;
 mod stdio;
 mod streamable_http;
+mod trace_header;
 
 pub(super) use http_error::{StreamableError, error_chain};
 #[cfg(feature = "fuzz")]

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::encode::A2aRequest;
 use super::error::RemoteError;
 use crate::environment::EnvSource;
-use crate::http::{HttpClients, parse_retry_after, read_error_body, root_cause};
+use crate::http::{HttpClients, add_trace_context, parse_retry_after, read_error_body, root_cause};
 use crate::json_size::{JSON_VALUES_MAX, has_too_many_values};
 use crate::sse::{SseEvent, SseParser};
 
@@ -116,8 +116,9 @@ impl RemoteHttp {
             None => client.get(url),
             Some(body) => client.post(url).header(CONTENT_TYPE, JSON).body(body.to_string()),
         };
-        let builder =
-            builder.headers(headers.clone()).header(ACCEPT, accept).header(VERSION, version);
+        let mut headers = headers.clone();
+        add_trace_context(&mut headers);
+        let builder = builder.headers(headers).header(ACCEPT, accept).header(VERSION, version);
         let mut response = builder.send().await.map_err(|error| {
             let is_unheard = error.is_connect() || error.is_builder();
             let why = root_cause(error);

@@ -8,6 +8,7 @@ use polity_definition::LlmProvider;
 pub(super) const OPERATION_NAME: &str = "gen_ai.operation.name";
 pub(super) const PROVIDER_NAME: &str = "gen_ai.provider.name";
 pub(super) const AGENT_NAME: &str = "gen_ai.agent.name";
+pub(super) const WORKFLOW_NAME: &str = "gen_ai.workflow.name";
 pub(super) const CONVERSATION_ID: &str = "gen_ai.conversation.id";
 pub(super) const REQUEST_MODEL: &str = "gen_ai.request.model";
 pub(super) const REQUEST_TEMPERATURE: &str = "gen_ai.request.temperature";
@@ -23,6 +24,9 @@ pub(super) const ERROR_TYPE: &str = "error.type";
 
 /// The status of a task at the end of its span. The conventions have no name for it.
 pub(super) const TASK_STATUS: &str = "polity.task.status";
+
+/// The node of a workflow that a call belongs to. The conventions have no name for it.
+pub(super) const WORKFLOW_NODE: &str = "polity.workflow.node";
 
 /// The type of a tool that the program calls and the model only asks for.
 pub(super) const TOOL_TYPE_FUNCTION: &str = "function";

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use polity_engine::runtime::Runtime;
+use polity_engine::driver::TraceContexts;
+use polity_engine::runtime::LiveEvent;
+use polity_model::ids::InstanceId;
 use polity_store::Store;
+use tokio::sync::broadcast;
 
 use crate::context::HostContext;
 
@@ -11,9 +14,23 @@ use crate::context::HostContext;
 pub(crate) struct DisabledTelemetry;
 
 impl DisabledTelemetry {
+    /// No call has a trace context.
+    pub(crate) fn trace_contexts(
+        _: &HostContext,
+        _: &Arc<dyn Store>,
+        _: InstanceId,
+    ) -> Option<Arc<dyn TraceContexts>> {
+        None
+    }
+
     /// Starts nothing.
     #[expect(clippy::unused_async, reason = "it has the signature of the exporter's")]
-    pub(crate) async fn start(_: &HostContext, _: &Runtime, _: &Arc<dyn Store>) -> Self {
+    pub(crate) async fn start(
+        _: &HostContext,
+        _: broadcast::Receiver<LiveEvent>,
+        _: &Arc<dyn Store>,
+        _: InstanceId,
+    ) -> Self {
         Self
     }
 

@@ -10,7 +10,9 @@ use opentelemetry_sdk::resource::EnvResourceDetector;
 use opentelemetry_sdk::trace::SpanExporter as _;
 use polity_drivers::EnvSource;
 use polity_drivers::http;
-use polity_engine::runtime::{LiveEvent, Runtime};
+use polity_engine::driver::TraceContexts;
+use polity_engine::runtime::LiveEvent;
+use polity_model::ids::InstanceId;
 use polity_store::Store;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, oneshot};
@@ -18,6 +20,7 @@ use tokio::sync::{broadcast, oneshot};
 use super::settings::{TelemetrySettings, TelemetrySettingsError};
 use super::span_builder::SpanBuilder;
 use super::span_queue::{SpanDelivery, deliver, span_queue};
+use super::trace_contexts::JournalTraceContexts;
 use crate::context::HostContext;
 use crate::warning::HostWarning;
 
@@ -56,13 +59,27 @@ enum TelemetryStartError {
 }
 
 impl TelemetryExport {
+    /// The trace contexts for calls of this process, if the environment names a receiver.
+    pub(crate) fn trace_contexts(
+        context: &HostContext,
+        store: &Arc<dyn Store>,
+        instance: InstanceId,
+    ) -> Option<Arc<dyn TraceContexts>> {
+        // Settings that are not valid are reported when the export starts.
+        let settings = TelemetrySettings::read(context.environment()).ok().flatten();
+        settings.map(|_| -> Arc<dyn TraceContexts> {
+            Arc::new(JournalTraceContexts::new(store, instance))
+        })
+    }
+
     /// Starts the export. An error becomes a warning.
     pub(crate) async fn start(
         context: &HostContext,
-        runtime: &Runtime,
+        live: broadcast::Receiver<LiveEvent>,
         store: &Arc<dyn Store>,
+        instance: InstanceId,
     ) -> Self {
-        let started = SpanSender::start(runtime, store, context.environment()).await;
+        let started = SpanSender::start(live, store, instance, context.environment()).await;
         let sender = started.unwrap_or_else(|error| {
             context.warn(HostWarning::Telemetry(format!("no spans are sent: {error}")));
             None
@@ -94,8 +111,9 @@ impl TelemetryExport {
 
 impl SpanSender {
     async fn start(
-        runtime: &Runtime,
+        live: broadcast::Receiver<LiveEvent>,
         store: &Arc<dyn Store>,
+        instance: InstanceId,
         environment: &EnvSource,
     ) -> Result<Option<Self>, TelemetryStartError> {
         let Some(settings) = TelemetrySettings::read(environment)? else { return Ok(None) };
@@ -104,8 +122,8 @@ impl SpanSender {
         let executor = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
         let (report, delivered) = oneshot::channel();
-        let (live, last) = (runtime.subscribe(), store.last_position().await?);
-        let span_builder = SpanBuilder::new(Arc::clone(store), runtime.instance(), last);
+        let last = store.last_position().await?;
+        let span_builder = SpanBuilder::new(Arc::clone(store), instance, last);
         std::thread::Builder::new().name("telemetry".to_owned()).spawn(move || {
             let delivery = executor.block_on(send(live, span_builder, &exporter, stopped));
             // After the timeout no one receives the result.
@@ -174,8 +192,8 @@ async fn listen(
                 Err(RecvError::Lagged(_)) => put(span_builder.catch_up().await),
                 Err(RecvError::Closed) => return,
             },
-            // A dropped sender also ends the loop.
-            _ = &mut stopped => return,
+            // A dropped sender also ends the loop. Parts that ended with their task had no live event.
+            _ = &mut stopped => return put(span_builder.catch_up().await),
         }
     }
 }

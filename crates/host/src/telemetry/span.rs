@@ -21,8 +21,12 @@ use super::convention;
 /// The operation of a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SpanOperation {
-    /// A period of work on a task.
+    /// A period of work on a task in this process.
     InvokeAgent,
+    /// A period of work on a task that an agent on another server performs.
+    InvokeRemoteAgent,
+    /// A period of work on the task of a workflow.
+    InvokeWorkflow,
     /// A call to a model.
     Chat,
     /// An attempt to call a tool.
@@ -33,7 +37,8 @@ impl SpanOperation {
     /// The operation as the conventions spell it.
     pub(super) fn label(self) -> &'static str {
         match self {
-            Self::InvokeAgent => "invoke_agent",
+            Self::InvokeAgent | Self::InvokeRemoteAgent => "invoke_agent",
+            Self::InvokeWorkflow => "invoke_workflow",
             Self::Chat => "chat",
             Self::ExecuteTool => "execute_tool",
         }
@@ -41,8 +46,8 @@ impl SpanOperation {
 
     fn kind(self) -> SpanKind {
         match self {
-            Self::Chat => SpanKind::Client,
-            Self::InvokeAgent | Self::ExecuteTool => SpanKind::Internal,
+            Self::Chat | Self::InvokeRemoteAgent => SpanKind::Client,
+            Self::InvokeAgent | Self::InvokeWorkflow | Self::ExecuteTool => SpanKind::Internal,
         }
     }
 }
@@ -62,6 +67,11 @@ pub(super) fn span_id(operation: SpanOperation, task: TaskId, sequence: StreamSe
     let mut id = [0; 8];
     id.copy_from_slice(&digest[..8]);
     SpanId::from_bytes(id)
+}
+
+/// The `traceparent` of a span, as W3C Trace Context defines it: every span here is sampled.
+pub(super) fn traceparent(trace: TraceId, span: SpanId) -> String {
+    format!("00-{trace}-{span}-01")
 }
 
 /// An open span.

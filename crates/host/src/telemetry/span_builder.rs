@@ -6,18 +6,22 @@ use std::sync::Arc;
 
 use opentelemetry::trace::SpanId;
 use opentelemetry_sdk::trace::SpanData;
+use polity_engine::driver::TracedStep;
 use polity_model::event::{
     Event, JournalPosition, RecordedEvent, StreamId, StreamSequence, TaskCreated, ToolChange,
 };
 use polity_model::ids::{InstanceId, TaskId, ToolCallId};
 use polity_store::{Store, StoreError};
 
-use super::model_attributes::ModelAttributes;
-use super::span::{SpanOperation, span_id, trace_id};
+use super::model_attributes::AssigneeAttributes;
+use super::span::{SpanOperation, span_id, trace_id, traceparent};
 use super::task_spans::{SpanOrigin, TaskSpans};
 
 /// The most levels of parent tasks; more count as a broken journal.
 const PARENTS_MAX: u32 = 64;
+
+/// The most tasks whose spans are kept to locate steps in them.
+const LOCATED_TASKS_MAX: usize = 1000;
 
 /// The most event headers read at once.
 const HEADERS_MAX: u32 = 1000;
@@ -49,6 +53,34 @@ impl SpanBuilder {
             tracing::debug!(%id, %error, "cannot build the spans of a task");
         }
         ended
+    }
+
+    /// The `traceparent` of a step under way. The spans of tasks come from the journal alone, so this
+    /// builder needs no other events.
+    pub(super) async fn traceparent(
+        &mut self,
+        step: TracedStep,
+    ) -> Result<Option<String>, StoreError> {
+        let known = self.open.remove(&step.task);
+        let seen = known.as_ref().map_or(StreamSequence::default(), TaskSpans::seen);
+        let events = self.store.events(&StreamId::Task(step.task), seen).await?;
+        let mut task = match (known, events.first().map(|first| &first.event)) {
+            (Some(task), _) => task,
+            (None, Some(Event::TaskCreated(created))) => self.begin(step.task, created).await?,
+            (None, Some(_) | None) => return Ok(None),
+        };
+        let mut sent_elsewhere = Vec::new();
+        for recorded in &events {
+            task.apply(recorded, &mut sent_elsewhere);
+            sent_elsewhere.clear();
+        }
+        let context = task.context_of(step.kind);
+        // Tasks whose end nobody asked for would stay forever.
+        if self.open.len() >= LOCATED_TASKS_MAX {
+            self.open.clear();
+        }
+        self.open.insert(step.task, task);
+        Ok(context.map(|(trace, span)| traceparent(trace, span)))
     }
 
     /// Applies missed events and returns the spans that ended.
@@ -146,8 +178,8 @@ impl SpanBuilder {
 
     async fn begin(&self, id: TaskId, created: &TaskCreated) -> Result<TaskSpans, StoreError> {
         let origin = self.origin(id, created, PARENTS_MAX).await?;
-        let model = ModelAttributes::of(created, &*self.store).await;
-        Ok(TaskSpans::new(id, origin, created.assigned_agent.clone(), model))
+        let assignee = AssigneeAttributes::of(created, &*self.store).await;
+        Ok(TaskSpans::new(id, origin, created.assigned_agent.clone(), assignee))
     }
 
     /// The origin of a task. A part has the id of the tool call that opened it, and its spans are below

@@ -1,9 +1,10 @@
 use opentelemetry::trace::{SpanKind, Status, TraceId};
 use polity_definition::AgentDefinition;
-use polity_model::event::{DefinitionPin, PinKind, ResultRef, ToolChange};
+use polity_engine::driver::TracedStepKind;
+use polity_model::event::{DefinitionPin, NodeChange, PinKind, ResultRef, ToolChange};
 use polity_model::failure::{AttemptFailure, ErrorCategory, ErrorCode};
 use polity_model::ids::CheckpointId;
-use polity_model::message::Message;
+use polity_model::message::{Message, ToolCall};
 use polity_model::review::{ReviewSubject, ReviewVerdict};
 use polity_model::state::StateUpdates;
 use polity_model::usage::Usage;
@@ -427,4 +428,101 @@ fn open_spans_end_with_their_task() {
     let root = named(&spans, "invoke_agent writer");
     assert_eq!(attribute(root, "polity.task.status").as_deref(), Some("cancelled"));
     assert_eq!(root.status, Status::Unset, "a requested cancel is no error");
+}
+
+#[test]
+fn task_that_waited_and_was_rejected_or_cancelled_ends_its_trace() {
+    let failed = Event::TaskFailed {
+        code: ErrorCode::Rejected,
+        error: "a secret reason".to_owned(),
+        partial_result: None,
+    };
+    let rejected = Event::ReviewAnswered {
+        verdict: ReviewVerdict::Reject,
+        message: None,
+        by: "ada".to_owned(),
+        state_updates: StateUpdates::default(),
+    };
+    for (end, status) in
+        [(vec![rejected, failed], "failed"), (vec![Event::TaskCancelled], "cancelled")]
+    {
+        let mut journal = JournalFixture::new();
+        let waits = [begun(), vec![called(), answered(), review()]].concat();
+        let waits = journal.write(task_id(1), waits);
+        all(&mut journal.span_builder(), &waits);
+        // Another process ends it, without an owner.
+        let end = journal.write(task_id(1), end);
+        let spans = all(&mut journal.span_builder(), &end);
+        let last = named(&spans, "invoke_agent writer");
+        assert_eq!(attribute(last, "polity.task.status").as_deref(), Some(status));
+        let trace = TraceId::from_bytes(*task_id(1).as_bytes());
+        assert_eq!(last.span_context.trace_id(), trace);
+    }
+}
+
+fn spans_of(assignee: AssigneeAttributes, events: Vec<Event>) -> Vec<SpanData> {
+    let origin = SpanOrigin { trace: trace_id(task_id(1)), parent: SpanId::INVALID };
+    let mut task = TaskSpans::new(task_id(1), origin, "writer".parse().unwrap(), assignee);
+    let mut ended = Vec::new();
+    for (sequence, event) in (1..).zip(events) {
+        let (position, stream) = (JournalPosition(sequence), StreamId::Task(task_id(1)));
+        let (sequence, at) = (StreamSequence(sequence), at(1));
+        task.apply(&RecordedEvent { position, stream, sequence, at, event }, &mut ended);
+    }
+    ended
+}
+
+#[test]
+fn work_of_a_remote_agent_is_a_client_span_with_its_server() {
+    let server = polity_drivers::http::Url::parse("https://agents.example/card.json").ok();
+    let events = [begun(), vec![completed()]].concat();
+    let spans = spans_of(AssigneeAttributes::Remote(server), events.clone());
+    let span = named(&spans, "invoke_agent writer");
+    assert_eq!(span.span_kind, SpanKind::Client);
+    assert_eq!(attribute(span, "server.address").as_deref(), Some("agents.example"));
+    assert_eq!(attribute(span, "server.port").as_deref(), Some("443"));
+    let spans = spans_of(AssigneeAttributes::Other, events);
+    assert_eq!(named(&spans, "invoke_agent writer").span_kind, SpanKind::Internal);
+}
+
+#[test]
+fn calls_of_a_workflow_have_the_names_of_their_nodes() {
+    let (server, tool) = ("kit".to_owned(), "echo".to_owned());
+    let arguments = Map::new();
+    let asked = ToolCall { id: call_id(1), server, tool, arguments, signature: None };
+    let start = NodeChange::Start { call: Some(asked) };
+    let node = Event::NodeChanged { node: "draft".parse().unwrap(), change: start };
+    let events = [begun(), vec![node, call(1), replied(1, false), completed()]].concat();
+    let spans = spans_of(AssigneeAttributes::Workflow, events);
+    let call = named(&spans, "execute_tool kit/echo");
+    assert_eq!(attribute(call, "polity.workflow.node").as_deref(), Some("draft"));
+    let root = named(&spans, "invoke_workflow writer");
+    assert_eq!(attribute(root, "gen_ai.workflow.name").as_deref(), Some("writer"));
+    assert_eq!(attribute(root, "gen_ai.agent.name"), None);
+}
+
+#[test]
+fn traceparent_names_the_span_that_is_exported_later() {
+    let mut journal = JournalFixture::new();
+    let id = task_id(1);
+    let mut events = journal.write(id, [begun(), vec![called()]].concat());
+    let mut contexts = journal.span_builder();
+    let mut traceparent = |kind| {
+        let step = TracedStep { task: id, kind };
+        block_on(contexts.traceparent(step)).unwrap()
+    };
+    let chat = traceparent(TracedStepKind::ModelCall).unwrap();
+    let work = traceparent(TracedStepKind::Work).unwrap();
+    assert_eq!(traceparent(TracedStepKind::ToolCall(call_id(1))), None);
+    events.extend(journal.write(id, [answered(), call(1)]));
+    let tool = traceparent(TracedStepKind::ToolCall(call_id(1))).unwrap();
+    events.extend(journal.write(id, [replied(1, false), completed()]));
+    let spans = all(&mut journal.span_builder(), &events);
+    for (named_before, name) in
+        [(chat, "chat m-1"), (work, "invoke_agent writer"), (tool, "execute_tool kit/echo")]
+    {
+        let context = &named(&spans, name).span_context;
+        let expected = format!("00-{}-{}-01", context.trace_id(), context.span_id());
+        assert_eq!(named_before, expected, "{name}");
+    }
 }

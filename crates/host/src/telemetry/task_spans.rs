@@ -6,7 +6,10 @@ use jiff::Timestamp;
 use opentelemetry::trace::{SpanId, TraceId};
 use opentelemetry::{Array, KeyValue, StringValue, Value};
 use opentelemetry_sdk::trace::SpanData;
-use polity_model::event::{Event, ExecutionChange, RecordedEvent, StreamSequence, ToolChange};
+use polity_engine::driver::TracedStepKind;
+use polity_model::event::{
+    Event, ExecutionChange, NodeChange, RecordedEvent, StreamSequence, ToolChange,
+};
 use polity_model::failure::ErrorCode;
 use polity_model::ids::{TaskId, ToolCallId};
 use polity_model::name::Name;
@@ -14,7 +17,7 @@ use polity_model::tool::ToolName;
 use polity_model::usage::Usage;
 
 use super::convention;
-use super::model_attributes::ModelAttributes;
+use super::model_attributes::{AssigneeAttributes, ModelAttributes};
 use super::span::{OpenSpan, SpanOperation};
 
 /// The trace and parent span of a task's spans.
@@ -32,12 +35,14 @@ pub(super) struct TaskSpans {
     id: TaskId,
     origin: SpanOrigin,
     agent: Name,
-    model: Option<ModelAttributes>,
+    assignee: AssigneeAttributes,
     /// The newest event that was applied.
     seen: StreamSequence,
     work_period: Option<WorkPeriod>,
     chat: Option<OpenSpan>,
     calls: BTreeMap<ToolCallId, (OpenSpan, ToolName)>,
+    /// The node of each call of a workflow.
+    nodes: BTreeMap<ToolCallId, Name>,
 }
 
 /// The work on a task from its claim until it ends, awaits a review or is released. A crash does not
@@ -61,11 +66,21 @@ impl TaskSpans {
         id: TaskId,
         origin: SpanOrigin,
         agent: Name,
-        model: Option<ModelAttributes>,
+        assignee: AssigneeAttributes,
     ) -> Self {
         let seen = StreamSequence::default();
-        let calls = BTreeMap::new();
-        Self { id, origin, agent, model, seen, work_period: None, chat: None, calls }
+        let (calls, nodes) = (BTreeMap::new(), BTreeMap::new());
+        Self { id, origin, agent, assignee, seen, work_period: None, chat: None, calls, nodes }
+    }
+
+    /// The trace and span of a step under way.
+    pub(super) fn context_of(&self, step: TracedStepKind) -> Option<(TraceId, SpanId)> {
+        let span = match step {
+            TracedStepKind::Work => self.work_period.as_ref().map(|period| period.span),
+            TracedStepKind::ModelCall => self.chat,
+            TracedStepKind::ToolCall(id) => self.calls.get(&id).map(|(span, _)| *span),
+        };
+        span.map(|span| (self.origin.trace, span.id))
     }
 
     /// The newest event that was applied.
@@ -124,6 +139,7 @@ impl TaskSpans {
             Event::ExecutionChanged { change: ExecutionChange::Report { usage, .. }, .. } => {
                 self.add_usage(usage);
             }
+            Event::NodeChanged { node, change } => self.apply_to_node(node, change),
             Event::ReviewOpened { .. } | Event::TaskPaused => {
                 self.end(at, WorkOutcome { status: "awaiting_human", error: None }, ended);
             }
@@ -131,13 +147,13 @@ impl TaskSpans {
                 self.end(at, WorkOutcome { status: "released", error: None }, ended);
             }
             Event::TaskCompleted { .. } => {
-                self.finish(at, WorkOutcome { status: "completed", error: None }, ended);
+                self.finish(recorded, WorkOutcome { status: "completed", error: None }, ended);
             }
             Event::TaskFailed { code, .. } => {
-                self.finish(at, WorkOutcome { status: "failed", error: Some(*code) }, ended);
+                self.finish(recorded, WorkOutcome { status: "failed", error: Some(*code) }, ended);
             }
             Event::TaskCancelled => {
-                self.finish(at, WorkOutcome { status: "cancelled", error: None }, ended);
+                self.finish(recorded, WorkOutcome { status: "cancelled", error: None }, ended);
             }
             // These events neither start nor end an operation.
             Event::TaskStarted
@@ -147,7 +163,6 @@ impl TaskSpans {
             | Event::TaskTrusted { .. }
             | Event::ExecutionChanged { .. }
             | Event::HistoryShortened { .. }
-            | Event::NodeChanged { .. }
             | Event::StateSet { .. }
             | Event::ReviewAnswered { .. }
             | Event::MessageAdded { .. }
@@ -160,6 +175,19 @@ impl TaskSpans {
     fn add_usage(&mut self, usage: &Usage) {
         if let Some(work_period) = &mut self.work_period {
             work_period.usage += *usage;
+        }
+    }
+
+    /// A node is a span only through its call.
+    fn apply_to_node(&mut self, node: &Name, change: &NodeChange) {
+        match change {
+            NodeChange::Start { call: Some(call) } => {
+                self.nodes.insert(call.id, node.clone());
+            }
+            NodeChange::Start { call: None }
+            | NodeChange::Finish { .. }
+            | NodeChange::Fail { .. }
+            | NodeChange::Drop => {}
         }
     }
 
@@ -195,7 +223,7 @@ impl TaskSpans {
     fn begin(&mut self, recorded: &RecordedEvent) {
         if self.work_period.is_none() {
             let (id, parent) = (self.id, self.origin.parent);
-            let operation = SpanOperation::InvokeAgent;
+            let operation = self.assignee.operation();
             let span = OpenSpan::new(operation, id, recorded.sequence, parent, recorded.at);
             self.work_period = Some(WorkPeriod { span, usage: Usage::default() });
         }
@@ -210,8 +238,16 @@ impl TaskSpans {
         self.work_period.as_ref().map_or(self.origin.parent, |work_period| work_period.span.id)
     }
 
-    /// The task is over, and so is all that was under way.
-    fn finish(&mut self, at: Timestamp, outcome: WorkOutcome, ended: &mut Vec<SpanData>) {
+    /// The task is over, and so is all that was under way. A task that waited has no work period:
+    /// its end gets one of its own.
+    fn finish(
+        &mut self,
+        recorded: &RecordedEvent,
+        outcome: WorkOutcome,
+        ended: &mut Vec<SpanData>,
+    ) {
+        let at = recorded.at;
+        self.begin(recorded);
         let error = outcome.error.map_or(outcome.status, ErrorCode::label);
         self.end_chat(at, Vec::new(), Some(error), ended);
         let under_way: Vec<_> = self.calls.keys().copied().collect();
@@ -240,8 +276,9 @@ impl TaskSpans {
     ) {
         let Some(span) = self.chat.take() else { return };
         attributes.extend(self.attributes());
-        attributes.extend(self.model.iter().flat_map(ModelAttributes::call_attributes));
-        let name = self.model.as_ref().and_then(|model| model.name.as_deref());
+        let model = self.assignee.model();
+        attributes.extend(model.into_iter().flat_map(ModelAttributes::call_attributes));
+        let name = model.and_then(|model| model.name.as_deref());
         ended.push(span.end(self.origin.trace, name, at, attributes, error));
     }
 
@@ -253,22 +290,25 @@ impl TaskSpans {
         ended: &mut Vec<SpanData>,
     ) {
         let Some((span, tool)) = self.calls.remove(&id) else { return };
-        let attributes = vec![
-            KeyValue::new(convention::AGENT_NAME, self.agent.to_string()),
+        let mut attributes = vec![
+            KeyValue::new(self.assignee.name_attribute(), self.agent.to_string()),
             KeyValue::new(convention::CONVERSATION_ID, self.id.to_string()),
             KeyValue::new(convention::TOOL_NAME, tool.to_string()),
             KeyValue::new(convention::TOOL_CALL_ID, id.to_string()),
             KeyValue::new(convention::TOOL_TYPE, convention::TOOL_TYPE_FUNCTION),
         ];
+        let node = self.nodes.get(&id);
+        attributes
+            .extend(node.map(|node| KeyValue::new(convention::WORKFLOW_NODE, node.to_string())));
         ended.push(span.end(self.origin.trace, Some(tool.as_str()), at, attributes, error));
     }
 
     fn attributes(&self) -> Vec<KeyValue> {
         let mut attributes = vec![
-            KeyValue::new(convention::AGENT_NAME, self.agent.to_string()),
+            KeyValue::new(self.assignee.name_attribute(), self.agent.to_string()),
             KeyValue::new(convention::CONVERSATION_ID, self.id.to_string()),
         ];
-        attributes.extend(self.model.iter().flat_map(ModelAttributes::attributes));
+        attributes.extend(self.assignee.attributes());
         attributes
     }
 }

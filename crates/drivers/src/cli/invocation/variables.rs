@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use polity_engine::driver::{NotReady, RunOverrides};
+use polity_engine::driver::{NotReady, RunOverrides, current_traceparent};
 use polity_masking::is_secret_name;
 
 use super::RunInputs;
 use crate::cli::invocation::presets::ResolvedAgent;
 use crate::environment::EnvSource;
+
+/// The variable that carries the trace context to programs.
+const TRACEPARENT: &str = "TRACEPARENT";
 
 /// The complete environment of a process.
 pub(crate) struct EnvVariables {
@@ -28,7 +31,12 @@ pub(crate) fn collect_variables(
     inputs: RunInputs<'_>,
 ) -> Result<EnvVariables, NotReady> {
     let agent = inputs.agent;
-    let (variables, problem) = collect(resolved, inputs.overrides, inputs.environment);
+    let (mut variables, problem) = collect(resolved, inputs.overrides, inputs.environment);
+    if let Some(traceparent) = current_traceparent() {
+        // A value from the definition or the task stays.
+        let variable = variables.all.entry(TRACEPARENT.to_owned());
+        variable.or_insert_with(|| traceparent.to_string());
+    }
     match problem {
         None => Ok(variables),
         Some(VariableProblem::Missing { variable, named_in }) => Err(NotReady {

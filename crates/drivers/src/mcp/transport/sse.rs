@@ -16,7 +16,8 @@ use super::http_error::error_chain;
 use super::json_repair::parse_message;
 use super::loss_reason::LossReason;
 use super::message_limit::MessageLimit;
-use crate::http::redact_url;
+use super::trace_header::traceparent_header;
+use crate::http::{TRACEPARENT, redact_url};
 use crate::sse::SseParser;
 
 /// An error of the transport.
@@ -157,7 +158,10 @@ impl Transport<RoleClient> for SseTransport {
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), SseTransportError>> + Send + 'static {
         let open = self.stream.is_some();
-        let request = self.client.post(self.endpoint.clone());
+        let mut request = self.client.post(self.endpoint.clone());
+        if let Some(traceparent) = traceparent_header(&message) {
+            request = request.header(TRACEPARENT, traceparent);
+        }
         async move {
             if !open {
                 return Err(SseTransportError::Closed);

@@ -28,7 +28,8 @@ use super::http_error::{StreamableError, strip_url};
 use super::json_repair::parse_message;
 use super::loss_reason::LossReason;
 use super::message_limit::MessageLimit;
-use crate::http::read_error_body;
+use super::trace_header::traceparent_header;
+use crate::http::{TRACEPARENT, read_error_body};
 
 /// The number of failed reconnects to a stream after which the connection counts as lost.
 const RECONNECTS_MAX: usize = 5;
@@ -165,8 +166,9 @@ impl StreamableHttpClient for StreamableClient {
         message: ClientJsonRpcMessage,
         session: Option<Arc<str>>,
         authorization: Option<String>,
-        headers: StreamableHeaders,
+        mut headers: StreamableHeaders,
     ) -> Result<StreamableHttpPostResponse, StreamableError> {
+        headers.extend(traceparent_header(&message).map(|value| (TRACEPARENT, value)));
         let posted = self.post(&uri, &message, session.as_deref(), authorization, headers).await;
         let posted = posted.map_err(strip_url)?;
         match (&message, &posted) {

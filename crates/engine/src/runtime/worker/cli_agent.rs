@@ -20,7 +20,10 @@ use super::interruption::{EffectOutcome, Interruption, interruption};
 use crate::budget::{BudgetAllowance, CallPermit};
 use crate::commands::{BeginRun, RecordProcess, RecordRecoveredRun, RecordRun, SlotWait};
 use crate::decide::Command;
-use crate::driver::{LostRun, RunEnd, RunOutcome, RunOverrides, RunProgress, RunRequest};
+use crate::driver::{
+    LostRun, RunEnd, RunOutcome, RunOverrides, RunProgress, RunRequest, TracedStep, TracedStepKind,
+    traced,
+};
 use crate::pinned::Assignee;
 use crate::runtime::liveness::OwnerLiveness;
 use crate::runtime::{EngineError, RuntimeInner};
@@ -238,7 +241,9 @@ impl Worker {
                 stop: &stopped,
                 progress: &progress,
             };
-            inner.deps.programs.run(request).await
+            let step = TracedStep { task, kind: TracedStepKind::Work };
+            let run = inner.deps.programs.run(request);
+            traced(inner.deps.trace_contexts.as_ref(), step, run).await
         }));
         let mut is_recorded = false;
         let ended = loop {

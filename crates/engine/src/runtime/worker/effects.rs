@@ -21,7 +21,7 @@ use crate::commands::{
 use crate::decide::Command;
 use crate::driver::{
     CallSite, ModelFailure, ModelReply, ModelRequest, TextSink, ToolFailure, ToolReply,
-    ToolRequest, ToolsUnavailable,
+    ToolRequest, ToolsUnavailable, TracedStep, TracedStepKind, traced,
 };
 use crate::pinned::Assignee;
 use crate::runtime::orphans::active_sub_tasks;
@@ -67,9 +67,12 @@ impl Worker {
                 call_site: CallSite { session, turn: state.turn() },
                 progress: &TimedText { text, timer: &timer },
             };
+            let step = TracedStep { task: state.id(), kind: TracedStepKind::ModelCall };
+            let call = inner.deps.models.call(request);
+            let call = traced(inner.deps.trace_contexts.as_ref(), step, call);
             let answer = tokio::select! {
                 biased;
-                answer = inner.deps.models.call(request) => Ok(answer),
+                answer = call => Ok(answer),
                 timeout = timer.expired() => Err(timeout),
             };
             if let (Ok(Ok(reply)), Some(permit)) = (&answer, permit) {
@@ -132,7 +135,9 @@ impl Worker {
                 index,
             };
             let began = inner.deps.clock.now();
-            let answer = inner.deps.tools.call(request).await;
+            let step = TracedStep { task, kind: TracedStepKind::ToolCall(call_id) };
+            let call = inner.deps.tools.call(request);
+            let answer = traced(inner.deps.trace_contexts.as_ref(), step, call).await;
             let duration_ms = elapsed_ms(began, inner.deps.clock.now());
             Ok(tool_outcome(call_id, answer, duration_ms))
         });

@@ -18,7 +18,7 @@ use crate::commands::{RecordRemoteAcceptance, RecordRemoteOutcome, RemoteTimeout
 use crate::decide::Command;
 use crate::driver::{
     CallSite, MessageDelivery, NullTextSink, RemoteEnd, RemoteMessage, RemoteOutcome, RemoteWork,
-    TextSink,
+    TextSink, TracedStep, TracedStepKind, traced,
 };
 use crate::pinned::Assignee;
 use crate::runtime::EngineError;
@@ -66,7 +66,9 @@ impl Worker {
                 Ok(permit) => permit,
                 Err(over) => return MessageDelivery::Over(over_budget(over)),
             };
-            inner.deps.remotes.send(message).await
+            let step = TracedStep { task: state.id(), kind: TracedStepKind::Work };
+            let sent = inner.deps.remotes.send(message);
+            traced(inner.deps.trace_contexts.as_ref(), step, sent).await
         };
         let sent = {
             // A server shows no progress before its first answer.
@@ -130,7 +132,9 @@ impl Worker {
             let _permit = permit(&allowance).await;
             let call_site = CallSite { session: &session, turn: messages_sent(state) };
             let work = RemoteWork { agent: &agent, call_site, task: &task };
-            inner.deps.remotes.follow(work, &progress).await
+            let step = TracedStep { task: state.id(), kind: TracedStepKind::Work };
+            let followed = inner.deps.remotes.follow(work, &progress);
+            traced(inner.deps.trace_contexts.as_ref(), step, followed).await
         };
         let outcome = tokio::select! {
             outcome = within_limits(follow, limits, &progress) => outcome,
