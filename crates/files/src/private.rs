@@ -34,6 +34,9 @@ impl FileAccess {
     }
 }
 
+/// The id of root, which can read everything anyway. Its files are trusted and not changed.
+const ROOT_USER: u32 = 0;
+
 /// The permissions of the group and of all other users.
 const OTHERS: u32 = 0o077;
 
@@ -81,7 +84,7 @@ pub fn create_private_folders(path: &Path) -> io::Result<()> {
 /// The reason why a folder cannot be made private. Nothing was changed.
 #[derive(Debug)]
 pub enum PrivacyError {
-    /// Another user owns the folder.
+    /// Another user than root owns the folder.
     ForeignOwner {
         /// The user.
         user: u32,
@@ -106,10 +109,11 @@ pub fn make_private(folder: &Path, skip: &[&str]) -> Result<u64, PrivacyError> {
     };
     let target = fs::metadata(folder).map_err(io)?;
     let user = rustix::process::geteuid().as_raw();
-    if let Some(foreign) = [&own, &target].into_iter().find(|metadata| metadata.uid() != user) {
+    let is_foreign = |uid: u32| uid != user && uid != ROOT_USER;
+    if let Some(foreign) = [&own, &target].into_iter().find(|metadata| is_foreign(metadata.uid())) {
         return Err(PrivacyError::ForeignOwner { user: foreign.uid() });
     }
-    if own.is_symlink() && target.mode() & OTHERS != 0 {
+    if own.is_symlink() && target.uid() == user && target.mode() & OTHERS != 0 {
         return Err(PrivacyError::WideLinkTarget);
     }
     let mut changed = u64::from(!own.is_symlink() && strip_access(folder)?);

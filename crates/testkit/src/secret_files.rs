@@ -11,7 +11,7 @@ pub fn files_with_secret(folder: &Path, secret: &str) -> Vec<PathBuf> {
     let forms = encoded_forms(secret);
     let contains = |path: &PathBuf| {
         let bytes = fs::read(path).unwrap_or_default();
-        forms.iter().any(|form| bytes.windows(form.len()).any(|part| part == form.as_bytes()))
+        forms.iter().any(|form| memchr::memmem::find(&bytes, form.as_bytes()).is_some())
     };
     all_files(folder).into_iter().filter(contains).collect()
 }

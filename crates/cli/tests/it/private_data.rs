@@ -23,15 +23,15 @@ fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().mode() & 0o777
 }
 
-/// A path and everything below it to which other users have access. Files in a workspace keep the
-/// modes of their origin; the workspace itself is private.
+/// A path and everything below it to which other users have access. Workspaces keep the modes of
+/// their origin; the folder of all workspaces is private.
 fn open_to_others(path: &Path) -> Vec<PathBuf> {
     let metadata = fs::symlink_metadata(path).unwrap();
     let mut open = Vec::new();
     if metadata.mode() & 0o077 != 0 {
         open.push(path.to_owned());
     }
-    if metadata.is_dir() && !path.parent().unwrap().ends_with("data/workspaces") {
+    if metadata.is_dir() && !path.ends_with("data/workspaces") {
         for entry in fs::read_dir(path).unwrap() {
             open.extend(open_to_others(&entry.unwrap().path()));
         }

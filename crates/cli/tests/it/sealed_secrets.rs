@@ -107,7 +107,7 @@ fn killed_backup_has_no_secret() {
     // The copy takes long enough to be killed.
     database.execute_batch(
         "CREATE TABLE ballast AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n \
-         WHERE i < 100000) SELECT i, randomblob(1000) FROM n;",
+         WHERE i < 30000) SELECT i, randomblob(1000) FROM n;",
     )
     .unwrap();
     let unfinished = sandbox.file("backup.db.unfinished");
