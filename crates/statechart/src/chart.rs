@@ -62,8 +62,10 @@ pub struct Chart {
     pub(crate) entries: Box<[EntryRule]>,
     pub(crate) paths: Box<[TransitionPath]>,
     pub(crate) effects: Box<[CompiledAction]>,
-    /// The actions of all paths; a path refers to a range.
+    /// The actions of all paths and exits; each refers to a range.
     pub(crate) action_lists: Box<[u16]>,
+    /// The exit actions of each leaf state and its ancestors, as ranges of `action_lists`.
+    pub(crate) exits: Box<[(u32, u32)]>,
     /// The history updates of all paths, as pairs of history state and child; a path refers to a
     /// range.
     pub(crate) history_updates: Box<[(u8, u8)]>,

@@ -216,6 +216,13 @@ impl ChartInstance {
         self.state
     }
 
+    /// Performs the exit actions of the current state and its ancestors, for an agent that is
+    /// removed. The state does not change.
+    pub fn exit(&mut self, context: &FireContext) {
+        let mut agent = FiringAgent { data: &mut self.data, context };
+        self.chart.exit(self.state, &mut agent);
+    }
+
     /// Begins the next tick. If the state has timed out, takes the timeout and returns the new
     /// state; the tick then allows no other transition.
     pub fn begin_tick(&mut self, context: &FireContext) -> Option<StateId> {

@@ -4,7 +4,7 @@ use super::{CandidateId, Chart, PathId};
 use crate::action::{ActionBody, AgentRequest};
 use crate::chart::{AgentScope, ErrorSite};
 use crate::expression::ExprTree;
-use crate::ids::{FieldId, WorldId};
+use crate::ids::{FieldId, StateId, WorldId};
 
 /// An action of a transition path.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +45,28 @@ impl Chart {
         path: PathId,
         first_draw: u32,
     ) -> impl Iterator<Item = TransitionAction<'_>> {
-        let (begin, end) = self.paths[path.0 as usize].effects;
+        self.actions_of(self.paths[path.0 as usize].effects, first_draw)
+    }
+
+    /// True if a state or one of its ancestors has exit actions.
+    pub fn has_exit_actions(&self, state: StateId) -> bool {
+        let (begin, end) = self.exits[state.index()];
+        begin < end
+    }
+
+    /// Performs the exit actions of a state and its ancestors, innermost first, for an agent that
+    /// leaves the chart. Draws count from 0.
+    pub fn exit(&self, state: StateId, agent: &mut impl AgentScope) {
+        for action in self.actions_of(self.exits[state.index()], 0) {
+            self.perform(&action, agent);
+        }
+    }
+
+    fn actions_of(
+        &self,
+        (begin, end): (u32, u32),
+        first_draw: u32,
+    ) -> impl Iterator<Item = TransitionAction<'_>> {
         let mut next_draw = first_draw;
         self.action_lists[begin as usize..end as usize].iter().map(move |number| {
             let effect = &self.effects[usize::from(*number)];

@@ -36,6 +36,7 @@ pub(super) fn build(
         }
     }
     tables.candidate_starts.push(to_u32(tables.candidates.len()));
+    let exits = draft.tree.leaves.iter().map(|leaf| tables.exit(*leaf)).collect();
     if !tables.errors.is_empty() {
         return Err(tables.errors);
     }
@@ -71,6 +72,7 @@ pub(super) fn build(
         paths: paths.into(),
         effects: draft.effects.into(),
         action_lists: action_lists.into(),
+        exits,
         history_updates: history_updates.into(),
         guards: draft.guards.into(),
         arrivals: arrivals.into_iter().map(Into::into).collect(),
@@ -216,6 +218,16 @@ impl<'d> TableBuilder<'d> {
             history_updates: (to_u32(first_remembered), to_u32(self.history_updates.len())),
         });
         path
+    }
+
+    /// Adds the exit actions of a leaf state and its ancestors, innermost first.
+    fn exit(&mut self, leaf: usize) -> (u32, u32) {
+        let tree = &self.draft.tree;
+        let first = self.action_lists.len();
+        for left in tree.ancestors(leaf) {
+            self.action_lists.extend(&tree.nodes[left].exit);
+        }
+        (to_u32(first), to_u32(self.action_lists.len()))
     }
 
     fn code(&mut self, from: StateId, to: StateId, trigger: usize) -> u8 {

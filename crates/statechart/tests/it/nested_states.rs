@@ -45,6 +45,23 @@ fn exits_inside_out_and_enters_outside_in() {
 }
 
 #[test]
+fn removed_agent_exits_its_state_and_all_around_it() {
+    let chart = chart(CHART);
+    let context = FireContext::new(&chart);
+    let mut agent = agent(&chart);
+    agent.exit(&context);
+    assert_eq!((state(&agent), log(&agent)), ("idle", 0.0), "idle has no exit action");
+    fire(&mut agent, "engage");
+    agent.exit(&context);
+    assert_eq!((state(&agent), log(&agent)), ("like", 91_342.0));
+    let [idle, like, reshare] = ["idle", "like", "reshare"].map(|name| chart.state(name).unwrap());
+    assert_eq!(
+        [idle, like, reshare].map(|state| chart.has_exit_actions(state)),
+        [false, true, true]
+    );
+}
+
+#[test]
 fn own_transitions_precede_inherited_ones() {
     let mut agent = agent(&chart(CHART));
     fire(&mut agent, "engage");
