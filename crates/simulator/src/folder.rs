@@ -382,8 +382,7 @@ impl RunFolder {
 
     /// Returns the requests that are pending after a turn.
     pub(crate) fn pending_requests(&self, turn: u64) -> Result<Vec<LifecycleAction>, SimError> {
-        let waiting = RequestLog::peek(&self.requests(), turn)?.take(turn + 1)?;
-        Ok(waiting.into_iter().filter_map(|request| request.action.ok()).collect())
+        Ok(RequestLog::peek(&self.requests(), turn)?.waiting(turn + 1))
     }
 
     /// Returns the requests answered after a turn, by turn.
@@ -394,8 +393,12 @@ impl RunFolder {
         Ok(RequestLog::open(&self.requests(), turn)?.answered())
     }
 
-    /// Withdraws a request that will not be answered.
-    pub fn withdraw(&self, request_id: &str, reason: &str) -> Result<(), SimError> {
+    /// Withdraws a request, unless the run has answered it. Returns the answer of the run.
+    pub fn withdraw(
+        &self,
+        request_id: &str,
+        reason: &str,
+    ) -> Result<Option<RequestAnswer>, SimError> {
         requests::withdraw(&self.requests(), request_id, reason)
     }
 }

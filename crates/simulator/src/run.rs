@@ -371,7 +371,7 @@ impl SimulationRun {
     fn run_turn(&mut self) -> Result<bool, SimError> {
         self.simulation.run_ticks();
         let turn = self.simulation.turn();
-        let requests = self.requests.take(turn)?;
+        let requests = self.requests.claim(turn)?;
         let actions: Vec<_> =
             requests.iter().filter_map(|request| request.action.clone().ok()).collect();
         let mut rulings =
@@ -386,15 +386,13 @@ impl SimulationRun {
                 answers.push(RequestAnswer { request_id: id, turn, verdict });
             }
         }
-        if answers.is_empty() {
-            return Ok(false);
-        }
+        let was_asked = !answers.is_empty();
         // New requests invalidate superseded checkpoints.
-        if !std::mem::take(&mut self.superseded).is_empty() {
+        if was_asked && !std::mem::take(&mut self.superseded).is_empty() {
             self.folder.remove_superseded()?;
         }
         self.requests.record_answers(answers)?;
-        Ok(true)
+        Ok(was_asked)
     }
 
     fn is_checkpoint_due(&self) -> bool {

@@ -215,8 +215,8 @@ fn snippets() -> impl Strategy<Value = Vec<u8>> {
     let secrets: Vec<Vec<u8>> =
         secret_cases::CASES.iter().map(|(text, _)| text.as_bytes().to_vec()).collect();
     let of_rules = rule_cases::rule_cases();
-    let planted: Vec<Vec<u8>> =
-        planted.into_iter().chain(of_rules.iter().map(|case| case.text().into_bytes())).collect();
+    let secrets: Vec<Vec<u8>> =
+        secrets.into_iter().chain(of_rules.iter().map(|case| case.text().into_bytes())).collect();
     let lines: Vec<Vec<u8>> = PLAIN_TEXT.lines().map(|line| line.as_bytes().to_vec()).collect();
     let pieces =
         ["\n", " ", "\r\n", "\"", "\\", "\\n", "-", "=", ": ", "known secret", KEY, "@", "'"];

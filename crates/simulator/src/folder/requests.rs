@@ -4,6 +4,10 @@
 //! new lines at the end of each turn and appends its answers. An answer names its turn and is
 //! durable before the next checkpoint. So a resumed run handles the request in the same turn and
 //! gives the same result. A fork copies the requests answered after its turn, each with its turn.
+//!
+//! Every request gets one answer: its first. The run holds the lock of the file from its look at
+//! new requests until it has answered them. A process that gives up its request also looks and
+//! answers under the lock. So a request is either handled or withdrawn, never both.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
@@ -73,6 +77,10 @@ pub(crate) struct RequestLog {
     planned: BTreeMap<u64, Vec<OutsideRequest>>,
     /// Requests without an answer.
     new: Vec<OutsideRequest>,
+    /// The ids of all requests. A repeated request counts once.
+    known: HashSet<String>,
+    /// The lock of the file, while requests wait for their answers.
+    claim: Option<LockedLog>,
 }
 
 impl RequestLog {
@@ -91,8 +99,13 @@ impl RequestLog {
         turn: u64,
         check: impl Fn(&Path, &[RequestLogLine]) -> Result<(), SimError>,
     ) -> Result<Self, SimError> {
-        let mut log =
-            Self { tail: LogTail::new(path, 0), planned: BTreeMap::new(), new: Vec::new() };
+        let mut log = Self {
+            tail: LogTail::new(path, 0),
+            planned: BTreeMap::new(),
+            new: Vec::new(),
+            known: HashSet::new(),
+            claim: None,
+        };
         let lines = log.tail.read_new_lines()?;
         check(path, &lines)?;
         log.sort_lines(turn, lines);
@@ -101,7 +114,13 @@ impl RequestLog {
 
     /// Sorts lines into planned and new requests, after `turn`.
     fn sort_lines(&mut self, turn: u64, lines: Vec<RequestLogLine>) {
-        for request in answered(lines) {
+        let (requests, answers) = with_answers(lines);
+        // A request that was read before may have been withdrawn since.
+        self.new.retain(|request| !answers.contains_key(&request.id));
+        for request in requests {
+            if !self.known.insert(request.id.clone()) {
+                continue;
+            }
             match (request.answered_in, request.turn) {
                 (Some(planned), _) | (None, Some(planned)) if planned > turn => {
                     self.planned.entry(planned).or_default().push(request);
@@ -112,13 +131,33 @@ impl RequestLog {
         }
     }
 
-    /// Takes the requests to handle in this turn, in the order of submission.
-    pub(crate) fn take(&mut self, turn: u64) -> Result<Vec<OutsideRequest>, SimError> {
+    /// Reads new lines, before the requests of this turn are handled.
+    fn read_new(&mut self, turn: u64) -> Result<(), SimError> {
         let lines = self.tail.read_new_lines()?;
         self.sort_lines(turn.saturating_sub(1), lines);
+        Ok(())
+    }
+
+    /// Takes the requests to handle in this turn, in the order of submission. If any of them has no
+    /// answer yet, the file is locked until [`record_answers`](Self::record_answers).
+    pub(crate) fn claim(&mut self, turn: u64) -> Result<Vec<OutsideRequest>, SimError> {
+        self.read_new(turn)?;
+        if !self.new.is_empty() {
+            self.claim = Some(LockedLog::lock(&self.tail.path)?);
+            self.read_new(turn)?;
+        }
+        Ok(self.take(turn))
+    }
+
+    fn take(&mut self, turn: u64) -> Vec<OutsideRequest> {
         let mut requests = self.planned.remove(&turn).unwrap_or_default();
         requests.append(&mut self.new);
-        Ok(requests)
+        requests
+    }
+
+    /// Returns the requests that wait for this turn, without a claim on them.
+    pub(crate) fn waiting(mut self, turn: u64) -> Vec<LifecycleAction> {
+        self.take(turn).into_iter().filter_map(|request| request.action.ok()).collect()
     }
 
     /// Returns the requests planned for later turns.
@@ -129,10 +168,15 @@ impl RequestLog {
         self.planned.into_iter().map(|(turn, requests)| (turn, actions(requests))).collect()
     }
 
-    /// Records answers durably.
-    pub(crate) fn record_answers(&self, answers: Vec<RequestAnswer>) -> Result<(), SimError> {
+    /// Records answers durably and releases the claim.
+    pub(crate) fn record_answers(&mut self, answers: Vec<RequestAnswer>) -> Result<(), SimError> {
+        let claim = self.claim.take();
+        if answers.is_empty() {
+            return Ok(());
+        }
+        let mut log = claim.map_or_else(|| LockedLog::lock(&self.tail.path), Ok)?;
         let lines: Vec<RequestLogLine> = answers.into_iter().map(RequestLogLine::Answer).collect();
-        append(&self.tail.path, &lines).map(drop)
+        log.append(&lines).map(drop)
     }
 }
 
@@ -191,8 +235,8 @@ impl AnswerWatch {
     }
 }
 
-/// Returns the requests of some lines, with the turns of their answers.
-fn answered(lines: Vec<RequestLogLine>) -> Vec<OutsideRequest> {
+/// Returns the requests of some lines, with the turns of their answers, and all answers by id.
+fn with_answers(lines: Vec<RequestLogLine>) -> (Vec<OutsideRequest>, HashMap<String, u64>) {
     let mut requests = Vec::new();
     let mut answers: HashMap<String, u64> = HashMap::new();
     for line in lines {
@@ -214,7 +258,7 @@ fn answered(lines: Vec<RequestLogLine>) -> Vec<OutsideRequest> {
     for request in &mut requests {
         request.answered_in = answers.get(&request.id).copied();
     }
-    requests
+    (requests, answers)
 }
 
 /// Parses lines. Unknown lines do not end a run in progress; an invalid request with an id is
@@ -294,39 +338,70 @@ pub(crate) fn append_all(path: &Path, asked: &[RequestLogLine]) -> Result<(), Si
     if asked.is_empty() { Ok(()) } else { append(path, asked).map(drop) }
 }
 
-/// Answers a request in place of a run that ended. Turn 0 makes a resumed run skip it.
-pub(crate) fn withdraw(path: &Path, request_id: &str, reason: &str) -> Result<(), SimError> {
+/// Answers a request in place of a run that ended, unless the run has answered it. Returns the
+/// answer of the run. Turn 0 makes a resumed run skip the request.
+pub(crate) fn withdraw(
+    path: &Path,
+    request_id: &str,
+    reason: &str,
+) -> Result<Option<RequestAnswer>, SimError> {
+    let mut log = LockedLog::lock(path)?;
+    if let Some(answer) = AnswerWatch::from_start(path, request_id).poll()? {
+        return Ok(Some(answer));
+    }
     let verdict = RequestVerdict::refused(reason);
     let answer = RequestAnswer { request_id: request_id.to_owned(), turn: 0, verdict };
-    append(path, &[RequestLogLine::Answer(answer)]).map(drop)
+    log.append(&[RequestLogLine::Answer(answer)])?;
+    Ok(None)
 }
 
-/// Appends complete lines under a lock and returns their offset.
+/// Appends complete lines under the lock and returns their offset.
 fn append(path: &Path, lines: &[RequestLogLine]) -> Result<u64, SimError> {
-    let write = |error| SimError::io("write", path)(error);
-    let mut text = Vec::new();
-    for line in lines {
-        serde_json::to_writer(&mut text, line).map_err(|error| write(error.into()))?;
-        text.push(b'\n');
+    LockedLog::lock(path)?.append(lines)
+}
+
+/// The request file while this process alone may append to it.
+#[derive(Debug)]
+struct LockedLog {
+    path: PathBuf,
+    file: File,
+}
+
+impl LockedLog {
+    /// Waits for the lock. Processes hold it only while they append, or end a turn.
+    fn lock(path: &Path) -> Result<Self, SimError> {
+        let write = |error| SimError::io("write", path)(error);
+        let file = files::open_or_create(path)?;
+        file.lock().map_err(write)?;
+        Ok(Self { path: path.to_owned(), file })
     }
-    let mut file = files::open_or_create(path)?;
-    file.lock().map_err(write)?;
-    // An unfinished line of a crashed process is removed first.
-    let mut length = file.metadata().map_err(write)?.len();
-    if length > 0 {
-        let mut last = [0];
-        file.seek(SeekFrom::End(-1)).and_then(|_| file.read_exact(&mut last)).map_err(write)?;
-        if last != *b"\n" {
-            length = complete_length(&mut file, length).map_err(write)?;
-            file.set_len(length).map_err(write)?;
+
+    /// Appends complete lines durably and returns their offset.
+    fn append(&mut self, lines: &[RequestLogLine]) -> Result<u64, SimError> {
+        let (path, file) = (self.path.as_path(), &mut self.file);
+        let write = |error| SimError::io("write", path)(error);
+        let mut text = Vec::new();
+        for line in lines {
+            serde_json::to_writer(&mut text, line).map_err(|error| write(error.into()))?;
+            text.push(b'\n');
         }
+        // An unfinished line of a crashed process is removed first.
+        let mut length = file.metadata().map_err(write)?.len();
+        if length > 0 {
+            let mut last = [0];
+            file.seek(SeekFrom::End(-1)).and_then(|_| file.read_exact(&mut last)).map_err(write)?;
+            if last != *b"\n" {
+                length = complete_length(file, length).map_err(write)?;
+                file.set_len(length).map_err(write)?;
+            }
+        }
+        file.seek(SeekFrom::Start(length)).map_err(write)?;
+        file.write_all(&text).and_then(|()| file.sync_all()).map_err(write)?;
+        if length == 0 {
+            files::sync_name(path)?;
+        }
+        Ok(length)
     }
-    file.seek(SeekFrom::Start(length)).map_err(write)?;
-    file.write_all(&text).and_then(|()| file.sync_all()).map_err(write)?;
-    if length == 0 {
-        files::sync_name(path)?;
-    }
-    Ok(length)
 }
 
 /// Returns the length of all complete lines.
@@ -338,113 +413,5 @@ fn complete_length(file: &mut File, length: u64) -> std::io::Result<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::lifecycle::LifecycleOperation;
-
-    fn empty_log() -> (tempfile::TempDir, PathBuf) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("requests.jsonl");
-        (folder, path)
-    }
-
-    fn action(name: &str) -> LifecycleAction {
-        LifecycleAction::new(LifecycleOperation::PauseAgent, name)
-    }
-
-    fn names(requests: &[OutsideRequest]) -> Vec<String> {
-        let name = |request: &OutsideRequest| request.action.clone().unwrap().target_agent_name;
-        requests.iter().map(name).collect()
-    }
-
-    fn answer(id: &str, turn: u64) -> RequestAnswer {
-        RequestAnswer { request_id: id.to_owned(), turn, verdict: RequestVerdict::default() }
-    }
-
-    #[test]
-    fn resumed_run_handles_a_request_in_the_same_turn() {
-        let (_folder, path) = empty_log();
-        let mut log = RequestLog::open(&path, 0).unwrap();
-        assert_eq!(log.take(1).unwrap(), []);
-        submit(&path, "1", action("a")).unwrap();
-        submit(&path, "2", action("b")).unwrap();
-        assert_eq!(names(&log.take(2).unwrap()), ["a", "b"]);
-        log.record_answers(vec![answer("1", 2), answer("2", 2)]).unwrap();
-        assert_eq!(log.take(3).unwrap(), []);
-        submit(&path, "3", action("c")).unwrap();
-
-        let mut resumed = RequestLog::open(&path, 1).unwrap();
-        assert_eq!(names(&resumed.take(2).unwrap()), ["a", "b", "c"]);
-        let mut resumed = RequestLog::open(&path, 2).unwrap();
-        assert_eq!(names(&resumed.take(3).unwrap()), ["c"]);
-        let answer_to = |id| AnswerWatch::from_start(&path, id).poll().unwrap();
-        assert_eq!(answer_to("2"), Some(answer("2", 2)));
-        assert_eq!(answer_to("3"), None);
-    }
-
-    #[test]
-    fn answer_watch_reads_each_line_once() {
-        let (_folder, path) = empty_log();
-        let log = RequestLog::open(&path, 0).unwrap();
-        log.record_answers(vec![answer("1", 7)]).unwrap();
-        let mut watch = submit(&path, "1", action("a")).unwrap();
-        assert_eq!(watch.poll().unwrap(), None, "what stands before is not looked at");
-        log.record_answers(vec![answer("other", 8)]).unwrap();
-        assert_eq!(watch.poll().unwrap(), None);
-        log.record_answers(vec![answer("1", 9)]).unwrap();
-        assert_eq!(watch.poll().unwrap(), Some(answer("1", 9)));
-        assert_eq!(watch.poll().unwrap(), None, "it was read");
-    }
-
-    #[test]
-    fn unknown_lines_do_not_end_a_running_simulation() {
-        let (_folder, path) = empty_log();
-        let nonsense = concat!(
-            "hello\n",
-            "{\"request\": {\"request_id\": \"1\", \"operation\": \"dance\"}}\n",
-            "[1, 2]\n",
-        );
-        let mut log = RequestLog::open(&path, 0).unwrap();
-        std::fs::write(&path, nonsense).unwrap();
-        submit(&path, "2", action("a")).unwrap();
-        let taken = log.take(1).unwrap();
-        let ids: Vec<&str> = taken.iter().map(|request| request.id.as_str()).collect();
-        assert_eq!(ids, ["1", "2"]);
-        assert!(taken[0].action.clone().unwrap_err().starts_with("this is no request"));
-        assert_eq!(names(&taken[1..]), ["a"]);
-    }
-
-    #[test]
-    fn resume_rejects_a_damaged_request_log() {
-        let (_folder, path) = empty_log();
-        let mut log = RequestLog::open(&path, 0).unwrap();
-        submit(&path, "1", action("a")).unwrap();
-        log.take(1).unwrap();
-        log.record_answers(vec![answer("1", 1)]).unwrap();
-        let text = std::fs::read_to_string(&path).unwrap();
-        let [request, reply] = *text.lines().collect::<Vec<_>>() else { panic!("{text}") };
-        for (text, expected) in [
-            (format!("{}\n{reply}\n", &request[..20]), "line 1 is neither a request nor an answer"),
-            (format!("{request}\n\n{}\n", &reply[..20]), "line 3 is neither"),
-            (format!("{reply}\n"), "the request 1 is missing"),
-        ] {
-            std::fs::write(&path, text).unwrap();
-            let error = RequestLog::open(&path, 0).unwrap_err().to_string();
-            assert!(error.contains(expected), "{error}");
-        }
-        std::fs::write(&path, text).unwrap();
-        RequestLog::open(&path, 0).unwrap();
-    }
-
-    #[test]
-    fn unfinished_line_is_removed() {
-        let (_folder, path) = empty_log();
-        submit(&path, "1", action("a")).unwrap();
-        let mut text = std::fs::read(&path).unwrap();
-        text.extend_from_slice(b"{\"request\": {\"req");
-        std::fs::write(&path, &text).unwrap();
-        assert_eq!(names(&RequestLog::open(&path, 0).unwrap().take(1).unwrap()), ["a"]);
-        submit(&path, "2", action("b")).unwrap();
-        assert_eq!(names(&RequestLog::open(&path, 0).unwrap().take(1).unwrap()), ["a", "b"]);
-    }
-}
+#[path = "requests_tests.rs"]
+mod tests;

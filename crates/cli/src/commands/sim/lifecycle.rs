@@ -47,15 +47,17 @@ pub(super) fn lifecycle(app: &AppContext, args: SimLifecycleArgs) -> CliResult {
         if !at_work {
             let record = folder.record()?;
             return match record.status {
-                RunStatus::Ended => {
-                    folder.withdraw(&request_id, "the run had ended")?;
-                    Err(ended(app, &folder, &record))
-                }
+            let reason = match record.status {
+                RunStatus::Ended => "the run had ended",
+                RunStatus::Running | RunStatus::Stopped => "the run was stopped",
+            };
+            // Another process may have resumed the run and answered just now.
+            if let Some(answer) = folder.withdraw(&request_id, reason)? {
+                return tell(app, &action, &answer.verdict, &format!("in turn {}", answer.turn));
+            }
+                RunStatus::Ended => Err(ended(app, &folder, &record)),
                 // A valid request is queued again for the process that resumes the run.
-                RunStatus::Running | RunStatus::Stopped => {
-                    folder.withdraw(&request_id, "the run was stopped")?;
-                    later(app, &folder, &action)
-                }
+                RunStatus::Running | RunStatus::Stopped => later(app, &folder, &action),
             };
         }
         if is_to_be_noted && asked_at.elapsed() > WAIT_NOTED_AFTER {
