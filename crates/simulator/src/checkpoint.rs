@@ -1,15 +1,19 @@
 //! Checkpoints: the complete state of a simulation at the end of a turn, as a file.
 //!
-//! There are two formats with the same content. `json` is readable; `compact` is for large
-//! populations, is written and read agent by agent, and ends with a checksum. The digest of a
+//! There are two formats with the same content, and both end with a checksum. `json` is readable;
+//! `compact` is for large populations, and is written and read agent by agent. The digest of a
 //! simulation is the SHA-256 of its compact form without the checksum, whichever format is on disk.
+//! It does not contain the turn, so that it does not depend on the grouping of ticks.
 
+mod checksum;
 mod codec;
 mod compact;
 mod json;
 pub(crate) mod retention;
 pub(crate) mod writer;
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -20,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::checkpoint::writer::{CheckpointWriter, WriteJob};
 use crate::error::{SimError, ensure};
 use crate::folder::durable_files as files;
+use crate::folder::version::RUN_FORMAT;
 use crate::folder::{CheckpointFormat, RunFolder};
 use crate::kernel::AgentSnapshot;
 use crate::population::SERIALS_MAX;
@@ -50,6 +55,8 @@ pub(crate) struct CheckpointHead {
     /// The number of kernel ticks so far.
     pub(crate) tick: u64,
     pub(crate) next_serial: u64,
+    /// The next number behind each base name.
+    pub(crate) name_numbers: BTreeMap<String, u64>,
     /// The number of visits of each state.
     pub(crate) visits: StateCounts,
     /// The world values by name; null for one that was never set.
@@ -57,10 +64,6 @@ pub(crate) struct CheckpointHead {
     #[serde(flatten)]
     pub(crate) warnings: WarningLog,
 }
-
-/// The format version that is written. It also changes if draws change, because a resumed run would
-/// diverge.
-const FORMAT: u32 = 3;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AgentRow {
@@ -84,7 +87,7 @@ impl CheckpointHead {
     pub(crate) fn new(simulation: &Simulation) -> Self {
         let scenario = simulation.scenario();
         Self {
-            format: FORMAT,
+            format: RUN_FORMAT,
             scenario: scenario.name.clone(),
             chart: scenario.chart.name().to_owned(),
             seed: scenario.seed,
@@ -93,6 +96,7 @@ impl CheckpointHead {
             behaviours: scenario.behaviour_names(),
             tick: simulation.tick(),
             next_serial: simulation.next_serial().0,
+            name_numbers: simulation.name_numbers(),
             visits: StateCounts::new(simulation.visits()),
             world: simulation.world(),
             warnings: simulation.warnings().clone(),
@@ -117,8 +121,8 @@ impl CheckpointHead {
     fn check(&self, scenario: &Scenario) -> Result<(), String> {
         let Self { format, next_serial, .. } = self;
         ensure!(
-            *format == FORMAT,
-            "it has the format {format}, and this version of Polity reads {FORMAT}"
+            *format == RUN_FORMAT,
+            "it has the format {format}, and this version of Polity reads {RUN_FORMAT}"
         );
         for (what, found, expected) in [
             ("scenario", self.scenario.as_str(), scenario.name.as_str()),
@@ -218,6 +222,7 @@ pub(crate) fn write(
     let path = folder.checkpoint_path(turn, CheckpointFormat::Json);
     let mut text = Vec::new();
     json::write(simulation, &mut text).map_err(SimError::io("write", &path))?;
+    checksum::seal(&mut text);
     writer.enqueue(WriteJob { path, text, remove })?;
     Ok(None)
 }
@@ -230,22 +235,37 @@ pub(crate) fn read(
     scenarios: [&Scenario; 2],
     restore: &mut impl CheckpointTarget,
 ) -> Result<(), SimError> {
+    folder.check_version()?;
     let (turn, path, form) = folder.checkpoint(turn)?;
-    let unusable_checkpoint =
-        |reason: String| SimError::damaged(&path, unusable_checkpoint(&reason));
     let read = match form {
-        CheckpointFormat::Json => json::read(&files::read_text(&path)?, scenarios, restore),
+        CheckpointFormat::Json => {
+            let bytes = std::fs::read(&path).map_err(SimError::io("read", &path))?;
+            json::read(&bytes, scenarios, restore)
+        }
         CheckpointFormat::Compact => {
             let file = std::fs::File::open(&path).map_err(SimError::io("read", &path))?;
             compact::read(file, scenarios, restore)
         }
     };
-    match read.map_err(unusable_checkpoint)? {
-        written if written == turn => Ok(()),
-        written => {
-            Err(unusable_checkpoint(format!("it is of turn {written}, and not of turn {turn}")))
+    let read = read.and_then(|written| {
+        ensure!(written == turn, "it is of turn {written}, and not of turn {turn}");
+        Ok(())
+    });
+    read.map_err(|reason| damaged(folder, turn, &path, reason))
+}
+
+/// Returns the error for a checkpoint that cannot be used, with the turn to continue from instead.
+pub(crate) fn damaged(folder: &RunFolder, turn: u64, path: &Path, reason: String) -> SimError {
+    let mut before = turn;
+    let earlier = loop {
+        let Some(wanted) = before.checked_sub(1) else { break None };
+        match folder.checkpoint(Some(wanted)) {
+            Ok((found, path, form)) if checksum::is_intact(&path, form) => break Some(found),
+            Ok((found, _, _)) => before = found,
+            Err(_) => break None,
         }
-    }
+    };
+    SimError::DamagedCheckpoint { path: path.to_owned(), reason, earlier }
 }
 
 /// Reads the bytes of a checkpoint and returns its turn.
@@ -257,14 +277,9 @@ pub(crate) fn parse(
     restore: &mut impl CheckpointTarget,
 ) -> Result<u64, String> {
     match form {
-        CheckpointFormat::Json => json::read(&String::from_utf8_lossy(bytes), scenarios, restore),
+        CheckpointFormat::Json => json::read_content(bytes, scenarios, restore),
         CheckpointFormat::Compact => compact::read(bytes, scenarios, restore),
     }
-}
-
-/// Returns the message for a checkpoint that cannot be used.
-pub(crate) fn unusable_checkpoint(reason: &str) -> String {
-    format!("the checkpoint cannot be used: {reason}")
 }
 
 /// Copies the state of a simulation to another one.
@@ -283,4 +298,14 @@ pub(crate) fn copy_state(
 pub(crate) fn digest(simulation: &Simulation) -> Result<StateDigest, SimError> {
     let nowhere = Path::new("nowhere");
     compact::write(simulation, &mut io::sink()).map_err(SimError::io("write", nowhere))
+}
+
+/// Returns a digest in hexadecimal digits.
+pub(crate) fn hexadecimal(digest: StateDigest) -> String {
+    let mut digits = String::with_capacity(2 * digest.len());
+    for byte in digest {
+        // Writing to a String cannot fail.
+        let _ = write!(digits, "{byte:02x}");
+    }
+    digits
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::folder::version::RunVersion;
 use crate::kernel::{KernelError, RatesError};
 
 /// Returns a formatted message as an error, unless the condition holds.
@@ -38,6 +39,24 @@ pub enum SimError {
         path: PathBuf,
         /// The reason.
         reason: String,
+    },
+    /// A checkpoint is damaged, or does not fit its run.
+    #[error("{}: the checkpoint cannot be used: {reason}; {}", path.display(), instead(*.earlier))]
+    DamagedCheckpoint {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+        /// The turn of the newest earlier checkpoint that is intact.
+        earlier: Option<u64>,
+    },
+    /// The run has a format that this program does not continue.
+    #[error("the run in {} {}", path.display(), other_format(.found.as_ref()))]
+    OtherFormat {
+        /// The folder of the run.
+        path: PathBuf,
+        /// The version of the run, if recorded.
+        found: Option<RunVersion>,
     },
     /// The run has no checkpoint of that turn.
     #[error("the run has no checkpoint of turn {turn}{}", why_none(*.turn, .known))]
@@ -100,6 +119,26 @@ impl SimError {
     pub(crate) fn damaged(path: &Path, reason: impl Into<String>) -> Self {
         Self::Damaged { path: path.to_owned(), reason: reason.into() }
     }
+}
+
+/// Names the turn to continue from instead of a damaged checkpoint.
+fn instead(earlier: Option<u64>) -> String {
+    match earlier {
+        Some(turn) => format!("continue from the end of turn {turn} instead"),
+        None => "no earlier checkpoint is intact".to_owned(),
+    }
+}
+
+/// Explains the format of a run that cannot be continued.
+fn other_format(found: Option<&RunVersion>) -> String {
+    let found = match found {
+        Some(RunVersion { polity, format }) => {
+            format!("has format {format}, written by Polity {polity}")
+        }
+        None => "has an older format".to_owned(),
+    };
+    let RunVersion { polity, format } = RunVersion::current();
+    format!("{found}, and Polity {polity} continues runs of format {format} only")
 }
 
 /// Explains a missing checkpoint: it was not kept, or the run has not reached the turn.

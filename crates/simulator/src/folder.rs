@@ -13,6 +13,7 @@
 pub(crate) mod durable_files;
 pub mod requests;
 
+pub mod version;
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
@@ -26,6 +27,7 @@ use self::durable_files as files;
 use self::requests::{AnswerWatch, RequestAnswer, RequestLog};
 use crate::error::SimError;
 use crate::lifecycle::LifecycleAction;
+use self::version::RunVersion;
 use crate::run::RunSummary;
 
 const RECORD: &str = "run.json";
@@ -90,6 +92,9 @@ pub struct SimulationRecord {
     pub summary: Option<RunSummary>,
 }
 
+    /// The version of the run; none for a run from before versions were recorded.
+    #[serde(default)]
+    pub version: Option<RunVersion>,
 /// The origin of a fork.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForkOrigin {
@@ -170,6 +175,11 @@ impl RunFolder {
     /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Fails if this program cannot continue the run.
+    pub(crate) fn check_version(&self) -> Result<(), SimError> {
+        RunVersion::check(self.record()?.version.as_ref(), &self.path)
     }
 
     /// Takes the lock, unless another process holds it.
@@ -350,11 +360,6 @@ impl RunFolder {
 
     fn file(&self, folder: &str, turn: u64, form: CheckpointFormat) -> PathBuf {
         self.path.join(folder).join(format!("turn_{turn:06}.{}", form.extension()))
-    }
-
-    /// True if the file name is that of a checkpoint.
-    pub fn is_checkpoint(path: &Path) -> bool {
-        turn_of(path).is_some()
     }
 
     pub(crate) fn requests(&self) -> PathBuf {

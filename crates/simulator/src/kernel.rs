@@ -10,6 +10,8 @@
 //! kernel.ticks(1, 10, &pool);             // ten ticks
 //! kernel.fire_all(round_ends, 11, &pool); // one trigger for every active agent
 //! let snapshot = kernel.snapshot(slot);   // one agent, for a checkpoint
+//! kernel.exit(&[slot], 11);               // exit actions of an agent to be removed
+//! kernel.remove(slot);
 //! let moved = kernel.compact();           // closes the gaps of removed agents
 //! ```
 //!
@@ -52,6 +54,7 @@ mod tick;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polity_statechart::{
@@ -70,6 +73,7 @@ use self::tables::event_table::EventTable;
 use self::tables::simd_plan::SimdPlan;
 use self::tick::batched::TickScratch;
 use self::tick::batching::TickBatching;
+use self::tick::scalar::ScalarAgent;
 
 pub use self::columns::agents::{AgentSerial, AgentSlot, KernelError};
 pub use self::columns::snapshot::AgentSnapshot;
@@ -256,7 +260,36 @@ impl Kernel {
             }
         });
         self.calendar.ticks.extend(ticks);
-        self.collect(ticks.len())
+        let columns = self.calendar.ticks.len();
+        self.collect(columns - ticks.len()..columns)
+    }
+
+    /// Performs the exit actions of agents that are to be removed, as of the end of a tick. They
+    /// have their own draws. All agents read the same world; their changes apply in agent order.
+    pub fn exit(&mut self, slots: &[AgentSlot], tick: u32) {
+        let chart = Arc::clone(&self.chart);
+        // The column after the newest orders the changes. It is not written.
+        let column = self.calendar.ticks.len();
+        for slot in slots {
+            if !self.contains(*slot) {
+                continue;
+            }
+            let (state, (block, index)) = (self.state(*slot), slot.block_and_lane());
+            let mut agent = ScalarAgent {
+                block: &mut self.blocks[block],
+                index,
+                first_slot: first_slot(block),
+                tick,
+                column,
+                purpose: DrawPurpose::Exit,
+                philox: self.philox,
+                world: &self.world,
+            };
+            chart.exit(state, &mut agent);
+        }
+        self.calendar.ticks.push(tick);
+        self.collect(column..column + 1);
+        self.calendar.ticks.pop();
     }
 
     /// Folds the history if there is no room for another column.
@@ -273,11 +306,10 @@ impl Kernel {
         self.blocks.iter_mut().for_each(|block| block.history.fit(&self.calendar));
     }
 
-    /// Collects the effects of the newest columns in order and applies world changes. Returns the
+    /// Collects the effects of these columns in order and applies world changes. Returns the
     /// number of changes.
-    fn collect(&mut self, columns: usize) -> usize {
-        let all = self.calendar.ticks.len();
-        let applied = effects::world::apply(&mut self.blocks, all - columns..all, &mut self.world);
+    fn collect(&mut self, columns: Range<usize>) -> usize {
+        let applied = effects::world::apply(&mut self.blocks, columns, &mut self.world);
         for rejected in applied.rejected {
             self.report_rejected(&rejected);
         }

@@ -12,6 +12,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::sync::Arc;
 //!
+//! use polity_simulator::folder::version::RunVersion;
 //! use polity_simulator::folder::{RunFolder, SimulationRecord, RunStatus};
 //! use polity_simulator::run::{RunSetup, RunControl, SimulationRun};
 //! use polity_simulator::scenario::{Scenario, ScenarioFile};
@@ -35,6 +36,7 @@
 //!     turns: scenario.turns,
 //!     status: RunStatus::Running,
 //!     summary: None,
+//!     version: Some(RunVersion::current()),
 //! };
 //! let setup = RunSetup {
 //!     scenario: Arc::clone(&scenario),

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;
 
 use crate::kernel::{AgentSerial, AgentSlot};
-use crate::population::names::{AgentNames, FreeNames};
+use crate::population::names::{AgentNames, NameNumbers};
 
 /// The slot of a removed agent.
 const GONE: u32 = u32::MAX;
@@ -22,7 +22,7 @@ const FORGET_MIN: usize = 1024;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Population {
     names: AgentNames,
-    free_names: FreeNames,
+    numbers: NameNumbers,
     /// The slots of initial agents, by serial. There may be millions.
     initial: Vec<u32>,
     /// The agents added during the run.
@@ -53,11 +53,17 @@ impl Population {
     /// Names a group of agents with consecutive serials.
     pub(crate) fn declare_group(&mut self, stem: &str, initial: AgentSerial, count: u64) {
         self.names.add_group(stem, initial, count);
+        if count > 1 {
+            self.numbers.reserve(stem, count + 1);
+        } else if count == 1 {
+            self.numbers.record(stem);
+        }
     }
 
     /// Names a single agent.
     pub(crate) fn declare(&mut self, name: &str, serial: AgentSerial) {
         self.names.add(name, serial);
+        self.numbers.record(name);
     }
 
     /// Inserts an agent that was added in a turn; 0 for an initial agent.
@@ -169,7 +175,6 @@ impl Population {
     /// Stores the remaining initial agents like added ones if most have been removed, so that
     /// memory follows the population.
     pub(crate) fn compact(&mut self) {
-        self.free_names.forget();
         let present = self.initial.iter().filter(|slot| **slot != GONE).count();
         if self.initial.len() < FORGET_MIN || present > self.initial.len() / 4 {
             return;
@@ -215,22 +220,14 @@ impl Population {
         paused
     }
 
-    pub(crate) fn take_free_names(&mut self) -> FreeNames {
-        std::mem::take(&mut self.free_names)
+    /// The next number behind each base name.
+    pub(crate) fn numbers(&self) -> &NameNumbers {
+        &self.numbers
     }
 
-    pub(crate) fn put_free_names(&mut self, free_names: FreeNames) {
-        self.free_names = free_names;
-    }
-
-    /// Marks a name as free.
-    pub(crate) fn release_name(&mut self, name: &str) {
-        self.free_names.release_name(name);
-    }
-
-    /// Resets the cache of free names after rejected changes.
-    pub(crate) fn reset_free_names(&mut self) {
-        self.free_names.forget();
+    /// Reserves all numbers below `next` behind a base name.
+    pub(crate) fn reserve_numbers(&mut self, base: &str, next: u64) {
+        self.numbers.reserve(base, next);
     }
 }
 

@@ -1,7 +1,7 @@
 //! A run: a simulation with its folder.
 
 use std::collections::BTreeSet;
-use std::fmt::{self, Write};
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,11 +12,12 @@ use serde_json::{Map, Value};
 
 use crate::checkpoint::retention::dispensable;
 use crate::checkpoint::writer::CheckpointWriter;
-use crate::checkpoint::{self, StateDigest};
+use crate::checkpoint::{self, StateDigest, hexadecimal};
 use crate::error::SimError;
 use crate::folder::durable_files as files;
 use crate::folder::requests::{self, OutsideRequest, RequestAnswer, RequestLog};
 use crate::folder::{ForkOrigin, RunFolder, RunLock, RunStatus, SimulationRecord};
+use crate::folder::version::RunVersion;
 use crate::lifecycle::{LifecycleEvent, RequestRuling, RequestVerdict};
 use crate::scenario::Scenario;
 use crate::simulation::Simulation;
@@ -245,7 +246,9 @@ impl SimulationRun {
         check_turns(&record, scenario)?;
         let newest = folder.checkpoints()?.last().copied();
         if turn.is_some_and(|turn| newest.is_none_or(|newest| newest < turn)) {
+        folder.check_version()?;
             folder.restore_superseded()?;
+        record.version = Some(RunVersion::current());
         }
         // A run that crashed before its first checkpoint starts from the beginning.
         let is_new =
@@ -433,21 +436,12 @@ impl SimulationRun {
             agents: self.simulation.len(),
             paused: self.simulation.paused(),
             states: StateCounts::new(self.simulation.states()),
-            warnings: self.simulation.warnings().list(self.simulation.turn()),
+            warnings: self.simulation.list_warnings(),
             digest: hexadecimal(digest),
             visits: StateCounts::new(self.simulation.visits()),
             world: self.simulation.world(),
         })
     }
-}
-
-fn hexadecimal(digest: StateDigest) -> String {
-    let mut digits = String::with_capacity(2 * digest.len());
-    for byte in digest {
-        // Writing to a String cannot fail.
-        let _ = write!(digits, "{byte:02x}");
-    }
-    digits
 }
 
 /// Checks that the tick counter can hold all turns.

@@ -47,6 +47,9 @@ const CHECKPOINT_EVERY_DEFAULT_MAX: u64 = 100;
 /// The approximate number of checkpoints that a long run writes.
 const CHECKPOINTS_DEFAULT: u64 = 100;
 
+/// The trigger fired for all agents at the end of a turn.
+const ROUND_ENDS: &str = "round_ends";
+
 /// The default start of simulated time.
 const START_TIME_DEFAULT: &str = "2026-01-01T00:00:00Z";
 
@@ -186,6 +189,8 @@ pub struct Scenario {
     pub turns: u64,
     /// The number of ticks per turn.
     pub ticks_per_turn: u32,
+    /// The trigger fired for all agents at the end of a turn, if the chart has it.
+    pub round_ends: Option<TriggerId>,
     /// The seed of all random draws.
     pub seed: u64,
     /// The start of simulated time.
@@ -260,9 +265,10 @@ impl Scenario {
         self.checkpoint_every.map_or_else(|| checkpoint_every_default(agents, turns), u64::from)
     }
 
-    /// Returns the number of kernel ticks per turn: its own and one for `round_ends`.
+    /// Returns the number of kernel ticks per turn: its own, and one for `round_ends` if the chart
+    /// has it. Without it, turns only group ticks.
     pub(crate) fn kernel_ticks(&self) -> u64 {
-        u64::from(self.ticks_per_turn) + 1
+        u64::from(self.ticks_per_turn) + u64::from(self.round_ends.is_some())
     }
 
     /// Returns the simulated time of a kernel tick, which counts from 1. `round_ends` falls on the

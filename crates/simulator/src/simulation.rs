@@ -3,6 +3,7 @@
 mod agent_requests;
 mod restore;
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -22,9 +23,6 @@ use crate::population::Population;
 use crate::population::draw_key::draw_key;
 use crate::scenario::{AgentStart, Scenario};
 use crate::warning::{RefusedRequests, RunWarning, WarningLog};
-
-/// The trigger fired for all agents at the end of a turn.
-const ROUND_ENDS: &str = "round_ends";
 
 /// The minimum number of gaps for which compacting pays off.
 const GAPS_MIN: u64 = 1024;
@@ -46,6 +44,13 @@ pub struct Simulation {
     /// The changes of the population in the last turn, if recorded.
     events: Option<Vec<LifecycleEvent>>,
     pool: rayon::ThreadPool,
+}
+
+/// An agent that is no longer in the population, but still in the kernel.
+struct RemovedAgent {
+    slot: AgentSlot,
+    serial: AgentSerial,
+    name: String,
 }
 
 impl Simulation {
@@ -159,9 +164,20 @@ impl Simulation {
         &self.warnings
     }
 
+    /// Lists the warnings so far by turn.
+    pub(crate) fn list_warnings(&self) -> Vec<RunWarning> {
+        self.warnings.list(self.turn, self.scenario.kernel_ticks())
+    }
+
     /// Returns the number of kernel ticks so far.
     pub(crate) fn tick(&self) -> u64 {
         self.turn * self.scenario.kernel_ticks()
+    }
+
+    /// Returns the number of kernel ticks so far, as the kernel counts them.
+    fn kernel_tick(&self) -> u32 {
+        // A run with more ticks than the counter holds is rejected before it starts.
+        u32::try_from(self.tick()).unwrap_or(u32::MAX)
     }
 
     /// Records changes of the population from now on.
@@ -174,14 +190,18 @@ impl Simulation {
         self.events.as_deref().unwrap_or_default()
     }
 
+    /// Returns the next number behind each base name of agents.
+    pub(crate) fn name_numbers(&self) -> BTreeMap<String, u64> {
+        self.population.numbers().sorted()
+    }
+
     pub(crate) fn next_serial(&self) -> AgentSerial {
         self.population.next_serial()
     }
 
     /// Runs the ticks of a turn. [`change_population`](Self::change_population) must follow.
     pub(crate) fn run_ticks(&mut self) {
-        // A run with more ticks than the counter holds is rejected before it starts.
-        let mut next = u32::try_from(self.tick() + 1).unwrap_or(u32::MAX);
+        let mut next = self.kernel_tick().saturating_add(1);
         let end = next.saturating_add(self.scenario.ticks_per_turn);
         self.turn += 1;
         while next < end {
@@ -190,14 +210,14 @@ impl Simulation {
             self.agent_requests.add(self.kernel.take_requests());
             next += count;
         }
-        if let Some(round_ends) = self.scenario.chart.trigger(ROUND_ENDS) {
+        if let Some(round_ends) = self.scenario.round_ends {
             self.kernel.fire_all(round_ends, end, &self.pool);
             self.agent_requests.add(self.kernel.take_requests());
         }
         for (all, some) in self.visits.iter_mut().zip(self.kernel.take_visits()) {
             *all += some;
         }
-        self.take_eval_errors();
+        self.take_eval_errors(&[]);
     }
 
     /// Changes the population at the end of a turn. Ends pauses, then handles the requests of
@@ -229,9 +249,8 @@ impl Simulation {
             return Ok(Vec::new());
         }
         let (scenario, kernel) = (&*self.scenario, &self.kernel);
-        let mut rulings = PopulationDraft::new(&mut self.population)
-            .with_agent_requests(agent_requests)
-            .rule_all(
+        let mut rulings =
+            PopulationDraft::new(&self.population).with_agent_requests(agent_requests).rule_all(
                 &requests,
                 &|index, initial| match asking.get(index) {
                     // An agent can only add copies of itself.
@@ -241,10 +260,11 @@ impl Simulation {
                 strict,
             );
         let mut refused = RefusedRequests::default();
+        let mut removed = Vec::new();
         for (index, (request, ruling)) in requests.iter().zip(&mut rulings).enumerate() {
             match ruling.change.take() {
                 Some(change) => {
-                    self.apply_change(change)?;
+                    self.apply_change(change, &mut removed)?;
                     if let (Some(events), Some(name)) = (&mut self.events, &ruling.name) {
                         events.push(LifecycleEvent {
                             operation: request.operation,
@@ -269,37 +289,41 @@ impl Simulation {
             }
         }
         refused.into_warnings(self.turn).for_each(|warning| self.warnings.add(warning));
+        self.exit_removed(removed);
         self.compact_if_sparse();
         Ok(rulings.split_off(first_outside))
     }
 
     /// Returns the verdict on a request if it came now, after all pending ones.
     pub fn preview_request(
-        &mut self,
+        &self,
         folder: &RunFolder,
         request: &LifecycleAction,
     ) -> Result<RequestVerdict, SimError> {
         let mut requests = folder.pending_requests(self.turn)?;
         requests.push(request.clone());
-        let scenario = Arc::clone(&self.scenario);
-        let resolve_start = |_: usize, initial: &Map<String, Value>| scenario.start(initial);
+        let resolve_start = |_: usize, initial: &Map<String, Value>| self.scenario.start(initial);
         let mut rulings =
-            PopulationDraft::new(&mut self.population).rule_all(&requests, &resolve_start, false);
-        self.population.reset_free_names();
+            PopulationDraft::new(&self.population).rule_all(&requests, &resolve_start, false);
         Ok(rulings.pop().map(RequestRuling::into_verdict).unwrap_or_default())
     }
 
-    /// Applies an accepted change.
-    fn apply_change(&mut self, change: PopulationChange<AgentStart>) -> Result<(), SimError> {
+    /// Applies an accepted change. A removed agent stays in the kernel until
+    /// [`exit_removed`](Self::exit_removed).
+    fn apply_change(
+        &mut self,
+        change: PopulationChange<AgentStart>,
+        removed: &mut Vec<RemovedAgent>,
+    ) -> Result<(), SimError> {
         match change {
             PopulationChange::Add { serial, name, start } => {
                 self.population.declare(&name, serial);
                 self.add_agent(serial, &start)?;
             }
             PopulationChange::Remove(serial) => {
+                let name = self.population.name(serial);
                 if let Some(slot) = self.population.remove(serial) {
-                    self.kernel.remove(slot);
-                    self.gaps += 1;
+                    removed.push(RemovedAgent { slot, serial, name });
                 }
             }
             PopulationChange::Pause { serial, turns } => {
@@ -312,6 +336,33 @@ impl Simulation {
             }
         }
         Ok(())
+    }
+
+    /// Performs the exit actions of removed agents, in agent order, and takes them out of the
+    /// kernel. Their requests are dropped: a removed agent does not act.
+    fn exit_removed(&mut self, mut removed: Vec<RemovedAgent>) {
+        let leaves = |agent: &RemovedAgent| {
+            self.scenario.chart.has_exit_actions(self.kernel.state(agent.slot))
+        };
+        let mut leaving: Vec<AgentSlot> =
+            removed.iter().filter(|agent| leaves(agent)).map(|agent| agent.slot).collect();
+        if !leaving.is_empty() {
+            leaving.sort_unstable();
+            self.kernel.exit(&leaving, self.kernel_tick());
+            let dropped = self.kernel.take_requests().len();
+            if dropped > 0 {
+                let reason = format!(
+                    "requests of exit actions are dropped if their agent was removed ({dropped} times)"
+                );
+                self.warnings.add(RunWarning::general(self.turn, reason));
+            }
+            removed.sort_unstable_by_key(|agent| agent.serial);
+            self.take_eval_errors(&removed);
+        }
+        for RemovedAgent { slot, .. } in &removed {
+            self.kernel.remove(*slot);
+        }
+        self.gaps += removed.len() as u64;
     }
 
     fn add_agent(&mut self, serial: AgentSerial, start: &AgentStart) -> Result<(), SimError> {
@@ -383,16 +434,21 @@ impl Simulation {
         }
     }
 
-    /// Records guards and actions that could not be evaluated.
-    fn take_eval_errors(&mut self) {
+    /// Records guards and actions that could not be evaluated. `removed` has the agents without a
+    /// place in the population, by serial.
+    fn take_eval_errors(&mut self, removed: &[RemovedAgent]) {
         for failure in self.kernel.take_warnings() {
-            let kernel::KernelWarning { text, location, reason, count, serial, tick: _ } = failure;
+            let kernel::KernelWarning { text, location, reason, count, serial, tick } = failure;
             let what = match location {
                 Some(location) => format!("{location}: guard \"{text}\""),
                 None => format!("action \"{text}\""),
             };
-            let agent = self.population.name(serial);
-            self.warnings.add_eval_error(self.turn, agent, format!("{what}: {reason}"), count);
+            let agent = match removed.binary_search_by_key(&serial, |agent| agent.serial) {
+                Ok(index) => removed[index].name.clone(),
+                Err(_) => self.population.name(serial),
+            };
+            let what = format!("{what}: {reason}");
+            self.warnings.add_eval_error(u64::from(tick), agent, what, count);
         }
     }
 

@@ -86,8 +86,8 @@ pub(crate) struct WarningLog {
 /// A guard or action that could not be evaluated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct EvalErrorCount {
-    /// The first turn.
-    turn: u64,
+    /// The first tick. Unlike the turn, it does not depend on the grouping of ticks.
+    tick: u64,
     /// The first agent.
     agent: String,
     what: String,
@@ -104,19 +104,27 @@ impl WarningLog {
     }
 
     /// Counts an evaluation error.
-    pub(crate) fn add_eval_error(&mut self, turn: u64, agent: String, what: String, count: u64) {
+    pub(crate) fn add_eval_error(&mut self, tick: u64, agent: String, what: String, count: u64) {
         match self.failures.iter_mut().find(|known| known.what == what) {
-            Some(known) => known.count += count,
-            None => self.failures.push(EvalErrorCount { turn, agent, what, count }),
+            Some(known) => {
+                known.count += count;
+                if tick < known.tick {
+                    (known.tick, known.agent) = (tick, agent);
+                }
+            }
+            None => self.failures.push(EvalErrorCount { tick, agent, what, count }),
         }
     }
 
-    /// Lists the warnings by turn, and the number of dropped ones.
-    pub(crate) fn list(&self, turn: u64) -> Vec<RunWarning> {
+    /// Lists the warnings by turn, and the number of dropped ones. A turn has this many ticks.
+    pub(crate) fn list(&self, turn: u64, ticks: u64) -> Vec<RunWarning> {
         let mut listed = self.kept.clone();
-        listed.extend(self.failures.iter().map(|failure| RunWarning {
-            target_agent_name: Some(failure.agent.clone()),
-            ..RunWarning::general(failure.turn, with_count(&failure.what, failure.count))
+        listed.extend(self.failures.iter().map(|failure| {
+            let turn = failure.tick.div_ceil(ticks);
+            RunWarning {
+                target_agent_name: Some(failure.agent.clone()),
+                ..RunWarning::general(turn, with_count(&failure.what, failure.count))
+            }
         }));
         listed.sort_by_key(|warning| warning.turn);
         if self.left_out > 0 {
@@ -135,10 +143,10 @@ mod tests {
     fn repeated_guard_errors_are_one_warning() {
         let mut warnings = WarningLog::default();
         for turn in 3..10 {
-            warnings.add_eval_error(turn, format!("agent_{turn}"), "guard".to_owned(), 2);
+            warnings.add_eval_error(4 * turn, format!("agent_{turn}"), "guard".to_owned(), 2);
         }
-        warnings.add_eval_error(5, "other".to_owned(), "action".to_owned(), 1);
-        let listed = warnings.list(10);
+        warnings.add_eval_error(17, "other".to_owned(), "action".to_owned(), 1);
+        let listed = warnings.list(10, 4);
         let listed: Vec<_> =
             listed.iter().map(|listed| (listed.turn, listed.reason.as_str())).collect();
         assert_eq!(listed, [(3, "guard (14 times)"), (5, "action")]);
@@ -151,10 +159,10 @@ mod tests {
         for _ in 0..WARNINGS_MAX {
             warnings.add(warning.clone());
         }
-        assert_eq!(warnings.list(1).len(), WARNINGS_MAX);
+        assert_eq!(warnings.list(1, 4).len(), WARNINGS_MAX);
         warnings.add(warning.clone());
         warnings.add(warning);
-        let listed = warnings.list(9);
+        let listed = warnings.list(9, 4);
         assert_eq!(listed.len(), WARNINGS_MAX + 1);
         assert_eq!(listed.last().unwrap().reason, "2 more warnings were left out");
     }

@@ -7,7 +7,6 @@ use polity_host::recording::RecordingError;
 use polity_host::simulations::changes::ScenarioChangeError;
 use polity_host::{DefinitionError, HostError, LookupError, RecordKind, TrustFault};
 use polity_simulator::error::SimError;
-use polity_simulator::folder::RunFolder;
 use polity_simulator::scenario::{ScalingError, ScenarioLimit};
 use polity_store::ImportError;
 
@@ -272,12 +271,15 @@ impl From<SimError> for CliError {
             SimError::Exists(_) => Self::conflict(&error)
                 .hint("each run needs its own folder: name an empty or missing one with --out"),
             SimError::Io { doing, path, source } => Self::io(doing, path, source),
-            SimError::Damaged { path, .. } if RunFolder::is_checkpoint(path) => Self::damaged(
-                &error,
-            )
-            .hint(
-                "continue from an earlier turn: `polity sim resume RUN --from TURN`; `polity sim \
-                     status RUN` shows the turns that have a checkpoint",
+            SimError::DamagedCheckpoint { earlier, .. } => {
+                Self::damaged(&error).hint(match earlier {
+                    Some(turn) => format!("`polity sim resume RUN --from {turn}`"),
+                    None => "start a new run with `polity sim run`".to_owned(),
+                })
+            }
+            SimError::OtherFormat { .. } => Self::conflict(&error).hint(
+                "continue it with the version of Polity that wrote it, or start a new run with \
+                 `polity sim run`",
             ),
             SimError::Damaged { .. } => Self::damaged(&error)
                 .hint("restore the file from a copy, or start a new run with `polity sim run`"),

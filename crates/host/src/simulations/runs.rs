@@ -153,6 +153,7 @@ impl RunOverview {
         } = &self.record;
         json!({
             "run_id": run_id,
+            version,
             "scenario": scenario,
             "status": status,
             "interrupted": self.interrupted,
@@ -167,3 +168,4 @@ impl RunOverview {
         })
     }
 }
+            "version": version,

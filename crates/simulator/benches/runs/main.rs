@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::Timestamp;
+use polity_simulator::folder::version::RunVersion;
 use polity_simulator::folder::{RunStatus, SimulationRecord};
 use polity_simulator::run::{RunControl, RunSetup, SimulationRun};
 use polity_simulator::scenario::{Scenario, ScenarioFile};
@@ -125,6 +126,7 @@ impl BenchFixture {
             turns: self.scenario.turns,
             status: RunStatus::Running,
             summary: None,
+            version: Some(RunVersion::current()),
         };
         let beginning = RunSetup {
             scenario: Arc::clone(&self.scenario),

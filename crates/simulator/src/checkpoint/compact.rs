@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! "polity simulation\n"
-//! the turn, the head as JSON, the number of agents
+//! the head as JSON, the number of agents
 //! for each agent: serial, name, turn added, pause, state, ticks, behaviour, fields, last active children, history
 //! the SHA-256 of all that
 //! ```
@@ -34,7 +34,6 @@ const PAUSED_FOR: u8 = 2;
 pub(super) fn write(simulation: &Simulation, out: &mut impl Write) -> io::Result<StateDigest> {
     let mut encoder = CheckpointEncoder::new(&mut *out);
     encoder.bytes(MAGIC)?;
-    encoder.number(simulation.turn())?;
     encoder.text(&serde_json::to_string(&CheckpointHead::new(simulation))?)?;
     encoder.number(simulation.len())?;
     let chart = &*simulation.scenario().chart;
@@ -99,11 +98,11 @@ pub(super) fn read(
     decoder.bytes(&mut magic).map_err(|error| describe(&error, "its first bytes"))?;
     ensure!(&magic == MAGIC, "it is not the checkpoint of a simulation");
     let of_head = |error: io::Error| describe(&error, "its head");
-    let turn = decoder.number().map_err(of_head)?;
     let head: CheckpointHead = serde_json::from_str(&decoder.text().map_err(of_head)?)
         .map_err(|error| format!("its head is damaged: {}", json::describe(&error)))?;
     head.check_origin(written)?;
     head.check(scenario)?;
+    let turn = head.tick / scenario.kernel_ticks();
     restore.head(turn, &head)?;
     let count = decoder.number().map_err(of_head)?;
     let mut last = None;

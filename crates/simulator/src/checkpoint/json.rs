@@ -10,7 +10,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::{AgentRow, CheckpointHead, CheckpointTarget};
+use super::{AgentRow, CheckpointHead, CheckpointTarget, checksum};
 use crate::error::ensure;
 use crate::kernel::{AgentSerial, AgentSnapshot, BehaviourId};
 use crate::population::draw_key::draw_key;
@@ -77,6 +77,7 @@ struct StateJson {
     state_history: Vec<(u64, String, String, String)>,
 }
 
+/// Writes a checkpoint up to its last field, the checksum.
 pub(super) fn write(simulation: &Simulation, out: &mut impl Write) -> io::Result<()> {
     let scenario = simulation.scenario();
     let (mut paused_agents, mut auto_resume) = (Vec::new(), BTreeMap::new());
@@ -100,7 +101,7 @@ pub(super) fn write(simulation: &Simulation, out: &mut impl Write) -> io::Result
     serde_json::to_writer(&mut *out, &auto_resume)?;
     out.write_all(b",\n\"global_state\": ")?;
     serde_json::to_writer(&mut *out, &CheckpointHead::new(simulation))?;
-    out.write_all(b"\n}\n")
+    Ok(())
 }
 
 fn state_text<'a>(scenario: &'a Scenario, row: &'a AgentRow) -> StateText<'a> {
@@ -128,6 +129,8 @@ struct CheckpointJson {
     paused_agents: Vec<String>,
     auto_resume: Map<String, Value>,
     global_state: CheckpointHead,
+    #[serde(rename = "checksum")]
+    _checksum: String,
 }
 
 /// Deserializes a mapping and rejects duplicate keys, of which the last would win silently.
@@ -169,37 +172,64 @@ struct AgentJson {
 
 /// Reads a simulation and returns its turn.
 pub(super) fn read(
-    text: &str,
-    [written, scenario]: [&Scenario; 2],
+    bytes: &[u8],
+    scenarios: [&Scenario; 2],
     restore: &mut impl CheckpointTarget,
 ) -> Result<u64, String> {
-    let document: CheckpointJson = serde_json::from_str(text).map_err(|error| {
+    let text = std::str::from_utf8(bytes).map_err(|_| "it is not text in UTF-8".to_owned())?;
+    let sealed = checksum::check(text);
+    // A truncated file is reported as such.
+    parse(bytes).and_then(|document| sealed.and(Ok(document)))?.restore(scenarios, restore)
+}
+
+/// Reads a simulation without regard to its checksum, and returns its turn.
+#[cfg(feature = "fuzz")]
+pub(super) fn read_content(
+    bytes: &[u8],
+    scenarios: [&Scenario; 2],
+    restore: &mut impl CheckpointTarget,
+) -> Result<u64, String> {
+    parse(bytes)?.restore(scenarios, restore)
+}
+
+fn parse(bytes: &[u8]) -> Result<CheckpointJson, String> {
+    serde_json::from_slice(bytes).map_err(|error| {
         let problem = if error.is_eof() { "truncated" } else { "damaged" };
         format!("it is {problem}: {}", describe(&error))
-    })?;
-    let CheckpointJson { turn, agents, paused_agents, auto_resume, global_state } = document;
-    global_state.check_origin(written)?;
-    global_state.check(scenario)?;
-    let pauses = pauses(&agents, paused_agents, &auto_resume)?;
-    let mut rows = Vec::with_capacity(agents.len());
-    for (key, agent) in agents {
-        let row = agent_row(&key, agent, scenario, &pauses)
-            .and_then(|row| row.check(scenario, &global_state).map(|()| row))
-            .map_err(|reason| format!("agent \"{key}\": {reason}"))?;
-        rows.push(row);
+    })
+}
+
+impl CheckpointJson {
+    /// Restores the simulation and returns its turn.
+    fn restore(
+        self,
+        [written, scenario]: [&Scenario; 2],
+        restore: &mut impl CheckpointTarget,
+    ) -> Result<u64, String> {
+        let Self { turn, agents, paused_agents, auto_resume, global_state, _checksum: _ } = self;
+        global_state.check_origin(written)?;
+        global_state.check(scenario)?;
+        let pauses = pauses(&agents, paused_agents, &auto_resume)?;
+        let mut rows = Vec::with_capacity(agents.len());
+        for (key, agent) in agents {
+            let row = agent_row(&key, agent, scenario, &pauses)
+                .and_then(|row| row.check(scenario, &global_state).map(|()| row))
+                .map_err(|reason| format!("agent \"{key}\": {reason}"))?;
+            rows.push(row);
+        }
+        rows.sort_by_key(|row| row.snapshot.serial);
+        let alike = |pair: &&[AgentRow]| pair[0].snapshot.serial == pair[1].snapshot.serial;
+        if let Some([first, second]) = rows.windows(2).find(alike) {
+            let (first, second) = (&first.name, &second.name);
+            return Err(format!("agent \"{second}\": \"{first}\" has the same serial"));
+        }
+        restore.head(turn, &global_state)?;
+        for row in rows {
+            let name = row.name.clone();
+            restore.agent(row).map_err(|reason| format!("agent \"{name}\": {reason}"))?;
+        }
+        Ok(turn)
     }
-    rows.sort_by_key(|row| row.snapshot.serial);
-    let alike = |pair: &&[AgentRow]| pair[0].snapshot.serial == pair[1].snapshot.serial;
-    if let Some([first, second]) = rows.windows(2).find(alike) {
-        let (first, second) = (&first.name, &second.name);
-        return Err(format!("agent \"{second}\": \"{first}\" has the same serial"));
-    }
-    restore.head(turn, &global_state)?;
-    for row in rows {
-        let name = row.name.clone();
-        restore.agent(row).map_err(|reason| format!("agent \"{name}\": {reason}"))?;
-    }
-    Ok(turn)
 }
 
 /// Describes a JSON error without the names of Rust types.

@@ -142,6 +142,7 @@ proptest! {
                 reference.fire_all(trigger, tick);
             }
         }
+        reference.exit(ticks);
         let pool = pool(2);
         for by in EXECUTION_PATHS {
             let mut kernel = kernel_by(by, &chart, rates.table(&chart), seed);
@@ -153,6 +154,8 @@ proptest! {
                     kernel.fire_all(trigger, first + 2, &pool);
                 }
             }
+            let all: Vec<AgentSlot> = kernel.slots().collect();
+            kernel.exit(&all, ticks);
             prop_assert_eq!(&snapshots(&kernel), &reference.snapshots(), "{:?} {}", by, text);
             prop_assert_eq!(&kernel.world, &reference.world);
             prop_assert_eq!(&kernel.take_requests(), &reference.requests);

@@ -12,7 +12,7 @@ use super::{LifecycleAction, LifecycleOperation, RequestVerdict, ValidationResul
 use crate::error::ensure;
 use crate::kernel::AgentSerial;
 use crate::population::Population;
-use crate::population::names;
+use crate::population::names::{self, NameNumbers};
 
 #[cfg(test)]
 #[path = "rules_tests.rs"]
@@ -46,8 +46,10 @@ pub(crate) enum PopulationChange<S> {
 
 /// The population with pending changes.
 pub(crate) struct PopulationDraft<'a> {
-    population: &'a mut Population,
+    population: &'a Population,
     added: HashMap<String, AgentSerial>,
+    /// The numbers of names that were added.
+    numbers: NameNumbers,
     removed: HashSet<AgentSerial>,
     paused: HashMap<AgentSerial, bool>,
     count: u64,
@@ -59,11 +61,12 @@ pub(crate) struct PopulationDraft<'a> {
 }
 
 impl<'a> PopulationDraft<'a> {
-    pub(crate) fn new(population: &'a mut Population) -> Self {
+    pub(crate) fn new(population: &'a Population) -> Self {
         let (count, next) = (population.len(), population.next_serial().0);
         Self {
             population,
             added: HashMap::new(),
+            numbers: NameNumbers::default(),
             removed: HashSet::new(),
             paused: HashMap::new(),
             count,
@@ -105,7 +108,6 @@ impl<'a> PopulationDraft<'a> {
                     ruling.result = ValidationResult::refused(reason.clone());
                 }
             }
-            self.population.reset_free_names();
         }
         rulings
     }
@@ -184,17 +186,14 @@ impl<'a> PopulationDraft<'a> {
         let (count, most) = (self.count, self.population.max_agents());
         ensure!(count < most, "there are {count} agents, and max_agents is {most}");
         let start = resolve_start(index, initial)?;
-        let mut free = self.population.take_free_names();
-        let name = free.find(wanted, |name| self.find(name).is_some());
-        self.population.put_free_names(free);
-        if let Some(error) = names::name_error(&name) {
-            return Err(format!(
-                "the name \"{wanted}\" is taken, and with a number behind it {error}"
-            ));
-        }
+        let name = match self.find(wanted) {
+            Some(_) => self.numbered_name(wanted)?,
+            None => wanted.to_owned(),
+        };
         let serial = AgentSerial(self.next);
         self.next += 1;
         self.count += 1;
+        self.numbers.record(&name);
         self.added.insert(name.clone(), serial);
         let renamed = (name != wanted)
             .then(|| format!("the name \"{wanted}\" is taken, the new agent is \"{name}\""));
@@ -202,12 +201,22 @@ impl<'a> PopulationDraft<'a> {
         Ok((name, change, renamed.into_iter().collect()))
     }
 
+    /// Returns the base name of a taken name with the next number.
+    fn numbered_name(&self, taken: &str) -> Result<String, String> {
+        let base = names::base_name(taken);
+        let next = self.population.numbers().next(base).max(self.numbers.next(base));
+        ensure!(
+            next <= names::NAME_NUMBER_MAX,
+            "the name \"{taken}\" is taken, and \"{base}\" has no free number"
+        );
+        Ok(format!("{base}_{next}"))
+    }
+
     fn remove<S>(&mut self, target: &str, is_own: bool) -> RuleResult<S> {
         let serial = self.find_target(target, is_own)?;
         self.removed.insert(serial);
         self.added.remove(target);
         self.count -= 1;
-        self.population.release_name(target);
         let last = (self.count == 0).then(|| "no agents are left".to_owned());
         Ok((target.to_owned(), PopulationChange::Remove(serial), last.into_iter().collect()))
     }

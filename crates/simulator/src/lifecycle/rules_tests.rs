@@ -52,8 +52,7 @@ fn assert_reason(ruling: &RequestRuling<()>, expected: &str) {
 /// Rules on requests of one turn, each with its expected reason.
 fn check<const N: usize>(cases: [(LifecycleAction, &str); N]) -> Vec<RequestRuling<()>> {
     let requests = cases.each_ref().map(|(request, _)| request.clone());
-    let rulings =
-        PopulationDraft::new(&mut population()).rule_all(&requests, &resolve_start, false);
+    let rulings = PopulationDraft::new(&population()).rule_all(&requests, &resolve_start, false);
     rulings.iter().zip(cases).for_each(|(ruling, (_, reason))| assert_reason(ruling, reason));
     rulings
 }
@@ -142,7 +141,7 @@ fn pause_needs_at_least_one_turn() {
 fn removing_a_paused_agent_removes_its_pause() {
     let mut population = population();
     population.pause(AgentSerial(0), 7, NonZeroU32::new(2));
-    let draft = PopulationDraft::new(&mut population);
+    let draft = PopulationDraft::new(&population);
     assert_reason(&draft.rule_all(&[remove("a")], &resolve_start, false)[0], VALID);
     population.remove(AgentSerial(0));
     assert_eq!(population.paused(), []);
@@ -167,14 +166,13 @@ fn rejects_empty_names() {
 #[test]
 fn strict_ruling_rejects_all_requests() {
     let requests = [add("a"), remove("z")];
-    let mut population = population();
-    let rulings = PopulationDraft::new(&mut population).rule_all(&requests, &resolve_start, true);
+    let population = population();
+    let rulings = PopulationDraft::new(&population).rule_all(&requests, &resolve_start, true);
     let reason = "another request of this turn cannot be done (remove_agent of \"z\"), and the \
         run is strict";
     assert_reason(&rulings[0], reason);
     assert_reason(&rulings[1], "there is no agent \"z\"");
-    let again =
-        PopulationDraft::new(&mut population).rule_all(&requests[..1], &resolve_start, true);
+    let again = PopulationDraft::new(&population).rule_all(&requests[..1], &resolve_start, true);
     assert_eq!(again[0].name.as_deref(), Some("a_1"));
 }
 
@@ -206,8 +204,8 @@ fn initiator_must_be_present_and_active() {
 
     // An agent that acts is not paused, even if it has requested a pause before.
     let requests = [by("a", pause("a", None)), by("a", add("a"))];
-    let mut population = population();
-    let draft = PopulationDraft::new(&mut population).with_agent_requests(requests.len());
+    let population = population();
+    let draft = PopulationDraft::new(&population).with_agent_requests(requests.len());
     let rulings = draft.rule_all(&requests, &resolve_start, false);
     for ruling in &rulings {
         assert_reason(ruling, VALID);
@@ -240,14 +238,27 @@ fn new_pause_replaces_the_end_of_an_old_one() {
     assert_eq!(population.take_ended_pauses(7), [AgentSerial(0)]);
 }
 
+fn names<const N: usize>(requests: [LifecycleAction; N]) -> [String; N] {
+    let rulings = check(requests.map(|request| (request, VALID)));
+    let names: Vec<String> = rulings.into_iter().map(|ruling| ruling.name.unwrap()).collect();
+    names.try_into().unwrap()
+}
+
 #[test]
-fn numbered_name_respects_the_length_limit() {
+fn copies_of_copies_keep_the_base_name() {
+    assert_eq!(names([add("a"), add("a_1")]), ["a_1", "a_2"]);
+    assert_eq!(names([add("a_7"), add("a")]), ["a_7", "a_8"]);
+    // A number is not reused, even if its agent was removed in the same turn.
+    assert_eq!(names([add("a_3"), remove("a_3"), add("a")]), ["a_3", "a_3", "a_4"]);
     let long = "n".repeat(names::AGENT_NAME_CHARACTERS_MAX);
-    let reason = format!(
-        "the name \"{long}\" is taken, and with a number behind it the name of an agent has 100 \
-         characters at most"
-    );
-    check([(add(&long), VALID), (add(&long), &reason)]);
+    assert_eq!(names([add(&long), add(&long)]), [long.clone(), format!("{}_1", &long[..80])]);
+}
+
+#[test]
+fn numbers_of_a_base_name_are_limited() {
+    let last = format!("a_{}", names::NAME_NUMBER_MAX);
+    let reason = "the name \"a\" is taken, and \"a\" has no free number";
+    check([(add(&last), VALID), (add("a"), reason)]);
 }
 
 #[test]

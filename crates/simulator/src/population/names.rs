@@ -2,15 +2,23 @@
 //!
 //! A group stores one name and a count, so that a million agents need no million texts. Agents
 //! added during a run have names of their own.
+//!
+//! A copy, or a new agent whose name is taken, gets the base name and the next number: the copies
+//! of `ada` and `ada_7` are `ada_8` and `ada_9`. So names stay short in every generation.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::kernel::AgentSerial;
 
 /// The maximum length of an agent's name in characters.
 pub(crate) const AGENT_NAME_CHARACTERS_MAX: usize = 100;
+
+/// The maximum length of a base name in characters. Any number fits behind it.
+const BASE_CHARACTERS_MAX: usize = 80;
+
+/// The maximum number behind a base name. More digits are part of the name.
+pub(crate) const NAME_NUMBER_MAX: u64 = 999_999_999_999_999;
 
 /// Returns an error message if a text is not a valid name.
 pub(crate) fn name_error(name: &str) -> Option<String> {
@@ -42,18 +50,10 @@ struct NameGroup {
     count: u64,
 }
 
-/// A cache of free name suffixes. It only saves searching.
+/// The next number behind each base name. Numbers are never reused, so that a removed agent and a
+/// new one are never confused.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct FreeNames {
-    by_stem: HashMap<String, FreeSuffixes>,
-}
-
-#[derive(Debug, Clone)]
-struct FreeSuffixes {
-    /// All numbers below are taken, except released ones.
-    next: u64,
-    released: BinaryHeap<Reverse<u64>>,
-}
+pub(crate) struct NameNumbers(HashMap<String, u64>);
 
 impl AgentNames {
     /// Names a group of agents with serials from `first`.
@@ -113,53 +113,45 @@ impl AgentNames {
     }
 }
 
-impl FreeNames {
-    /// Returns the requested name, or the same with the lowest free number. `taken` is true for
-    /// names in use.
-    pub(crate) fn find(&mut self, wanted: &str, taken: impl Fn(&str) -> bool) -> String {
-        if !taken(wanted) {
-            return wanted.to_owned();
-        }
-        let unknown = || FreeSuffixes { next: 1, released: BinaryHeap::new() };
-        let suffixes = self.by_stem.entry(wanted.to_owned()).or_insert_with(unknown);
-        while let Some(Reverse(number)) = suffixes.released.peek() {
-            let name = format!("{wanted}_{number}");
-            if !taken(&name) {
-                return name;
-            }
-            suffixes.released.pop();
-        }
-        loop {
-            let name = format!("{wanted}_{}", suffixes.next);
-            if !taken(&name) {
-                return name;
-            }
-            suffixes.next += 1;
+impl NameNumbers {
+    /// Records that a name is in use.
+    pub(crate) fn record(&mut self, name: &str) {
+        if let Some((base, number)) = split_number(name) {
+            self.reserve(base, number + 1);
         }
     }
 
-    /// Marks a name as free.
-    pub(crate) fn release_name(&mut self, name: &str) {
-        if let Some((stem, number)) = split_number(name)
-            && let Some(suffixes) = self.by_stem.get_mut(stem)
-            && number < suffixes.next
-        {
-            suffixes.released.push(Reverse(number));
+    /// Reserves all numbers below `next` behind a base name.
+    pub(crate) fn reserve(&mut self, base: &str, next: u64) {
+        match self.0.get_mut(base) {
+            Some(known) => *known = (*known).max(next),
+            None => drop(self.0.insert(base.to_owned(), next)),
         }
     }
 
-    /// Clears the cache.
-    pub(crate) fn forget(&mut self) {
-        self.by_stem.clear();
+    /// Returns the next number behind a base name.
+    pub(crate) fn next(&self, base: &str) -> u64 {
+        self.0.get(base).copied().unwrap_or(1)
+    }
+
+    /// Returns the next number behind every base name that has one, in order.
+    pub(crate) fn sorted(&self) -> BTreeMap<String, u64> {
+        self.0.iter().map(|(base, next)| (base.clone(), *next)).collect()
     }
 }
 
-/// Splits a name into its stem and number.
+/// Returns the base name of a name: without its number, and short enough for any number.
+pub(crate) fn base_name(name: &str) -> &str {
+    let base = split_number(name).map_or(name, |(base, _)| base);
+    base.char_indices().nth(BASE_CHARACTERS_MAX).map_or(base, |(end, _)| &base[..end])
+}
+
+/// Splits a name into its base name and number.
 pub(crate) fn split_number(name: &str) -> Option<(&str, u64)> {
-    let (stem, digits) = name.rsplit_once('_')?;
+    let (base, digits) = name.rsplit_once('_')?;
     let number: u64 = digits.parse().ok()?;
-    (number > 0 && digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0'))
-        .then_some((stem, number))
+    let is_plain = digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0');
+    (is_plain && (1..=NAME_NUMBER_MAX).contains(&number)).then_some((base, number))
 }
 
 #[cfg(test)]
@@ -189,23 +181,36 @@ mod tests {
     }
 
     #[test]
-    fn taken_name_gets_the_lowest_free_number() {
-        let mut free = FreeNames::default();
-        let mut taken: Vec<String> = Vec::new();
-        let add = |free: &mut FreeNames, taken: &mut Vec<String>| {
-            let name = free.find("x", |name| taken.iter().any(|other| other == name));
-            taken.push(name.clone());
-            name
-        };
-        let four: Vec<String> = (0..4).map(|_| add(&mut free, &mut taken)).collect();
-        assert_eq!(four, ["x", "x_1", "x_2", "x_3"]);
-        taken.retain(|name| name != "x_1" && name != "x_2");
-        free.release_name("x_2");
-        free.release_name("x_1");
-        let three: Vec<String> = (0..3).map(|_| add(&mut free, &mut taken)).collect();
-        assert_eq!(three, ["x_1", "x_2", "x_4"]);
-        free.forget();
-        assert_eq!(add(&mut free, &mut taken), "x_5");
+    fn base_name_has_no_number_and_room_for_one() {
+        let long = "ü".repeat(AGENT_NAME_CHARACTERS_MAX);
+        for (name, base) in [
+            ("ada", "ada"),
+            ("ada_7", "ada"),
+            ("ada_7_12", "ada_7"),
+            ("ada_07", "ada_07"),
+            ("ada_0", "ada_0"),
+            ("ada_999999999999999", "ada"),
+            ("ada_1000000000000000", "ada_1000000000000000"),
+            ("ada_lovelace", "ada_lovelace"),
+            (long.as_str(), &"ü".repeat(BASE_CHARACTERS_MAX)),
+        ] {
+            assert_eq!(base_name(name), base);
+            let longest = format!("{}_{NAME_NUMBER_MAX}", base_name(name));
+            assert_eq!(name_error(&longest), None, "{longest}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_never_reused() {
+        let mut numbers = NameNumbers::default();
+        assert_eq!(numbers.next("ada"), 1);
+        for (name, next) in [("ada", 1), ("ada_1", 2), ("ada_7", 8), ("ada_3", 8)] {
+            numbers.record(name);
+            assert_eq!(numbers.next("ada"), next, "{name}");
+        }
+        numbers.reserve("eve", 5);
+        let expected = [("ada".to_owned(), 8), ("eve".to_owned(), 5)];
+        assert_eq!(numbers.sorted(), expected.into());
     }
 
     #[test]

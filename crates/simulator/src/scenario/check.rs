@@ -14,8 +14,8 @@ pub(super) use self::initial_values::start;
 use self::initial_values::{ValueProblem, state_of, unknown, world_of};
 use super::{
     AgentGroup, Behaviour, GroupFile, KEEP_CHECKPOINTS_DEFAULT, MAX_AGENTS_DEFAULT, MAX_AGENTS_MAX,
-    RateFile, START_TIME_DEFAULT, Scenario, ScenarioFile, ScenarioRate, TICKS_PER_TURN_DEFAULT,
-    TICKS_PER_TURN_MAX, TURNS_DEFAULT,
+    ROUND_ENDS, RateFile, START_TIME_DEFAULT, Scenario, ScenarioFile, ScenarioRate,
+    TICKS_PER_TURN_DEFAULT, TICKS_PER_TURN_MAX, TURNS_DEFAULT,
 };
 use crate::kernel::BEHAVIOURS_MAX;
 use crate::population::names;
@@ -81,6 +81,7 @@ impl Scenario {
             values,
             turns: file.turns.unwrap_or(TURNS_DEFAULT),
             ticks_per_turn,
+            round_ends: chart.trigger(ROUND_ENDS),
             seed: file.seed.unwrap_or_default(),
             start_time,
             tick_seconds,

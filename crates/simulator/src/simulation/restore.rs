@@ -9,6 +9,7 @@ use super::Simulation;
 use crate::checkpoint::{self, AgentRow, CheckpointHead, CheckpointTarget};
 use crate::error::{SimError, ensure};
 use crate::folder::RunFolder;
+use crate::population::names::NAME_NUMBER_MAX;
 use crate::run::RunControl;
 use crate::scenario::Scenario;
 
@@ -65,9 +66,9 @@ impl Simulation {
         checkpoint::read(folder, turn, [written, &scenario], self)?;
         let (agents, limit) = (self.len(), written.max_agents);
         if agents > limit {
-            let (_, path, _) = folder.checkpoint(turn)?;
+            let (turn, path, _) = folder.checkpoint(turn)?;
             let reason = format!("it has {agents} agents, and max_agents of the run is {limit}");
-            return Err(SimError::damaged(&path, checkpoint::unusable_checkpoint(&reason)));
+            return Err(checkpoint::damaged(folder, turn, &path, reason));
         }
         self.population.compact();
         self.check_agent_count()
@@ -166,7 +167,7 @@ impl CheckpointTarget for Simulation {
             "tick {} is not the end of turn {turn}",
             head.tick
         );
-        self.kernel.resume_at(u32::try_from(tick).unwrap_or(u32::MAX));
+        self.kernel.resume_at(self.kernel_tick());
         self.warnings = head.warnings.clone();
         let unvisited = self.state_names().find(|state| head.visits.get(state).is_none());
         if let Some(state) = unvisited {
@@ -178,6 +179,14 @@ impl CheckpointTarget for Simulation {
             self.visits[state.index()] = *count;
         }
         self.population.reserve_serials(head.next_serial);
+        for (base, next) in &head.name_numbers {
+            ensure!(
+                (1..=NAME_NUMBER_MAX + 1).contains(next),
+                "the next number of the name \"{base}\" must be from 1 to {}, found {next}",
+                NAME_NUMBER_MAX + 1
+            );
+            self.population.reserve_numbers(base, *next);
+        }
         let chart = Arc::clone(&self.scenario.chart);
         if let Some(missing) =
             chart.world_values().iter().find(|world| !head.world.contains_key(&world.name))

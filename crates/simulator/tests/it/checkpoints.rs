@@ -25,9 +25,10 @@ fn refusals<const N: usize>(changes: [(&str, Value); N]) -> String {
         } else {
             parent.insert(key.to_owned(), value);
         }
-        fs::write(fixture.checkpoint_path("run", 6), checkpoint.to_string()).unwrap();
+        fixture.replace_checkpoint("run", 6, checkpoint);
         let message = fixture.restore("run", Some(6)).unwrap_err().to_string();
         let (_, message) = message.split_once("turn_000006.json: ").unwrap();
+        let message = message.strip_suffix("; continue from the end of turn 5 instead").unwrap();
         writeln!(text, "    {message}").unwrap();
     }
     text
@@ -69,6 +70,7 @@ fn rejects_invalid_heads() {
         ("/global_state/format", json!(1)),
         ("/global_state/next_serial", json!(3)),
         ("/global_state/next_serial", json!(281_474_976_710_657_u64)),
+        ("/global_state/name_numbers/reader", json!(0)),
         ("/global_state/chart", json!("other")),
         ("/global_state/seed", json!(8)),
         ("/global_state/tick_seconds", json!(-1)),
@@ -82,14 +84,14 @@ fn rejects_binary_and_oversized_checkpoints() {
     fixture.run_until("run", 6);
     fs::write(fixture.checkpoint_path("run", 6), b"\xff\x00").unwrap();
     let error = fixture.restore("run", Some(6)).unwrap_err();
-    assert!(matches!(error, SimError::Damaged { .. }), "{error}");
-    assert!(error.to_string().ends_with("it is not text in UTF-8"), "{error}");
+    assert!(matches!(error, SimError::DamagedCheckpoint { .. }), "{error}");
+    assert!(error.to_string().contains("it is not text in UTF-8"), "{error}");
 
     fixture.run_until("crowd", 6);
     fixture.file.max_agents = Some(25);
     let error = fixture.restore("crowd", Some(6)).unwrap_err();
-    assert!(matches!(error, SimError::Damaged { .. }), "{error}");
-    assert!(error.to_string().ends_with("it has 26 agents, and max_agents of the run is 25"));
+    assert!(matches!(error, SimError::DamagedCheckpoint { .. }), "{error}");
+    assert!(error.to_string().contains("it has 26 agents, and max_agents of the run is 25"));
 }
 
 #[test]
@@ -105,6 +107,99 @@ fn rejects_truncated_checkpoint_but_reads_an_older_one() {
         assert!(message.contains("it is truncated"), "{message}");
     }
     assert_eq!(fixture.resume("run", Some(5)).digest, uninterrupted.digest);
+}
+
+/// A changed digit leaves a readable file. Only the checksum shows the damage.
+#[test]
+fn changed_byte_is_detected_in_both_formats() {
+    let mut fixture = SimulationFixture::society();
+    let small = fixture.run("small", 1);
+    let path = fixture.checkpoint_path("small", 20);
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replacen("\"ticks_in_state\":0", "\"ticks_in_state\":1", 1)).unwrap();
+    let error = fixture.reopen("small", None, None).unwrap_err().to_string();
+    let expected = "turn_000020.json: the checkpoint cannot be used: its content does not match its \
+        checksum: the file was damaged or edited; continue from the end of turn 19 instead";
+    assert!(error.ends_with(expected), "{error}");
+    // The checkpoint that is named must be intact itself.
+    let earlier = fixture.checkpoint_path("small", 19);
+    let text = fs::read_to_string(&earlier).unwrap();
+    fs::write(&earlier, text.replacen("20", "21", 1)).unwrap();
+    let error = fixture.reopen("small", None, None).unwrap_err().to_string();
+    assert!(error.ends_with("; continue from the end of turn 18 instead"), "{error}");
+    assert_eq!(fixture.resume("small", Some(18)).digest, small.digest);
+
+    fixture.file.population.as_mut().unwrap()[0].count = Some(12_000);
+    fixture.file.max_agents = Some(20_000);
+    fixture.file.turns = Some(2);
+    fixture.file.checkpoint_every = 1.try_into().ok();
+    let large = fixture.run("large", 1);
+    for turn in [2, 1] {
+        let path = fixture.checkpoint_path("large", turn).with_extension("sim");
+        let mut bytes = fs::read(&path).unwrap();
+        let last = bytes.len() - 40;
+        bytes[last] ^= 1;
+        fs::write(&path, bytes).unwrap();
+        let error = fixture.reopen("large", None, None).unwrap_err();
+        let SimError::DamagedCheckpoint { earlier, .. } = error else { panic!("{error}") };
+        assert_eq!(earlier, Some(turn - 1));
+    }
+    assert_eq!(fixture.resume("large", Some(0)).digest, large.digest);
+}
+
+#[test]
+fn run_without_an_intact_checkpoint_says_so() {
+    let mut fixture = SimulationFixture::society();
+    fixture.file.turns = Some(1);
+    fixture.run("run", 1);
+    for turn in [0, 1] {
+        fs::write(fixture.checkpoint_path("run", turn), "{}").unwrap();
+    }
+    let error = fixture.restore("run", None).unwrap_err().to_string();
+    assert!(error.ends_with("; no earlier checkpoint is intact"), "{error}");
+}
+
+#[test]
+fn run_of_another_format_is_not_continued() {
+    let fixture = SimulationFixture::society();
+    fixture.run_until("run", 3);
+    let path = fixture.path("run").join("run.json");
+    let text = fs::read_to_string(&path).unwrap();
+    let record: Value = serde_json::from_str(&text).unwrap();
+    let polity = env!("CARGO_PKG_VERSION");
+    assert_eq!(record["version"], json!({"polity": polity, "format": 4}));
+    let write = |version: Option<Value>| {
+        let mut record = record.clone();
+        match version {
+            Some(version) => record["version"] = version,
+            None => drop(record.as_object_mut().unwrap().remove("version").unwrap()),
+        }
+        fs::write(&path, record.to_string()).unwrap();
+    };
+    for (version, expected) in [
+        (
+            Some(json!({"polity": "9.0.0", "format": 5})),
+            format!(
+                "has format 5, written by Polity 9.0.0, and Polity {polity} continues runs of format 4 only"
+            ),
+        ),
+        (None, format!("has an older format, and Polity {polity} continues runs of format 4 only")),
+    ] {
+        write(version);
+        let errors = [
+            fixture.reopen("run", None, None).unwrap_err(),
+            fixture.restore("run", Some(2)).unwrap_err(),
+            fixture.try_fork("run", 2, "fork", &[]).unwrap_err(),
+        ];
+        for error in errors {
+            assert!(error.to_string().ends_with(&expected), "{error}");
+        }
+        assert!(!fixture.path("fork").exists());
+    }
+    // Another program with the same format gives the same results.
+    write(Some(json!({"polity": "9.0.0", "format": 4})));
+    assert_eq!(fixture.resume("run", None).digest, fixture.run("straight", 1).digest);
+    assert_eq!(fixture.open("run").record().unwrap().version.unwrap().polity, polity);
 }
 
 #[test]
@@ -193,7 +288,7 @@ transitions:
     let mut checkpoint = fixture.checkpoint("run", 2);
     assert_eq!(checkpoint["agents"]["m"]["state"]["memories"].as_array().unwrap().len(), 1);
     checkpoint["agents"]["m"]["state"]["memories"] = json!([9]);
-    fs::write(fixture.checkpoint_path("run", 2), checkpoint.to_string()).unwrap();
+    fixture.replace_checkpoint("run", 2, checkpoint);
     let message = fixture.restore("run", Some(2)).unwrap_err().to_string();
     assert!(message.contains("agent \"m\": it remembers a state that the chart"), "{message}");
 }

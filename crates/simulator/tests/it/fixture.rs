@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use polity_simulator::error::SimError;
+use polity_simulator::folder::version::RunVersion;
 use polity_simulator::folder::{RunFolder, RunStatus, SimulationRecord};
 use polity_simulator::lifecycle::{LifecycleAction, LifecycleOperation};
 use polity_simulator::run::{
@@ -16,6 +17,7 @@ use polity_simulator::scenario::{EventFile, Scenario, ScenarioFile};
 use polity_simulator::simulation::Simulation;
 use polity_statechart::Chart;
 use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
 /// A temporary folder with a chart and a scenario.
@@ -78,6 +80,7 @@ impl SimulationFixture {
             turns: self.scenario().turns,
             status: RunStatus::Running,
             summary: None,
+            version: Some(RunVersion::current()),
         }
     }
 
@@ -172,6 +175,17 @@ impl SimulationFixture {
 
     pub(crate) fn checkpoint_path(&self, run: &str, turn: u64) -> PathBuf {
         self.path(run).join(format!("checkpoints/turn_{turn:06}.json"))
+    }
+
+    /// Replaces a checkpoint, with a valid checksum.
+    pub(crate) fn replace_checkpoint(&self, run: &str, turn: u64, mut checkpoint: Value) {
+        checkpoint.as_object_mut().unwrap().remove("checksum").unwrap();
+        let text = checkpoint.to_string();
+        let content = format!("{},\n", text.strip_suffix('}').unwrap());
+        let checksum = Sha256::digest(&content);
+        let checksum: String = checksum.iter().map(|byte| format!("{byte:02x}")).collect();
+        let text = format!("{content}\"checksum\": \"{checksum}\"\n}}\n");
+        fs::write(self.checkpoint_path(run, turn), text).unwrap();
     }
 
     pub(crate) fn checkpoint(&self, run: &str, turn: u64) -> Value {

@@ -101,7 +101,7 @@ fn new_agent_acts_from_the_next_turn() {
     let initial_state = json!({"swings": 100, "state": "tock"}).as_object().cloned();
     let fixture = clocks(&[(2, LifecycleAction { initial_state, ..add("clock_2") })]);
     fixture.run("run", 1);
-    let name = "clock_2_1";
+    let name = "clock_4";
     assert_eq!(swings(&fixture.checkpoint("run", 1), name), None);
     let entered = fixture.checkpoint("run", 2);
     assert_eq!(swings(&entered, name), Some(100));
@@ -181,8 +181,8 @@ fn preview_does_not_apply_a_request() {
     let fixture = clocks(&[]);
     fixture.run_until("run", 3);
     let folder = fixture.open("run");
-    let mut simulation = fixture.restore("run", Some(3)).unwrap();
-    let mut reason = |request: &LifecycleAction| {
+    let simulation = fixture.restore("run", Some(3)).unwrap();
+    let reason = |request: &LifecycleAction| {
         simulation.preview_request(&folder, request).unwrap().result.reason
     };
     let clock = pause("clock_1");

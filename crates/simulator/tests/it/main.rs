@@ -4,6 +4,9 @@
 mod checkpoints;
 mod fixture;
 mod lifecycle;
+mod lineages;
+mod removals;
 mod repeatable;
 mod retention;
+mod turns;
 mod worlds;

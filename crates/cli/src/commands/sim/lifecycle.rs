@@ -83,7 +83,7 @@ fn later(app: &AppContext, folder: &RunFolder, action: &LifecycleAction) -> CliR
 /// The validation of a request against the newest checkpoint.
 fn opinion(folder: &RunFolder, action: &LifecycleAction) -> Result<RequestVerdict, CliError> {
     let scenario = Arc::new(pinned_scenario(folder)?.scenario);
-    let mut simulation = Simulation::restore(folder, None, &scenario, Some(NonZeroUsize::MIN))?;
+    let simulation = Simulation::restore(folder, None, &scenario, Some(NonZeroUsize::MIN))?;
     Ok(simulation.preview_request(folder, action)?)
 }
 

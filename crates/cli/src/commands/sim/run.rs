@@ -14,6 +14,7 @@ use polity_host::simulations::changes::{
 };
 use polity_host::simulations::runs::{pinned_scenario, run_name};
 use polity_model::ids::RunId;
+use polity_simulator::folder::version::RunVersion;
 use polity_simulator::folder::{ForkOrigin, RunStatus, SimulationRecord};
 use polity_simulator::run::{ForkBase, RunControl, RunSetup, SimulationRun};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -112,6 +113,7 @@ fn record(
         turns: read.scenario.turns,
         status: RunStatus::Running,
         summary: None,
+        version: Some(RunVersion::current()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use polity_host::simulations::runs::{RunOverview, run_name};
 use polity_simulator::folder::RunStatus;
+use polity_simulator::folder::version::RunVersion;
 
 use super::{find, runs};
 use crate::app::AppContext;
@@ -48,6 +49,9 @@ fn one(app: &AppContext, overview: &RunOverview) -> CliResult {
     if let (Some(first), Some(last)) = (overview.checkpoints.first(), overview.checkpoints.last()) {
         let number = overview.checkpoints.len();
         say!("{} {number}, of turns {first} to {last}", style::label("checkpoints:"))?;
+    }
+    if let Some(RunVersion { polity, format }) = &record.version {
+        say!("{} {polity}, format {format}", style::label("version:"))?;
     }
     say!("{} {}", style::label("folder:"), overview.folder.path().display())?;
     match (&record.summary, record.status) {

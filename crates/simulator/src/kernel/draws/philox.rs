@@ -26,6 +26,8 @@ pub(crate) enum DrawPurpose {
     Guard,
     /// The draws of guards and actions of a trigger fired for every agent.
     Round,
+    /// The draws of the exit actions of a removed agent.
+    Exit,
 }
 
 const ROUNDS: usize = 7;
@@ -148,6 +150,7 @@ fn counter(key: u64, tick: u32, purpose: DrawPurpose, block: u32) -> [u64; 4] {
         DrawPurpose::Trigger => 0,
         DrawPurpose::Guard => 1,
         DrawPurpose::Round => 2,
+        DrawPurpose::Exit => 3,
     };
     [key & LOW, key >> 32, u64::from(tick), u64::from(purpose << 24 | block)]
 }

@@ -17,7 +17,8 @@ pub(crate) struct ChangeOrder {
     lane: u16,
 }
 
-const _: () = assert!(COLUMNS_MAX <= 1 << u8::BITS, "a column's number is a byte");
+// The exit actions of removed agents count as one more column.
+const _: () = assert!(COLUMNS_MAX < 1 << u8::BITS, "a column's number is a byte");
 
 impl ChangeOrder {
     /// Creates the position of a change by an agent in the tick that writes a column.

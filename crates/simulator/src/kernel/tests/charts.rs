@@ -129,10 +129,17 @@ pub(super) fn random_chart(shape: u64) -> (String, RandomRates) {
     let declared: Vec<String> = (0..states)
         .map(|state| {
             if nested && state == 1 {
-                return "{name: s1, initial: inner, history: shallow, states: [inner, second, \
-                        {name: deep, initial: third, history: shallow, states: [third, fourth]}], \
-                        entry: add agent.energy = 1, exit: set agent.energy = 1}"
-                    .to_owned();
+                let exit = if other {
+                    "[set agent.energy = draw(), add world.tally = agent.energy / 3 + draw(), \
+                     set world.word = agent.mood, add world.count = 1 / (agent.share - 0.3)]"
+                } else {
+                    "set agent.energy = 1"
+                };
+                return format!(
+                    "{{name: s1, initial: inner, history: shallow, states: [inner, second, \
+                     {{name: deep, initial: third, history: shallow, states: [third, fourth]}}], \
+                     entry: add agent.energy = 1, exit: {exit}}}"
+                );
             }
             format!("s{state}")
         })

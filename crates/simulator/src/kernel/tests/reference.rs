@@ -69,6 +69,11 @@ impl ReferencePopulation {
         });
     }
 
+    /// Performs the exit actions of all agents.
+    pub(super) fn exit(&mut self, tick: u32) {
+        self.act_all(tick, DrawPurpose::Exit, |agent, _, context| agent.exit(context));
+    }
+
     fn act_all(
         &mut self,
         tick: u32,

@@ -80,7 +80,7 @@ impl Default for SimdScratch {
 pub(crate) fn counted_ticks(purpose: DrawPurpose) -> u8 {
     match purpose {
         DrawPurpose::Trigger | DrawPurpose::Guard => 1,
-        DrawPurpose::Round => 0,
+        DrawPurpose::Round | DrawPurpose::Exit => 0,
     }
 }
 

@@ -16,6 +16,8 @@ struct PossibleAgents<'a> {
     names: HashSet<&'a str>,
     /// The groups with several agents, by name.
     groups: HashMap<&'a str, u64>,
+    /// The base names of agents that may be added with a number.
+    bases: HashSet<&'a str>,
 }
 
 impl<'a> PossibleAgents<'a> {
@@ -27,14 +29,20 @@ impl<'a> PossibleAgents<'a> {
         let is_add = |file: &&EventFile| file.operation == Some(LifecycleOperation::AddAgent);
         names.extend(files.iter().filter(is_add).filter_map(|f| f.target_agent_name.as_deref()));
         names.extend(chart.requests().filter_map(copied));
-        Self { names, groups: several.filter(|(_, count)| *count > 1).collect() }
+        let groups: HashMap<&str, u64> = several.filter(|(_, count)| *count > 1).collect();
+        let mut bases: HashSet<&str> = names.iter().map(|name| names::base_name(name)).collect();
+        if chart.requests().any(|request| matches!(request, AgentRequest::Copy { name: None })) {
+            bases.extend(groups.keys());
+        }
+        Self { names, groups, bases }
     }
 
     /// True if an agent with this name can exist. A name that is taken gets a number.
     fn contains(&self, name: &str) -> bool {
         self.names.contains(name)
-            || names::split_number(name).is_some_and(|(stem, number)| {
-                self.groups.get(stem).is_some_and(|count| number <= *count) || self.contains(stem)
+            || names::split_number(name).is_some_and(|(base, number)| {
+                self.groups.get(base).is_some_and(|count| number <= *count)
+                    || self.bases.contains(base)
             })
     }
 }
