@@ -10,10 +10,11 @@
 //! owner.lock        locked by the process that runs the simulation
 //! ```
 
+pub(crate) mod draft;
 pub(crate) mod durable_files;
 pub mod requests;
-
 pub mod version;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
@@ -23,11 +24,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub use self::draft::{is_unfinished, sweep_unfinished};
 use self::durable_files as files;
 use self::requests::{AnswerWatch, RequestAnswer, RequestLog};
+use self::version::RunVersion;
 use crate::error::SimError;
 use crate::lifecycle::LifecycleAction;
-use self::version::RunVersion;
 use crate::run::RunSummary;
 
 const RECORD: &str = "run.json";
@@ -90,11 +92,11 @@ pub struct SimulationRecord {
     pub status: RunStatus,
     /// The summary at the last stop or end.
     pub summary: Option<RunSummary>,
-}
-
     /// The version of the run; none for a run from before versions were recorded.
     #[serde(default)]
     pub version: Option<RunVersion>,
+}
+
 /// The origin of a fork.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForkOrigin {
@@ -130,43 +132,6 @@ pub struct RunLock {
 }
 
 impl RunFolder {
-    /// Creates the folder of a new run and locks it. The record is written last, so that an
-    /// unfinished folder does not count as a run.
-    pub fn create(
-        path: &Path,
-        record: &SimulationRecord,
-        scenario: &str,
-        chart: &str,
-    ) -> Result<(Self, RunLock), SimError> {
-        let folder = Self { path: path.to_owned() };
-        if path.exists() && !folder.is_unstarted() {
-            return Err(SimError::Exists(path.to_owned()));
-        }
-        files::create_folder(&path.join(CHECKPOINTS))?;
-        let lock = folder.acquire_lock()?;
-        // Another process may have been faster.
-        if !folder.is_unstarted() {
-            return Err(SimError::Exists(path.to_owned()));
-        }
-        files::write_text(&path.join(SCENARIO), scenario)?;
-        files::write_text(&path.join(CHART), chart)?;
-        folder.write_record(record)?;
-        Ok((folder, lock))
-    }
-
-    /// True if the folder is empty, or the leftover of a process that crashed before the run began.
-    fn is_unstarted(&self) -> bool {
-        let is_begun = self.path.join(LOCK).exists();
-        let is_empty = |path: &Path| fs::read_dir(path).is_ok_and(|mut all| all.next().is_none());
-        let is_ours = |entry: std::io::Result<fs::DirEntry>| {
-            let Ok(path) = entry.map(|entry| entry.path()) else { return false };
-            let written = [LOCK, SCENARIO, CHART].iter().any(|name| path.ends_with(name));
-            (is_begun && (written || files::is_temporary(&path)))
-                || (path.ends_with(CHECKPOINTS) && is_empty(&path))
-        };
-        fs::read_dir(&self.path).is_ok_and(|mut all| all.all(is_ours))
-    }
-
     /// Opens the folder of a run; returns `None` if it holds no run.
     pub fn open(path: &Path) -> Option<Self> {
         path.join(RECORD).is_file().then(|| Self { path: path.to_owned() })
@@ -218,6 +183,11 @@ impl RunFolder {
         let path = self.path.join(RECORD);
         let text = files::read_text(&path)?;
         serde_json::from_str(&text).map_err(|error| SimError::damaged(&path, error.to_string()))
+    }
+
+    /// Fails if this program cannot continue the run.
+    pub(crate) fn check_version(&self) -> Result<(), SimError> {
+        RunVersion::check(self.record()?.version.as_ref(), &self.path)
     }
 
     pub(crate) fn write_record(&self, record: &SimulationRecord) -> Result<(), SimError> {

@@ -14,10 +14,11 @@ use crate::checkpoint::retention::dispensable;
 use crate::checkpoint::writer::CheckpointWriter;
 use crate::checkpoint::{self, StateDigest, hexadecimal};
 use crate::error::SimError;
+use crate::folder::draft::RunDraft;
 use crate::folder::durable_files as files;
 use crate::folder::requests::{self, OutsideRequest, RequestAnswer, RequestLog};
-use crate::folder::{ForkOrigin, RunFolder, RunLock, RunStatus, SimulationRecord};
 use crate::folder::version::RunVersion;
+use crate::folder::{ForkOrigin, RunFolder, RunLock, RunStatus, SimulationRecord};
 use crate::lifecycle::{LifecycleEvent, RequestRuling, RequestVerdict};
 use crate::scenario::Scenario;
 use crate::simulation::Simulation;
@@ -221,14 +222,18 @@ impl SimulationRun {
             Some(other) => requests::requests_after(&other.requests(), simulation.turn())?,
             None => Vec::new(),
         };
-        let (folder, owner) =
-            RunFolder::create(path, &record, setup.scenario_text, setup.chart_text)?;
-        requests::append_all(&folder.requests(), &asked)?;
+        let draft = RunDraft::create(path)?;
+        let filled = draft.fill(setup.scenario_text, setup.chart_text, &asked).and_then(|()| {
+            let mut writer = CheckpointWriter::default();
+            checkpoint::write(draft.folder(), &simulation, &mut writer, Vec::new())?;
+            writer.flush()
+        });
+        let (folder, owner) = match filled {
+            Ok(()) => draft.publish(&record)?,
+            Err(error) => return Err(draft.discard(error)),
+        };
         let requests = RequestLog::open(&folder.requests(), simulation.turn())?;
-        let mut run = Self::open(folder, owner, record, simulation, requests)?;
-        run.write_checkpoint()?;
-        run.writer.flush()?;
-        Ok(run)
+        Self::open(folder, owner, record, simulation, requests)
     }
 
     /// Resumes a run from the end of a turn, by default from its newest checkpoint. Later turns are
@@ -241,14 +246,14 @@ impl SimulationRun {
         threads: Option<NonZeroUsize>,
     ) -> Result<Self, SimError> {
         let owner = folder.acquire_lock()?;
+        folder.check_version()?;
         let mut record = folder.record()?;
+        record.version = Some(RunVersion::current());
         record.turns = turns.unwrap_or(record.turns);
         check_turns(&record, scenario)?;
         let newest = folder.checkpoints()?.last().copied();
         if turn.is_some_and(|turn| newest.is_none_or(|newest| newest < turn)) {
-        folder.check_version()?;
             folder.restore_superseded()?;
-        record.version = Some(RunVersion::current());
         }
         // A run that crashed before its first checkpoint starts from the beginning.
         let is_new =

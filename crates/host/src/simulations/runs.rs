@@ -6,7 +6,7 @@ use std::path::Path;
 
 use polity_definition::ExternalDocument;
 use polity_simulator::error::SimError;
-use polity_simulator::folder::{RunFolder, RunStatus, SimulationRecord};
+use polity_simulator::folder::{RunFolder, RunStatus, SimulationRecord, is_unfinished};
 use serde_json::{Value, json};
 
 use super::{LoadedScenario, chart_from_document, scenario_from_file};
@@ -32,6 +32,9 @@ pub fn list_runs(home: &HomeFolder) -> Result<RunList, HostError> {
     };
     for entry in entries {
         let folder = entry.map_err(|error| HostError::io("read", &path, error))?.path();
+        if is_unfinished(&folder) {
+            continue;
+        }
         if let Some(folder) = RunFolder::open(&folder) {
             match folder.record() {
                 Ok(record) => list.runs.push((folder, record)),
@@ -150,10 +153,10 @@ impl RunOverview {
             turns,
             status,
             summary,
+            version,
         } = &self.record;
         json!({
             "run_id": run_id,
-            version,
             "scenario": scenario,
             "status": status,
             "interrupted": self.interrupted,
@@ -165,7 +168,7 @@ impl RunOverview {
             "checkpoints": self.checkpoints,
             "folder": self.folder.path(),
             "summary": summary,
+            "version": version,
         })
     }
 }
-            "version": version,

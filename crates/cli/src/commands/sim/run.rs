@@ -15,7 +15,7 @@ use polity_host::simulations::changes::{
 use polity_host::simulations::runs::{pinned_scenario, run_name};
 use polity_model::ids::RunId;
 use polity_simulator::folder::version::RunVersion;
-use polity_simulator::folder::{ForkOrigin, RunStatus, SimulationRecord};
+use polity_simulator::folder::{ForkOrigin, RunStatus, SimulationRecord, sweep_unfinished};
 use polity_simulator::run::{ForkBase, RunControl, RunSetup, SimulationRun};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -127,7 +127,12 @@ fn run_path(
     }
     app.folder().must_exist()?;
     app.context.protect_data()?;
-    Ok(app.folder().runs().join(&record.run_id))
+    let runs = app.folder().runs();
+    // With `--json`, stderr contains only errors.
+    for error in sweep_unfinished(&runs).iter().filter(|_| app.shows_progress()) {
+        note!("{}: {error}", style::warning("warning"));
+    }
+    Ok(runs.join(&record.run_id))
 }
 
 /// The scenario and chart as JSON text for the run folder.
