@@ -20,8 +20,8 @@ use crate::terminal::is_stderr_terminal;
 pub(crate) use agent::{AgentAddArgs, AgentArgs, AgentCommand, AgentStatusArgs, KindArg};
 pub(crate) use sim::{
     ChartArgs, ChartCheckArgs, ChartCommand, ChartFireArgs, ChartFormat, ChartGraphArgs,
-    LifecycleCommand, SimCommand, SimExportArgs, SimForkArgs, SimLifecycleArgs, SimResumeArgs,
-    SimRunArgs, SimStatusArgs, ThreadArgs,
+    LifecycleAddArgs, LifecycleCommand, SimCommand, SimExportArgs, SimForkArgs, SimLifecycleArgs,
+    SimResumeArgs, SimRunArgs, SimStatusArgs, ThreadArgs,
 };
 pub(crate) use task::{DiffArgs, ForkArgs, TaskShowArgs};
 

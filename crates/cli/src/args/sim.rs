@@ -197,9 +197,12 @@ pub(crate) enum LifecycleCommand {
 pub(crate) struct LifecycleAddArgs {
     /// The name of the new agent
     pub(crate) name: String,
-    /// The initial values of its fields and `state`, as a JSON object
-    #[arg(long, value_name = "JSON", default_value = "{}")]
-    pub(crate) initial_state: String,
+    /// Its initial state, as a JSON object: values of its fields, `state` and `behaviour`; `{}` for the chart's defaults
+    #[arg(long, value_name = "JSON", required_unless_present = "state")]
+    pub(crate) initial_state: Option<String>,
+    /// The state in which it starts, instead of `state` in --initial-state
+    #[arg(long, value_name = "STATE")]
+    pub(crate) state: Option<String>,
 }
 
 #[derive(Debug, ClapArgs)]

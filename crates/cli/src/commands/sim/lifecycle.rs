@@ -10,10 +10,11 @@ use polity_model::ids::RunId;
 use polity_simulator::folder::{RunFolder, RunStatus, SimulationRecord};
 use polity_simulator::lifecycle::{LifecycleAction, LifecycleOperation, RequestVerdict};
 use polity_simulator::simulation::Simulation;
+use serde_json::{Map, Value};
 
 use super::find;
 use crate::app::AppContext;
-use crate::args::{LifecycleCommand, SimLifecycleArgs};
+use crate::args::{LifecycleAddArgs, LifecycleCommand, SimLifecycleArgs};
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
 use crate::terminal::{note, print_json, say};
@@ -46,7 +47,6 @@ pub(super) fn lifecycle(app: &AppContext, args: SimLifecycleArgs) -> CliResult {
         }
         if !at_work {
             let record = folder.record()?;
-            return match record.status {
             let reason = match record.status {
                 RunStatus::Ended => "the run had ended",
                 RunStatus::Running | RunStatus::Stopped => "the run was stopped",
@@ -55,6 +55,7 @@ pub(super) fn lifecycle(app: &AppContext, args: SimLifecycleArgs) -> CliResult {
             if let Some(answer) = folder.withdraw(&request_id, reason)? {
                 return tell(app, &action, &answer.verdict, &format!("in turn {}", answer.turn));
             }
+            return match record.status {
                 RunStatus::Ended => Err(ended(app, &folder, &record)),
                 // A valid request is queued again for the process that resumes the run.
                 RunStatus::Running | RunStatus::Stopped => later(app, &folder, &action),
@@ -96,12 +97,11 @@ fn ended(app: &AppContext, folder: &RunFolder, record: &SimulationRecord) -> Cli
 fn action_of(command: LifecycleCommand) -> Result<LifecycleAction, CliError> {
     Ok(match command {
         LifecycleCommand::Add(args) => {
-            let initial = serde_json::from_str(&args.initial_state).map_err(|error| {
-                CliError::usage(format!("--initial-state is not a JSON object: {error}"))
-            })?;
+            let initial_state = Some(initial_state(&args)?);
+            let name = args.name;
             LifecycleAction {
-                initial_state: Some(initial),
-                ..LifecycleAction::new(LifecycleOperation::AddAgent, args.name)
+                initial_state,
+                ..LifecycleAction::new(LifecycleOperation::AddAgent, name)
             }
         }
         LifecycleCommand::Remove(args) => {
@@ -115,6 +115,22 @@ fn action_of(command: LifecycleCommand) -> Result<LifecycleAction, CliError> {
             LifecycleAction::new(LifecycleOperation::ResumeAgent, args.name)
         }
     })
+}
+
+/// The initial state of a new agent, from `--initial-state` and `--state`.
+fn initial_state(args: &LifecycleAddArgs) -> Result<Map<String, Value>, CliError> {
+    let mut initial: Map<String, Value> = match &args.initial_state {
+        Some(text) => serde_json::from_str(text).map_err(|error| {
+            CliError::usage(format!("--initial-state is not a JSON object: {error}"))
+        })?,
+        None => Map::new(),
+    };
+    if let Some(state) = &args.state
+        && initial.insert("state".to_owned(), Value::from(state.as_str())).is_some()
+    {
+        return Err(CliError::usage("--state and --initial-state both name a state: use one"));
+    }
+    Ok(initial)
 }
 
 fn tell(
