@@ -142,11 +142,6 @@ impl RunFolder {
         &self.path
     }
 
-    /// Fails if this program cannot continue the run.
-    pub(crate) fn check_version(&self) -> Result<(), SimError> {
-        RunVersion::check(self.record()?.version.as_ref(), &self.path)
-    }
-
     /// Takes the lock, unless another process holds it.
     pub fn acquire_lock(&self) -> Result<RunLock, SimError> {
         let path = self.path.join(LOCK);

@@ -243,7 +243,8 @@ fn unreported_tokens_are_no_attribute() {
     let work = vec![called(), unreported, called(), answered(), completed()];
     let events = journal.write(id, [begun(), work].concat());
     let spans = all(&mut journal.span_builder(), &events);
-    let tokens: Vec<_> = spans.iter().map(|span| attribute(span, "gen_ai.usage.input_tokens")).collect();
+    let tokens: Vec<_> =
+        spans.iter().map(|span| attribute(span, "gen_ai.usage.input_tokens")).collect();
     assert_eq!(tokens, [None, Some("7".to_owned()), None]);
 }
 
