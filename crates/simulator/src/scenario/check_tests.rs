@@ -224,19 +224,25 @@ fn groups_and_world_can_override_initial_values() {
 
 #[test]
 fn round_ends_has_the_time_of_the_last_tick() {
-    let scenario = read(json!({
+    let document = json!({
+        "name": "town", "chart": "day",
         "ticks_per_turn": 10, "tick_seconds": 0.5, "start_time": "2026-03-01T12:00:00Z"
-    }))
-    .unwrap();
-    for (kernel_tick, time) in [
-        (1, "2026-03-01T12:00:00Z"),
-        (2, "2026-03-01T12:00:00.5Z"),
-        (10, "2026-03-01T12:00:04.5Z"),
-        (11, "2026-03-01T12:00:05Z"),
-        (12, "2026-03-01T12:00:05Z"),
-        (22, "2026-03-01T12:00:10Z"),
+    });
+    let file: ScenarioFile = serde_json::from_value(document).unwrap();
+    let with_rounds = CHART.replace("trigger: dusk", "trigger: round_ends");
+    let with_rounds = Arc::new(Chart::from_text(&with_rounds).unwrap());
+    for (kernel_tick, without, with) in [
+        (1, "2026-03-01T12:00:00Z", "2026-03-01T12:00:00Z"),
+        (2, "2026-03-01T12:00:00.5Z", "2026-03-01T12:00:00.5Z"),
+        (10, "2026-03-01T12:00:04.5Z", "2026-03-01T12:00:04.5Z"),
+        (11, "2026-03-01T12:00:05Z", "2026-03-01T12:00:05Z"),
+        (12, "2026-03-01T12:00:05.5Z", "2026-03-01T12:00:05Z"),
+        (22, "2026-03-01T12:00:10.5Z", "2026-03-01T12:00:10Z"),
     ] {
-        assert_eq!(scenario.time_of_tick(kernel_tick).to_string(), time, "{kernel_tick}");
+        for (chart, time) in [(chart(), without), (Arc::clone(&with_rounds), with)] {
+            let scenario = Scenario::new(&file, chart).unwrap();
+            assert_eq!(scenario.time_of_tick(kernel_tick).to_string(), time, "{kernel_tick}");
+        }
     }
 }
 
