@@ -273,9 +273,9 @@ async fn remote_work_that_delivers_is_not_idle() {
         let harness = RemoteFixture { remotes: Arc::new(slow), ..RemoteFixture::new([]) };
         let remote_idle_seconds = std::num::NonZeroU64::new(2).unwrap();
         let runtime = harness.limited(1, |limits| Limits { remote_idle_seconds, ..limits });
-        let mut handle = give(&runtime).await;
+        let mut handle = create_paint_task(&runtime).await;
         assert_eq!(handle.wait().await.unwrap(), status);
-        let error = harness.base.row(handle.id).error.unwrap_or_default();
+        let error = harness.base.task(handle.id).error.unwrap_or_default();
         assert_eq!(error.contains("limits.remote_idle_seconds"), !is_busy, "{error}");
     }
 }
