@@ -161,7 +161,6 @@ fn rare_ones() -> Vec<Event> {
                 stdout_bytes: 4,
                 stderr_bytes: 2,
                 is_cut: true,
-                withheld: None,
             },
             session_id: Some("s1".into()),
             last_words: "no".into(),
