@@ -224,11 +224,11 @@ fn closed_output_does_not_stop_the_task() {
 #[test]
 fn control_characters_are_stripped_only_on_terminals() {
     let sandbox = HomeSandbox::new();
-    sandbox.write("scripts/greeter.yaml", "default: {reply: \"\\e[31mred\\r\"}");
+    sandbox.write("scripts/greeter.yaml", "default: {reply: \"\\e[31mre\\rd\"}");
     let output = sandbox.polity(&["run", "greeter", "Ada"]);
-    assert_eq!(output.out, "\u{1b}[31mred\r\n");
-    assert!(!output.err.contains("\u{1b}[31mred"), "{output:?}");
-    sandbox.polity(&["task", "show", "last"]).out_has("�[31mred�");
+    assert_eq!(output.out, "\u{1b}[31mre\rd\n");
+    assert!(!output.err.contains("\u{1b}[31mre"), "{output:?}");
+    sandbox.polity(&["task", "show", "last"]).out_has("�[31mre�d");
 }
 
 #[test]
