@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
+use polity_testkit::secret_files::all_files;
+
 use crate::sandbox::{CommandOutput, HomeSandbox, command_output};
 
 /// Runs the program as a user without write access: root switches to nobody.
@@ -54,6 +56,13 @@ fn queries_work_on_a_read_only_home() {
     sandbox.polity(&["run", "greeter", "Ada"]);
     polity_as_nobody(&sandbox, &["--version"]).exits(0);
     let data = sandbox.file("data");
+    if rustix::process::geteuid().is_root() {
+        // The files of a home are private, so the user must own them to read them.
+        let nobody = Some(65534);
+        for path in all_files(&data).iter().chain([&data, &sandbox.file("data/instances")]) {
+            std::os::unix::fs::chown(path, nobody, nobody).unwrap();
+        }
+    }
     for path in [data.clone(), sandbox.path().to_owned(), sandbox.file("data/instances")] {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o555)).unwrap();
     }
