@@ -151,7 +151,8 @@ fn gc_summarizes_many_kept_tasks() {
              assigned_agent, owner, epoch, created_at, started_at, completed_at, error_code, \
              class, retention_days, parent_task_id, input_tokens, output_tokens, cost_pico_usd, \
              message_count, checkpoint_count, answer_position, result_position, \
-             failure_position, forked_from, review_deadline, request, shared_with FROM tasks, n",
+             failure_position, forked_from, review_deadline, request, shared_with, usage_unknown, \
+             estimated_tokens, estimated_cost_pico_usd FROM tasks, n",
         )
         .unwrap();
     let text = sandbox.polity(&["gc", "--dry-run"]).out;
