@@ -142,19 +142,7 @@ impl TraceBuilder {
                 self.retry_at = None;
             }
             Event::ModelAnswered { message, usage, duration_ms, is_cut, withheld, .. } => {
-                let said = summarize(message);
-                let (status, said) = match withheld {
-                    Some(WithheldReason::Refused) => {
-                        (Warning, format!("refused by the model: {said}"))
-                    }
-                    Some(WithheldReason::Filtered) => {
-                        (Warning, format!("stopped by the provider's content filter: {said}"))
-                    }
-                    None if *is_cut => {
-                        (Warning, format!("cut off at the model's output limit: {said}"))
-                    }
-                    None => (Info, said),
-                };
+                let (status, said) = describe_answer(message, *is_cut, *withheld);
                 self.model_call(at, status, said, *duration_ms, Some(*usage));
                 self.calls.begin(message);
             }
@@ -392,6 +380,22 @@ impl TraceBuilder {
 
 fn elapsed_ms(began: Timestamp, ended: Timestamp) -> u64 {
     u64::try_from(ended.duration_since(began).as_millis()).unwrap_or(0)
+}
+
+/// The status and text of the step of a model's answer.
+fn describe_answer(
+    message: &Message,
+    is_cut: bool,
+    withheld: Option<WithheldReason>,
+) -> (StepStatus, String) {
+    let said = summarize(message);
+    let reason = match withheld {
+        Some(WithheldReason::Refused) => "refused by the model",
+        Some(WithheldReason::Filtered) => "stopped by the provider's content filter",
+        None if is_cut => "cut off at the model's output limit",
+        None => return (StepStatus::Info, said),
+    };
+    (StepStatus::Warning, format!("{reason}: {said}"))
 }
 
 /// Returns a message as one short line.
