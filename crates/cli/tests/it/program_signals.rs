@@ -1,9 +1,9 @@
 //! Signals of programs: Polity passes none of its own on, and stops programs as they ask for.
 
 use std::fs;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 
-use crate::sandbox::{HomeSandbox, command_output, finish};
+use crate::sandbox::{CommandOutput, HomeSandbox, command_output, finish};
 
 /// Writes on both pipes while it tidies up, as programs do, and needs a moment.
 const TIDY: &str = "trap 'echo stopping; echo stopping >&2; sleep 0.3; echo bye; \
@@ -19,6 +19,11 @@ ignored = {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.
            signal.SIGUSR2, signal.SIGTERM, signal.SIGTSTP}
 for number in ignored: signal.signal(number, signal.SIG_IGN)
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, signal.SIGTERM, signal.SIGALRM})
+os.execv(sys.argv[1], sys.argv[1:])";
+
+/// Starts a command that does not ignore SIGHUP, even if the tests run under `nohup`.
+const IN_A_TERMINAL: &str = "import os, signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 os.execv(sys.argv[1], sys.argv[1:])";
 
 /// Prints the blocked and ignored signals of a process.
@@ -62,13 +67,23 @@ fn stop(sandbox: &HomeSandbox, running: Child, signal: &str) {
     assert_eq!(sandbox.tasks()[0]["interrupted"], true);
 }
 
+/// Polity as a child of a Python program with this text, which is to replace itself.
+fn through(sandbox: &HomeSandbox, program: &str, args: &[&str]) -> Command {
+    let mut command = Command::new("python3");
+    command.args(["-c", program, env!("CARGO_BIN_EXE_polity")]).args(args);
+    command.current_dir(sandbox.path()).env_remove("POLITY_HOME");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
 #[test]
 fn sigterm_stops_programs_with_stop_signal_and_grace_period() {
     for signal in ["-TERM", "-HUP"] {
         let sandbox = home();
-        stop(&sandbox, sandbox.start(&["run", "tidy", "x"]), signal);
+        let start = |args: &[&str]| through(&sandbox, IN_A_TERMINAL, args).spawn().unwrap();
+        stop(&sandbox, start(&["run", "tidy", "x"]), signal);
         assert_eq!(fs::read_to_string(sandbox.file("note")).unwrap(), "tidied\n", "{signal}");
-        stop(&sandbox, sandbox.start(&["task", "resume", "--all"]), signal);
+        stop(&sandbox, start(&["task", "resume", "--all"]), signal);
         assert_eq!(fs::read_to_string(sandbox.file("note")).unwrap(), "tidied\ntidied\n");
     }
 }
@@ -115,8 +130,8 @@ fn hangup_does_not_end_a_run_under_nohup() {
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_polity")]);
     command.args(["run", "tidy", "x"]).current_dir(sandbox.path()).env_remove("POLITY_HOME");
-    command.stdin(std::process::Stdio::null());
-    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    command.stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let running = command.spawn().unwrap();
     let program = program(&sandbox);
     send("-HUP", &running.id().to_string());
@@ -125,11 +140,8 @@ fn hangup_does_not_end_a_run_under_nohup() {
 }
 
 /// Runs Polity with ignored and blocked signals.
-fn careless(sandbox: &HomeSandbox, args: &[&str]) -> crate::sandbox::CommandOutput {
-    let mut command = Command::new("python3");
-    command.args(["-c", CARELESS, env!("CARGO_BIN_EXE_polity")]).args(args);
-    command.current_dir(sandbox.path()).env_remove("POLITY_HOME");
-    command_output(&command.output().unwrap())
+fn careless(sandbox: &HomeSandbox, args: &[&str]) -> CommandOutput {
+    command_output(&through(sandbox, CARELESS, args).output().unwrap())
 }
 
 #[test]
