@@ -304,7 +304,9 @@ fn has_blanks(hir: &Hir) -> bool {
 #[expect(clippy::cast_precision_loss, reason = "a line has far fewer bytes")]
 fn entropy(text: &[u8]) -> f64 {
     let mut counts = [0_u32; 256];
-    text.iter().for_each(|byte| counts[usize::from(*byte)] += 1);
+    for byte in text {
+        counts[usize::from(*byte)] += 1;
+    }
     let part = |count: &u32| {
         let share = f64::from(*count) / text.len() as f64;
         -share * share.log2()

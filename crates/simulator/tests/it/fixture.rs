@@ -1,5 +1,6 @@
 //! A fixture for runs in a temporary folder.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
@@ -182,9 +183,12 @@ impl SimulationFixture {
         checkpoint.as_object_mut().unwrap().remove("checksum").unwrap();
         let text = checkpoint.to_string();
         let content = format!("{},\n", text.strip_suffix('}').unwrap());
-        let checksum = Sha256::digest(&content);
-        let checksum: String = checksum.iter().map(|byte| format!("{byte:02x}")).collect();
-        let text = format!("{content}\"checksum\": \"{checksum}\"\n}}\n");
+        let mut text = content.clone();
+        text.push_str("\"checksum\": \"");
+        for byte in Sha256::digest(&content) {
+            let _ = write!(text, "{byte:02x}");
+        }
+        text.push_str("\"\n}\n");
         fs::write(self.checkpoint_path(run, turn), text).unwrap();
     }
 

@@ -160,8 +160,8 @@ impl SealingKeys {
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         let live = live_keys()?;
-        let dead = found.into_iter().filter(|key| !live.contains(key));
-        dead.map(|key| self.destroy(key)).collect::<io::Result<()>>().map_err(failed)
+        let mut dead = found.into_iter().filter(|key| !live.contains(key));
+        dead.try_for_each(|key| self.destroy(key)).map_err(failed)
     }
 
     fn key_ids(&self) -> io::Result<Vec<KeyId>> {

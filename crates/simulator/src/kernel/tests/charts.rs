@@ -121,28 +121,28 @@ const OTHER_ACTIONS: [&str; 14] = [
     "add world.tally = -1.5e308",
 ];
 
+/// A composite state with history, whose exit action writes the world in charts that have one.
+fn nested_state(has_world: bool) -> String {
+    let exit = if has_world {
+        "[set agent.energy = draw(), add world.tally = agent.energy / 3 + draw(), \
+         set world.word = agent.mood, add world.count = 1 / (agent.share - 0.3)]"
+    } else {
+        "set agent.energy = 1"
+    };
+    format!(
+        "{{name: s1, initial: inner, history: shallow, states: [inner, second, \
+         {{name: deep, initial: third, history: shallow, states: [third, fourth]}}], \
+         entry: add agent.energy = 1, exit: {exit}}}"
+    )
+}
+
 pub(super) fn random_chart(shape: u64) -> (String, RandomRates) {
     let mut numbers = LcgNumbers(shape);
     let (other, acts, nested) = (numbers.chance(40), numbers.chance(40), numbers.chance(25));
     let states = 2 + numbers.below(6);
     let mut text = String::from("name: any\ninitial: s0\n");
     let declared: Vec<String> = (0..states)
-        .map(|state| {
-            if nested && state == 1 {
-                let exit = if other {
-                    "[set agent.energy = draw(), add world.tally = agent.energy / 3 + draw(), \
-                     set world.word = agent.mood, add world.count = 1 / (agent.share - 0.3)]"
-                } else {
-                    "set agent.energy = 1"
-                };
-                return format!(
-                    "{{name: s1, initial: inner, history: shallow, states: [inner, second, \
-                     {{name: deep, initial: third, history: shallow, states: [third, fourth]}}], \
-                     entry: add agent.energy = 1, exit: {exit}}}"
-                );
-            }
-            format!("s{state}")
-        })
+        .map(|state| if nested && state == 1 { nested_state(other) } else { format!("s{state}") })
         .collect();
     let _ = writeln!(text, "states: [{}]", declared.join(", "));
     text.push_str("fields: {energy: {default: 4, max: 9}, limit: 5, share: 0.3, mood: sad, wish: fun, flag: false, patience: 3}\n");
