@@ -1,5 +1,6 @@
 //! Searches files for a secret, as it is or encoded.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -30,8 +31,15 @@ pub fn all_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
+fn hexadecimal(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut digits, byte| {
+        write!(digits, "{byte:02x}").unwrap();
+        digits
+    })
+}
+
 fn encoded_forms(secret: &str) -> Vec<String> {
-    let lower: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let lower = hexadecimal(secret);
     let mut forms = vec![secret.to_owned(), lower.to_uppercase(), lower];
     for engine in [STANDARD_NO_PAD, URL_SAFE_NO_PAD] {
         // The digits depend on the position of the secret in the encoded text. The first and the
@@ -55,7 +63,7 @@ mod tests {
         let secret = "Zk3Jd8sQ1mP0vX7y";
         for before in ["", "a", "ab", "abc"] {
             let text = format!("{before}{secret} and more");
-            let hex: String = text.bytes().map(|byte| format!("{byte:02X}")).collect();
+            let hex = hexadecimal(&text).to_uppercase();
             for encoded in [STANDARD_NO_PAD.encode(&text), hex, text] {
                 fs::write(folder.path().join("file"), encoded).unwrap();
                 assert_eq!(files_with_secret(folder.path(), secret).len(), 1, "{before:?}");
