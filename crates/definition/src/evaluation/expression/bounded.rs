@@ -116,13 +116,11 @@ fn bound_call(id: u64, call: &CallExpr) -> IdedExpr {
         ("replace", 2 | 3) => Some(REPLACE),
         ("join", 0 | 1) => Some(JOIN),
         ("split" | "steps", _) => {
-            let text = call.target.take().map(|target| *target);
-            match text {
-                Some(text) => call.target = Some(Box::new(function(CHECK_PIECES, vec![text]))),
-                None => {
-                    let args = std::mem::take(&mut call.args).into_iter();
-                    call.args = args.map(|text| function(CHECK_PIECES, vec![text])).collect();
-                }
+            if let Some(text) = call.target.take() {
+                call.target = Some(Box::new(function(CHECK_PIECES, vec![*text])));
+            } else {
+                let args = std::mem::take(&mut call.args).into_iter();
+                call.args = args.map(|text| function(CHECK_PIECES, vec![text])).collect();
             }
             None
         }

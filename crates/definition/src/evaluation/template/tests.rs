@@ -140,7 +140,7 @@ fn large_texts_pass_through_templates() {
                 {% set n.all = n.all ~ input | upper %}{% endfor %}\
                 {{ (n.all ~ last) | replace('W', 'V') | length }} {{ n.all.split is defined }}";
     let rendered = with_scope(|scope| parse(text).render(scope));
-    assert_eq!(rendered.as_deref(), Ok("3005 false"));
+    assert_eq!(rendered.as_deref(), Ok("3005 False"));
     let long = "{% set x = input * 99999 %}{{ x | lines | length }} {{ x | tojson | length }}";
     let rendered = with_scope(|scope| parse(long).render(scope));
     assert_eq!(rendered.as_deref(), Ok("1 599996"));

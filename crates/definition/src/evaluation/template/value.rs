@@ -10,7 +10,7 @@ use crate::value::check_template;
 pub(crate) struct ValueTemplate {
     text: Box<str>,
     /// Has one template, which assigns the value to a variable.
-    environment: Environment<'static>,
+    environment: Box<Environment<'static>>,
     reading: ScopeReads,
 }
 
@@ -23,7 +23,7 @@ impl ValueTemplate {
         if let Err(reason) = check_template(text).and_then(|()| constants::check(text)) {
             return Some(Err(reason));
         }
-        let mut environment = ENVIRONMENT.clone();
+        let mut environment = Box::new(ENVIRONMENT.clone());
         let names = environment.compile_expression(inside).ok()?.undeclared_variables(true);
         let assignment = format!("{{% set value = ({inside}) %}}");
         environment.add_template_owned(NAME, assignment).ok()?;
