@@ -241,7 +241,7 @@ pub fn decide(state: &TaskState, command: &Command, ctx: &mut DecisionContext) -
         Command::AnswerReview(command) => command.decide(state, ctx),
         Command::ExpireReview(command) => command.decide(state, ctx),
         Command::CancelTask(command) => command.decide(state),
-        Command::TrustTask(command) => command.decide(state),
+        Command::TrustTask(command) => Ok(command.decide(state)),
     }
 }
 

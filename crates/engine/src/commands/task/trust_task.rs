@@ -4,7 +4,7 @@
 
 use polity_model::event::Event;
 
-use crate::decide::{Decision, DecisionResult};
+use crate::decide::Decision;
 use crate::state::TaskState;
 
 /// A person's trust in an imported task.
@@ -15,10 +15,10 @@ pub struct TrustTask {
 }
 
 impl TrustTask {
-    pub(crate) fn decide(&self, state: &TaskState) -> DecisionResult {
+    pub(crate) fn decide(&self, state: &TaskState) -> Decision {
         let trusted = Event::TaskTrusted { by: self.by.clone() };
         let events = if state.needs_trust() { vec![trusted] } else { Vec::new() };
-        Ok(Decision { events, effects: Vec::new() })
+        Decision { events, effects: Vec::new() }
     }
 }
 

@@ -241,9 +241,9 @@ impl Worker {
                 stop: &stopped,
                 progress: &progress,
             };
-            let step = TracedStep { task, kind: TracedStepKind::Work };
+            let work = TracedStep { task, kind: TracedStepKind::Work };
             let run = inner.deps.programs.run(request);
-            traced(inner.deps.trace_contexts.as_ref(), step, run).await
+            traced(inner.deps.trace_contexts.as_ref(), work, run).await
         }));
         let mut is_recorded = false;
         let ended = loop {
