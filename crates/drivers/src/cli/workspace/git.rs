@@ -141,7 +141,7 @@ impl GitCommand {
         }
         let changed = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", base.trim(), "HEAD"];
         let changed = git.run("list the changes", &changed, b"")?.stdout;
-        Ok(changed.iter().filter(|byte| **byte == 0).count() as u64)
+        Ok(memchr::memchr_iter(0, &changed).count() as u64)
     }
 
     pub(crate) fn remove_worktree(
@@ -171,8 +171,8 @@ impl GitCommand {
         let trusted = GitFolder { git: self, folder, variables: self.environment.of_user(), stop };
         let trusted = trusted.list(action, &GitEnvironment::LIST_TRUSTED_FOLDERS)?;
         let mut variables = self.environment.hardened(&trusted);
-        let named = GitFolder { git: self, folder, variables: variables.clone(), stop };
-        let names = named.list(action, &GitEnvironment::LIST_COMMANDS)?;
+        let hardened = GitFolder { git: self, folder, variables: variables.clone(), stop };
+        let names = hardened.list(action, &GitEnvironment::LIST_COMMANDS)?;
         GitEnvironment::disable_commands(&mut variables, &names)
             .map_err(|message| GitError::Refused { action, folder: folder.to_owned(), message })?;
         Ok(GitFolder { git: self, folder, variables, stop })

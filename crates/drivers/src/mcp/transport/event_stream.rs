@@ -89,12 +89,10 @@ impl EventStream {
         self.response = None;
         self.events.clear();
         let answer = self.request.take().map(|id| serde_json::to_string(&limit.to_error(id)));
-        match answer {
-            Some(Ok(answer)) => Ok(Sse { data: Some(answer), ..Sse::default() }),
-            Some(Err(_)) | None => {
-                self.loss.set(limit.to_string());
-                Err(SseError::Body(Box::new(limit)))
-            }
+        if let Some(Ok(answer)) = answer {
+            return Ok(Sse { data: Some(answer), ..Sse::default() });
         }
+        self.loss.set(limit.to_string());
+        Err(SseError::Body(Box::new(limit)))
     }
 }
