@@ -44,7 +44,7 @@ impl ProgressBar {
         self.shown = Some(Instant::now());
         let lines = lines(progress, progress.turn - first, self.began.elapsed());
         let line = fitting(&lines, width_of_stderr());
-        rewrite_line(&line);
+        rewrite_line(line);
     }
 
     /// Clears the line.

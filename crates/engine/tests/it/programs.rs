@@ -217,8 +217,10 @@ async fn budget_counts_and_serializes_cli_agents() {
     let mut handle = runtime.create(create).await.unwrap();
     handle.wait().await.unwrap();
     let row = harness.base.row(handle.id);
-    // The running call may exceed it.
-    assert_eq!((row.status, row.usage.input_tokens), (TaskStatus::Completed, 40));
+    // The run that exceeds it is the last one; its answer is kept as a partial result.
+    assert_eq!((row.status, row.usage.input_tokens), (TaskStatus::Failed, 40));
+    assert_eq!(row.error_code, Some(ErrorCode::Budget));
+    assert!(harness.base.task(handle.id).result.is_some());
 }
 
 #[tokio::test(start_paused = true)]

@@ -47,7 +47,7 @@ pub(crate) async fn follow(
                 match signal {
                     StopRequest::Terminate => {
                         let left = left_interrupted(id);
-                        stop_programs_and_quit(app, host, &mut signals, &left).await
+                        stop_programs_and_quit(app, host, &mut signals, &left).await;
                     }
                     StopRequest::Interrupt if asked_to_stop => quit(app, &left_interrupted(id)),
                     StopRequest::Interrupt => {}

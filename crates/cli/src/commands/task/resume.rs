@@ -133,7 +133,7 @@ async fn all(app: &AppContext) -> CliResult {
         CliError::conflict("left the tasks interrupted")
             .hint("continue with `polity task resume --all`")
     };
-    let outcomes = unless_stopped(app, &host, left, resume_all(app, &host)).await;
+    let outcomes = Box::pin(unless_stopped(app, &host, left, resume_all(app, &host))).await;
     close(host).await;
     let outcomes = outcomes.flatten()?;
     let tasks: Vec<Task> = outcomes.iter().filter_map(ResumeOutcome::task_here).cloned().collect();

@@ -14,8 +14,8 @@ fn device_kind() -> &'static str {
     let (path, mode) = (folder.path().join("null"), rustix::fs::Mode::RWXU);
     let device = rustix::fs::makedev(1, 5);
     let kind = rustix::fs::FileType::CharacterDevice;
-    let made = rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, device);
-    if made.is_ok() { "a device" } else { "a symbolic link" }
+    let created = rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, device);
+    if created.is_ok() { "a device" } else { "a symbolic link" }
 }
 
 #[tokio::test]
