@@ -20,8 +20,12 @@ use crate::error::SimError;
 const HIDDEN: char = '.';
 const UNFINISHED: &str = ".unfinished";
 
-/// The number of attempts to create a folder that other processes sweep at the same time.
-const CREATE_TRIES: usize = 10;
+/// The beginning of the name of a folder that is being removed.
+const SWEPT: &str = ".swept.";
+
+/// The number of attempts to create a folder that other processes sweep at the same time. Each
+/// fails only if a sweep takes the folder before it has its lock.
+const CREATE_TRIES: usize = 1000;
 
 /// The folder of a run that is being created. This process holds its lock.
 #[derive(Debug)]
@@ -42,8 +46,7 @@ impl RunDraft {
             if exists && !is_unstarted(&folder) {
                 return Err(SimError::Exists(target.to_owned()));
             }
-            let folder = if exists { folder } else { RunFolder { path: temporary(target)? } };
-            files::create_folder(&folder.path)?;
+            let folder = if exists { folder } else { Self::temporary_folder(target)? };
             // Another process may sweep the folder until this one has the lock.
             if !is_ours(&folder) && folder.path.exists() {
                 return Err(SimError::Exists(folder.path));
@@ -61,6 +64,17 @@ impl RunDraft {
             return Ok(draft);
         }
         Err(SimError::InUse)
+    }
+
+    /// Creates the temporary folder of a run, without a sync: a sweep may take the folder until it
+    /// has its lock, and its name need not last.
+    fn temporary_folder(target: &Path) -> Result<RunFolder, SimError> {
+        let path = temporary(target)?;
+        if let Some(runs) = path.parent() {
+            files::create_folder(runs)?;
+        }
+        polity_files::create_private_folders(&path).map_err(SimError::io("make", &path))?;
+        Ok(RunFolder { path })
     }
 
     pub(crate) fn folder(&self) -> &RunFolder {
@@ -154,12 +168,14 @@ fn is_ours(folder: &RunFolder) -> bool {
 
 /// True if a folder is empty, or has a lock and otherwise only these files and temporary ones.
 fn holds_only(folder: &RunFolder, names: &[&str]) -> bool {
-    let is_begun = folder.path.join(LOCK).exists();
-    let is_known = |entry: std::io::Result<fs::DirEntry>| {
-        let Ok(path) = entry.map(|entry| entry.path()) else { return false };
-        is_begun && (names.iter().any(|name| path.ends_with(name)) || files::is_temporary(&path))
-    };
-    fs::read_dir(&folder.path).is_ok_and(|mut all| all.all(is_known))
+    let entries = fs::read_dir(&folder.path)
+        .and_then(|all| all.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>());
+    let is_known =
+        |path: &PathBuf| names.iter().any(|name| path.ends_with(name)) || files::is_temporary(path);
+    entries.is_ok_and(|paths| {
+        let is_begun = paths.iter().any(|path| path.ends_with(LOCK));
+        paths.is_empty() || (is_begun && paths.iter().all(is_known))
+    })
 }
 
 /// Removes the unfinished folders of killed processes from a folder of runs. Returns the errors.
@@ -172,7 +188,12 @@ pub fn sweep_unfinished(runs: &Path) -> Vec<SimError> {
     let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
     let folders = paths.filter(|path| path.is_dir()).map(|path| RunFolder { path });
     let is_leftover = |folder: &RunFolder| {
-        (is_unfinished(&folder.path) && is_ours(folder)) || is_abandoned(folder)
+        if is_unfinished(&folder.path) {
+            // A killed sweep may have removed the lock already.
+            is_ours(folder) || swept_path(&folder.path).is_none()
+        } else {
+            is_abandoned(folder)
+        }
     };
     let unfinished = folders.filter(is_leftover);
     unfinished.filter_map(|folder| sweep(&folder).err()).collect()
@@ -197,11 +218,34 @@ fn sweep(folder: &RunFolder) -> Result<(), SimError> {
         Err(SimError::Io { source, .. }) if is_missing(&source) => return Ok(()),
         lock => lock?,
     };
-    match fs::remove_dir_all(&folder.path) {
-        // It was published, or a process has just begun to use it.
-        Err(error) if is_missing(&error) || error.kind() == ErrorKind::DirectoryNotEmpty => Ok(()),
-        removed => removed.map_err(SimError::io("remove", &folder.path)),
+    // It is moved away first. A process that has just created the folder cannot lose files in it:
+    // it finds no lock under the name, and begins again.
+    let path = match swept_path(&folder.path) {
+        Some(swept) => match fs::rename(&folder.path, &swept) {
+            Err(error) if is_taken(&error) => return Ok(()),
+            renamed => {
+                renamed.map_err(SimError::io("move", &folder.path))?;
+                swept
+            }
+        },
+        None => folder.path.clone(),
+    };
+    match fs::remove_dir_all(&path) {
+        Err(error) if is_taken(&error) => Ok(()),
+        removed => removed.map_err(SimError::io("remove", &path)),
     }
+}
+
+/// True if the folder was published, or another process sweeps it.
+fn is_taken(error: &std::io::Error) -> bool {
+    is_missing(error) || error.kind() == ErrorKind::DirectoryNotEmpty
+}
+
+/// Returns the path of a folder while it is removed; none if it has it already.
+fn swept_path(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.to_str().filter(|name| !name.starts_with(SWEPT))?;
+    let name = name.trim_start_matches(HIDDEN).trim_end_matches(UNFINISHED);
+    Some(path.with_file_name(format!("{SWEPT}{name}{UNFINISHED}")))
 }
 
 #[cfg(test)]

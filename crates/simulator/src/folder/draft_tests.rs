@@ -104,6 +104,19 @@ fn creation_in_progress_is_not_swept() {
 }
 
 #[test]
+fn killed_sweep_is_repeated() {
+    let home = tempfile::tempdir().unwrap();
+    let target = home.path().join("run");
+    drop(filled(&target));
+    let swept = swept_path(&temporary(&target).unwrap()).unwrap();
+    fs::rename(temporary(&target).unwrap(), &swept).unwrap();
+    fs::remove_file(swept.join(LOCK)).unwrap();
+    assert!(is_unfinished(&swept) && swept_path(&swept).is_none());
+    assert!(sweep_unfinished(home.path()).is_empty());
+    assert_eq!(names(home.path()), Vec::<String>::new());
+}
+
+#[test]
 fn failed_creation_leaves_no_folder() {
     let home = tempfile::tempdir().unwrap();
     let draft = filled(&home.path().join("run"));
