@@ -3,7 +3,7 @@
 //! Everything that is printed may hold text of a model, a tool, a program, a server, a file or an
 //! argument. Text is neutralised on its way out, so that none of it reaches the terminal as a
 //! command. Styles are explicit: [`styled`] marks them with a nonce of this process, which no other
-//! text can contain. JSON keeps all characters, with those that a terminal obeys as `\uXXXX`.
+//! text can contain. JSON keeps all characters, with those that a terminal obeys as escapes.
 //!
 //! | output | on a terminal | in a file or pipe |
 //! |---|---|---|

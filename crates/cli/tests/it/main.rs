@@ -32,6 +32,7 @@ mod retention;
 mod review_notifications;
 mod reviews;
 mod run;
+mod run_folders;
 mod sandbox;
 mod scenario_changes;
 mod sealed_secrets;

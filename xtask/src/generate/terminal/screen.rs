@@ -2,7 +2,7 @@
 
 /// The style of a run of characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct TextStyle {
+pub(super) struct CellStyle {
     pub(super) bold: bool,
     pub(super) dim: bool,
     /// The colour by its SGR number, 31 to 36.
@@ -13,12 +13,12 @@ pub(super) struct TextStyle {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct StyledSpan {
     pub(super) text: String,
-    pub(super) style: TextStyle,
+    pub(super) style: CellStyle,
 }
 
 /// Lays output out as lines of at most `columns` characters; longer lines continue below.
 pub(super) fn lay_out(output: &str, columns: usize) -> Vec<Vec<StyledSpan>> {
-    let mut style = TextStyle::default();
+    let mut style = CellStyle::default();
     let mut lines = Vec::new();
     for line in output.lines() {
         let mut spans: Vec<StyledSpan> = Vec::new();
@@ -46,13 +46,13 @@ pub(super) fn lay_out(output: &str, columns: usize) -> Vec<Vec<StyledSpan>> {
 }
 
 /// Applies one SGR sequence.
-fn apply(style: &mut TextStyle, codes: &str) {
+fn apply(style: &mut CellStyle, codes: &str) {
     for code in codes.split(';') {
         match code.parse() {
             Ok(1) => style.bold = true,
             Ok(2) => style.dim = true,
             Ok(colour @ 31..=36) => style.colour = Some(colour),
-            Ok(_) | Err(_) => *style = TextStyle::default(),
+            Ok(_) | Err(_) => *style = CellStyle::default(),
         }
     }
 }
@@ -64,13 +64,13 @@ mod tests {
     #[test]
     fn styles_end_where_they_are_reset_and_long_lines_continue_below() {
         let lines = lay_out("\x1b[32mok\x1b[0m done", 4);
-        let green = TextStyle { colour: Some(32), ..TextStyle::default() };
+        let green = CellStyle { colour: Some(32), ..CellStyle::default() };
         let span = |text: &str, style| StyledSpan { text: text.into(), style };
         assert_eq!(
             lines,
             [
-                vec![span("ok", green), span(" d", TextStyle::default())],
-                vec![span("one", TextStyle::default())],
+                vec![span("ok", green), span(" d", CellStyle::default())],
+                vec![span("one", CellStyle::default())],
             ]
         );
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::screen::{StyledSpan, TextStyle};
+use super::screen::{CellStyle, StyledSpan};
 
 const FONT_PX: f64 = 14.0;
 const CHARACTER_PX: f64 = 8.43;
@@ -60,7 +60,7 @@ fn draw_line(svg: &mut String, line: &[StyledSpan], baseline: f64) {
     }
 }
 
-fn attributes(style: TextStyle) -> String {
+fn attributes(style: CellStyle) -> String {
     let mut attributes = String::new();
     if style.bold {
         attributes.push_str(" font-weight=\"bold\"");
