@@ -27,6 +27,10 @@ pub(crate) fn home_file(bytes: &[u8]) {
     for problem in &home.problems {
         assert!(!problem.to_string().is_empty());
     }
+    // A file with problems is no definition, and no task pins it.
+    if !home.problems.is_empty() {
+        return;
+    }
     for agent in home.agents.values() {
         let again = AgentDefinition::from_canonical(&agent.canonical_json());
         assert_eq!(again.expect("a valid agent can be read"), **agent);

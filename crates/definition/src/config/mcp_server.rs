@@ -188,6 +188,7 @@ impl McpServerFile {
                 let place = path.field("tools").field(tool.as_str());
                 let message = format!("\"{tool}\" is not the name of a tool within its server");
                 checker.report(&place, FindingText::new(message).found(tool.as_str()));
+                continue;
             }
             let settings = settings.into_valid();
             let fallbacks = path.field("tools").field(tool.as_str()).field("fallback_tools");
