@@ -1,5 +1,7 @@
 //! Known secret values, in all encodings in which a process may print them.
 
+use std::fmt::Write;
+
 use aho_corasick::{AhoCorasick, BuildError, Input, MatchKind};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
@@ -77,18 +79,23 @@ impl KnownValues {
     }
 }
 
-/// All spellings of a value of one line: as it is, escaped in JSON once and twice, in URLs, in
-/// forms, in hexadecimal and in base64.
+/// All spellings of a value of one line: as it is, escaped in JSON once and twice, in HTML, in URLs,
+/// in forms, in hexadecimal and in base64.
 pub fn spellings_of(line: &str) -> Vec<String> {
     let in_json = escape_json(line);
     let twice = escape_json(&in_json);
-    let mut spellings = vec![line.to_owned(), in_json, twice];
+    let ascii = escape_non_ascii(&in_json);
+    let mut spellings = vec![line.to_owned(), in_json, twice, ascii];
+    spellings.extend(html_escaped(line));
     spellings.extend(url_encoded(line));
     if line.len() >= ENCODED_BYTES_MIN {
-        let digits = |byte: u8| format!("{byte:02x}");
-        let hex: String = line.bytes().map(digits).collect();
-        spellings.push(hex.to_ascii_uppercase());
-        spellings.push(hex);
+        // As one number, as dumps and fingerprints show it, in string literals and in URLs.
+        for (before, between) in [("", ""), ("", ":"), ("", " "), ("\\x", ""), ("%", "")] {
+            let upper = line.bytes().map(|byte| format!("{before}{byte:02X}"));
+            let lower = line.bytes().map(|byte| format!("{before}{byte:02x}"));
+            spellings.push(upper.collect::<Vec<_>>().join(between));
+            spellings.push(lower.collect::<Vec<_>>().join(between));
+        }
         for before in 0..3 {
             spellings.push(base64_at_offset(line, before, &STANDARD_NO_PAD));
             spellings.push(base64_at_offset(line, before, &URL_SAFE_NO_PAD));
@@ -104,6 +111,33 @@ fn escape_json(text: &str) -> String {
     let quoted = serde_json::Value::from(text).to_string();
     let inner = quoted.strip_prefix('"').and_then(|quoted| quoted.strip_suffix('"'));
     inner.unwrap_or(text).to_owned()
+}
+
+/// The text of a JSON string with everything but ASCII as escapes, as many encoders write it.
+fn escape_non_ascii(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c.is_ascii() {
+            escaped.push(c);
+        } else {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                // Writing to a String cannot fail.
+                let _ = write!(escaped, "\\u{unit:04x}");
+            }
+        }
+    }
+    escaped
+}
+
+/// Escapes a value for HTML. Encoders differ in the escapes of quotes.
+fn html_escaped(text: &str) -> Vec<String> {
+    let escaped = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let quoted = escaped.replace('"', "&quot;");
+    ["&#39;", "&#x27;", "&apos;"]
+        .iter()
+        .map(|apostrophe| quoted.replace('\'', apostrophe))
+        .chain([escaped.clone(), quoted.clone()])
+        .collect()
 }
 
 /// Escapes a value for URLs and forms. Encoders differ in the characters that they leave as they

@@ -26,6 +26,8 @@ pub(super) struct MaskedSpan {
     pub(super) start: usize,
     pub(super) end: usize,
     pub(super) replacement: SpanMask,
+    /// True if the span ends with the end of its line. The next line may arrive later.
+    pub(super) ends_line: bool,
 }
 
 impl MaskedSpan {
@@ -36,7 +38,13 @@ impl MaskedSpan {
             start,
             end,
             replacement: if is_long { SpanMask::MaskAndTail } else { SpanMask::Mask },
+            ends_line: false,
         }
+    }
+
+    /// A span without a mask, because it continues an earlier one.
+    pub(super) fn continuation(start: usize, end: usize, ends_line: bool) -> Self {
+        Self { start, end, replacement: SpanMask::Nothing, ends_line }
     }
 
     pub(super) fn shifted(self, by: usize) -> Self {
@@ -44,10 +52,11 @@ impl MaskedSpan {
     }
 
     /// True if this later span is merged with the earlier one. Adjacent spans are merged, except
-    /// those without a mask, which end with their line.
+    /// those without a mask and those on two lines.
     fn merges_with(self, earlier: Self) -> bool {
         let is_nothing = [self.replacement, earlier.replacement].contains(&SpanMask::Nothing);
-        if is_nothing { self.start < earlier.end } else { self.start <= earlier.end }
+        let are_apart = is_nothing || earlier.ends_line;
+        if are_apart { self.start < earlier.end } else { self.start <= earlier.end }
     }
 
     /// Merges two spans. The tail is shown only if it is not part of a short secret.
@@ -72,7 +81,7 @@ impl MaskedSpan {
             }
             (SpanMask::Nothing | SpanMask::Mask, SpanMask::MaskAndTail) => SpanMask::Mask,
         };
-        Self { start: self.start, end: later.end, replacement }
+        Self { start: self.start, end: later.end, replacement, ends_line: later.ends_line }
     }
 }
 

@@ -125,7 +125,7 @@ fn rest_of_secret(
         (end, end < window.len())
     };
     if end > 0 {
-        hide(MaskedSpan { start: 0, end, replacement: SpanMask::Nothing });
+        hide(MaskedSpan::continuation(0, end, false));
     }
     (end, if is_over || end == 0 { MaskState::Text } else { state })
 }
@@ -135,6 +135,8 @@ pub(super) fn finished_prefix(matchers: &MaskMatchers, line: &[u8]) -> (usize, V
     if matchers.rules.holds_lines() {
         return (0, Vec::new());
     }
+    // A carriage return may be half of the line end, which belongs to no match.
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
     // The last word may be the start of anything.
     let last_word = line.iter().rposition(u8::is_ascii_whitespace).map_or(0, |at| at + 1);
     let mut end = PIECE_BYTES.min(last_word).min(matchers.known.incomplete_start(line));

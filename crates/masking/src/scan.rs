@@ -135,7 +135,7 @@ fn rest_of_block(
             KeyBlockLine::Last { end } if start + end == line.end => (next, true),
             KeyBlockLine::Last { end } => (start + end, true),
         };
-        let span = Some(MaskedSpan { start, end, replacement: SpanMask::Nothing });
+        let span = Some(MaskedSpan::continuation(start, end, end == next));
         found(SecretMatch { from: start, span, is_open: false, is_key: true });
         if is_over {
             return (end, true);

@@ -46,6 +46,28 @@ fn masking_is_idempotent() {
 }
 
 #[test]
+fn masks_known_values_in_html_and_in_escapes_of_single_bytes() {
+    let secret = "Zq9\"x7&Kp4é<m2Nn8";
+    let mask = SecretMask::new([secret], &RedactionSettings::default()).unwrap();
+    let bytes = |before: &str, between: &str| {
+        let pairs: Vec<_> = secret.bytes().map(|byte| format!("{before}{byte:02x}")).collect();
+        pairs.join(between)
+    };
+    for spelling in [
+        r#"Zq9\"x7&Kp4\u00e9<m2Nn8"#.to_owned(),
+        "Zq9&quot;x7&amp;Kp4é&lt;m2Nn8".to_owned(),
+        bytes("%", ""),
+        bytes("\\x", ""),
+        bytes("", ":"),
+        bytes("", " "),
+    ] {
+        let text = format!("is {spelling} it");
+        let masked = mask.mask_text(&text);
+        assert!(masked.starts_with("is ***") && masked.len() < 16, "{spelling}: {masked}");
+    }
+}
+
+#[test]
 fn masks_known_values_in_all_encodings() {
     let mask = with_values(&["s3cret", "s3cret-and-more!", "abc", "a\"b\\c d/e\n", "one1\ntwo2\n"]);
     for (text, expected) in [

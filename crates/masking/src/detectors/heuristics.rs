@@ -62,10 +62,11 @@ pub(crate) fn skip_blanks(line: &[u8], from: usize) -> usize {
     run_end(line, from, |byte| byte == b' ' || byte == b'\t')
 }
 
-/// True if a word starts here. An escape or a colour before it may end in a letter.
+/// True if a word starts here, as for `\b` of an expression. An escape or a colour before it may end
+/// in a letter.
 pub(crate) fn starts_word(line: &[u8], at: usize) -> bool {
     let before = &line[..at];
-    before.last().is_none_or(|last| !is_name_byte(*last))
+    before.last().is_none_or(|last| !last.is_ascii_alphanumeric() && *last != b'_')
         || ends_with_escape(before)
         || ends_with_colour(before)
 }

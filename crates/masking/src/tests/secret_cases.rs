@@ -14,6 +14,7 @@ pub(super) const CASES: &[(&str, &str)] = &[
     ("ya29.a0AfB_byC1234567890abcdef", "***cdef"),
     ("(ghp_abcdefghijklmnopqrstuvwxyz0123456789)", "(***6789)"),
     ("gho_abcdefghijklmnopqrstuvwxyz0123456789", "***6789"),
+    ("n/t-ghp_abcdefghijklmnopqrstuvwxyz0123456789.txt", "n/t-***6789.txt"),
     ("ghs_abcdefghijklmnopqrstuvwxyz0123456789", "***6789"),
     ("github_pat_11ABCDEFG0abcdefghijkl_mnopqrstuvwxyz", "***wxyz"),
     ("glpat-abcdefghij0123456789", "***6789"),

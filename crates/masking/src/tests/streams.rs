@@ -44,7 +44,11 @@ fn masks_secrets_split_at_any_byte() {
     let others = [KEY, "a known secret b", "gr\u{fc}n-gr\u{fc}n \u{1f642}"];
     let of_rules: Vec<_> = rule_cases::rule_cases().iter().map(RuleCase::text).collect();
     for case in cases.chain(others).chain(of_rules.iter().map(String::as_str)) {
-        for text in [format!("before\nand {case}"), format!("{case} and\nbehind {case}\n")] {
+        for text in [
+            format!("before\nand {case}"),
+            format!("{case} and\nbehind {case}\n"),
+            format!("{case}\r\n"),
+        ] {
             let text = text.as_bytes();
             for at in 0..=text.len() {
                 let (left, right) = text.split_at(at);
@@ -209,6 +213,13 @@ fn holds_back_lines_with_configured_patterns() {
     .unwrap();
     let text = b"a b c d\nada@example.org b";
     assert_same(&mask, text, &[&text[..5], &text[5..12], &text[12..]]);
+}
+
+#[test]
+fn line_end_that_arrives_in_two_chunks_shows_no_password() {
+    let text = b"\n  password correct7horse\r\n";
+    assert_same(&with_values(&[]), text, &[&text[..25], &text[25..]]);
+    assert_same(&with_values(&[]), text, &[&text[..26], &text[26..]]);
 }
 
 fn snippets() -> impl Strategy<Value = Vec<u8>> {
