@@ -1,6 +1,6 @@
 //! Files and folders of one user.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -81,11 +81,13 @@ pub fn create_private_folders(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(FileAccess::Private.folder_mode()).create(path)
 }
 
-/// The reason why a folder cannot be made private. Nothing was changed.
+/// The reason why a folder cannot be made private.
 #[derive(Debug)]
 pub enum PrivacyError {
-    /// Another user than root owns the folder.
+    /// Another user than root owns the folder, or a file or folder in it.
     ForeignOwner {
+        /// The file or folder.
+        path: PathBuf,
         /// The user.
         user: u32,
     },
@@ -109,18 +111,28 @@ pub fn make_private(folder: &Path, skip: &[&str]) -> Result<u64, PrivacyError> {
     };
     let target = fs::metadata(folder).map_err(io)?;
     let user = rustix::process::geteuid().as_raw();
-    let is_foreign = |uid: u32| uid != user && uid != ROOT_USER;
-    if let Some(foreign) = [&own, &target].into_iter().find(|metadata| is_foreign(metadata.uid())) {
-        return Err(PrivacyError::ForeignOwner { user: foreign.uid() });
-    }
+    expect_own(folder, &own)?;
+    expect_own(folder, &target)?;
     if own.is_symlink() && target.uid() == user && target.mode() & OTHERS != 0 {
         return Err(PrivacyError::WideLinkTarget);
     }
-    let mut changed = u64::from(!own.is_symlink() && strip_access(folder)?);
+    let is_open = !own.is_symlink() && strip_access(folder)?;
+    let changed = strip_entries(folder, skip, is_open);
+    if let (Err(PrivacyError::ForeignOwner { .. }), true) = (&changed, is_open) {
+        // The next attempt must look at everything again.
+        fs::set_permissions(folder, own.permissions()).map_err(io)?;
+    }
+    Ok(u64::from(is_open) + changed?)
+}
+
+/// Strips the access to the entries of a folder, and to everything below if others had access to
+/// the folder or to an entry.
+fn strip_entries(folder: &Path, skip: &[&str], is_open: bool) -> Result<u64, PrivacyError> {
+    let mut changed = 0;
     for path in entries(folder)? {
         changed += u64::from(strip_access(&path)?);
     }
-    if changed > 0 {
+    if is_open || changed > 0 {
         for path in entries(folder)? {
             let is_skipped = skip.iter().any(|name| path.ends_with(name));
             if !is_skipped {
@@ -131,17 +143,29 @@ pub fn make_private(folder: &Path, skip: &[&str]) -> Result<u64, PrivacyError> {
     Ok(changed)
 }
 
-/// Strips the access to everything in a folder, folder by folder from the top.
+/// Strips the access to everything in a folder, folder by folder from the top. It does not recurse,
+/// so that no depth exceeds the stack.
 fn strip_below(folder: &Path) -> Result<u64, PrivacyError> {
-    let is_folder = fs::symlink_metadata(folder).is_ok_and(|metadata| metadata.is_dir());
-    if !is_folder {
-        return Ok(0);
-    }
     let mut changed = 0;
-    for path in entries(folder)? {
-        changed += u64::from(strip_access(&path)?) + strip_below(&path)?;
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        if fs::symlink_metadata(&folder).is_ok_and(|metadata| metadata.is_dir()) {
+            for path in entries(&folder)? {
+                changed += u64::from(strip_access(&path)?);
+                folders.push(path);
+            }
+        }
     }
     Ok(changed)
+}
+
+/// Fails if another user than root owns a path: the content may be of that user.
+fn expect_own(path: &Path, metadata: &Metadata) -> Result<(), PrivacyError> {
+    let user = metadata.uid();
+    if user == rustix::process::geteuid().as_raw() || user == ROOT_USER {
+        return Ok(());
+    }
+    Err(PrivacyError::ForeignOwner { path: path.to_owned(), user })
 }
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, PrivacyError> {
@@ -157,22 +181,28 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, PrivacyError> {
 
 /// Strips the access of others to one file or folder. Returns true if there was some.
 fn strip_access(path: &Path) -> Result<bool, PrivacyError> {
-    let stripped = fs::symlink_metadata(path).and_then(|metadata| {
-        let is_ours = metadata.uid() == rustix::process::geteuid().as_raw();
-        let has_mode = metadata.is_file() || metadata.is_dir();
-        if !is_ours || !has_mode || metadata.mode() & OTHERS == 0 {
-            return Ok(false);
-        }
-        // The descriptor cannot be of a link that takes the place of the file meanwhile.
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let io = |error| PrivacyError::Io(path.to_owned(), error);
+    let metadata = match fs::symlink_metadata(path) {
+        // Another process has removed it.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        metadata => metadata.map_err(io)?,
+    };
+    expect_own(path, &metadata)?;
+    let is_ours = metadata.uid() == rustix::process::geteuid().as_raw();
+    let has_mode = metadata.is_file() || metadata.is_dir();
+    if !is_ours || !has_mode || metadata.mode() & OTHERS == 0 {
+        return Ok(false);
+    }
+    // The descriptor cannot be of a link that takes the place of the file meanwhile.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let stripped = rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from);
+    let stripped = stripped.map(File::from).and_then(|file| {
         let mode = file.metadata()?.mode() & 0o7700;
-        file.set_permissions(Permissions::from_mode(mode)).map(|()| true)
+        file.set_permissions(Permissions::from_mode(mode))
     });
     match stripped {
-        // Another process has removed it.
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        stripped => stripped.map_err(|error| PrivacyError::Io(path.to_owned(), error)),
+        stripped => stripped.map(|()| true).map_err(io),
     }
 }
 
@@ -237,13 +267,22 @@ mod tests {
     }
 
     #[test]
-    fn folder_of_another_user_is_refused() {
+    fn folder_or_file_of_another_user_is_refused() {
         if !rustix::process::geteuid().is_root() {
             return;
         }
         let root = tempfile::tempdir().unwrap();
-        std::os::unix::fs::chown(root.path(), Some(12345), None).unwrap();
-        let refused = make_private(root.path(), &[]);
-        assert!(matches!(refused, Err(PrivacyError::ForeignOwner { user: 12345 })), "{refused:?}");
+        let (data, database) = (root.path().join("data"), root.path().join("data/a/polity.db"));
+        fs::create_dir_all(data.join("a")).unwrap();
+        set_mode(&data, 0o777);
+        fs::write(&database, "").unwrap();
+        for path in [&database, &data.join("a"), &data] {
+            std::os::unix::fs::chown(path, Some(12345), None).unwrap();
+            let refused = make_private(&data, &[]);
+            let Err(PrivacyError::ForeignOwner { path: named, user: 12345 }) = refused else {
+                panic!("{}: {refused:?}", path.display());
+            };
+            assert_eq!((&named, mode(&data)), (path, 0o777));
+        }
     }
 }
