@@ -36,6 +36,9 @@ use crate::warning::WarningLog;
 /// The maximum population size of the JSON format.
 const JSON_AGENTS_MAX: u64 = 10_000;
 
+/// The maximum size of a checkpoint in the JSON format. It is read whole.
+const JSON_BYTES_MAX: u64 = 1 << 30;
+
 /// A SHA-256 digest of a simulation's state.
 pub(crate) type StateDigest = [u8; 32];
 
@@ -239,11 +242,13 @@ pub(crate) fn read(
     let (turn, path, form) = folder.checkpoint(turn)?;
     let read = match form {
         CheckpointFormat::Json => {
-            let bytes = std::fs::read(&path).map_err(SimError::io("read", &path))?;
+            let bytes = polity_files::read_named_file(&path, JSON_BYTES_MAX)
+                .map_err(|error| SimError::io("read", &path)(error.into()))?;
             json::read(&bytes, scenarios, restore)
         }
         CheckpointFormat::Compact => {
-            let file = std::fs::File::open(&path).map_err(SimError::io("read", &path))?;
+            let file = polity_files::open_named_file(&path)
+                .map_err(|error| SimError::io("read", &path)(error.into()))?;
             compact::read(file, scenarios, restore)
         }
     };
@@ -268,7 +273,7 @@ pub(crate) fn damaged(folder: &RunFolder, turn: u64, path: &Path, reason: String
     SimError::DamagedCheckpoint { path: path.to_owned(), reason, earlier }
 }
 
-/// Reads the bytes of a checkpoint and returns its turn.
+/// Reads a checkpoint without its checksum and returns its turn.
 #[cfg(feature = "fuzz")]
 pub(crate) fn parse(
     form: CheckpointFormat,
@@ -278,8 +283,29 @@ pub(crate) fn parse(
 ) -> Result<u64, String> {
     match form {
         CheckpointFormat::Json => json::read_content(bytes, scenarios, restore),
-        CheckpointFormat::Compact => compact::read(bytes, scenarios, restore),
+        CheckpointFormat::Compact => {
+            use sha2::{Digest as _, Sha256};
+            let sealed = [bytes, &Sha256::digest(bytes)].concat();
+            compact::read(&*sealed, scenarios, restore)
+        }
     }
+}
+
+/// Writes a checkpoint as [`parse`] reads it.
+#[cfg(feature = "fuzz")]
+pub(crate) fn encode(form: CheckpointFormat, simulation: &Simulation) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    match form {
+        CheckpointFormat::Json => {
+            json::write(simulation, &mut bytes)?;
+            checksum::seal(&mut bytes);
+        }
+        CheckpointFormat::Compact => {
+            let digest = compact::write(simulation, &mut bytes)?;
+            bytes.truncate(bytes.len().saturating_sub(digest.len()));
+        }
+    }
+    Ok(bytes)
 }
 
 /// Copies the state of a simulation to another one.

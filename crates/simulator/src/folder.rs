@@ -162,7 +162,7 @@ impl RunFolder {
     /// see each other.
     pub fn is_locked(&self) -> Result<bool, SimError> {
         let path = self.path.join(LOCK);
-        let lock = match File::open(&path) {
+        let lock = match polity_files::open_regular_file(&path).map_err(std::io::Error::from) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
             lock => lock.map_err(SimError::io("read", &path))?,
         };
@@ -272,12 +272,7 @@ impl RunFolder {
     /// Removes superseded checkpoints.
     pub(crate) fn remove_superseded(&self) -> Result<(), SimError> {
         let path = self.path.join(SUPERSEDED);
-        match fs::remove_dir_all(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(SimError::io("remove", &path)(error))
-            }
-            Ok(()) | Err(_) => Ok(()),
-        }
+        polity_files::remove_tree(&path).map_err(SimError::io("remove", &path))
     }
 
     /// Finds the checkpoint of a turn, or the newest before it, or the newest of all. Fails for a

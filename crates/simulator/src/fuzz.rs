@@ -19,22 +19,38 @@ const SCENARIO: &str = r#"{"name": "lamps", "chart": "lamp", "turns": 5, "ticks_
 
 /// Restores a simulation from a JSON checkpoint and runs a turn.
 pub fn checkpoint(bytes: &[u8]) {
-    restore(CheckpointFormat::Json, bytes);
+    restore_and_run(CheckpointFormat::Json, bytes);
 }
 
 /// Restores a simulation from a compact checkpoint and runs a turn.
 pub fn compact_checkpoint(bytes: &[u8]) {
-    restore(CheckpointFormat::Compact, bytes);
+    restore_and_run(CheckpointFormat::Compact, bytes);
 }
 
-fn restore(format: CheckpointFormat, bytes: &[u8]) {
-    let (Ok(chart), Ok(file)) = (Chart::from_text(CHART), serde_json::from_str(SCENARIO)) else {
-        return;
-    };
-    let Ok(scenario) = Scenario::new(&file, Arc::new(chart)).map(Arc::new) else { return };
-    let threads = std::num::NonZeroUsize::new(1);
-    let Ok(mut simulation) = Simulation::empty(Arc::clone(&scenario), threads) else { return };
-    if checkpoint::parse(format, bytes, [&scenario, &scenario], &mut simulation).is_ok() {
-        simulation.run_ticks();
+/// The result of the turn survives a checkpoint in either format.
+fn restore_and_run(format: CheckpointFormat, bytes: &[u8]) {
+    let Some(scenario) = scenario() else { return };
+    let Some(mut simulation) = restore(format, bytes, &scenario) else { return };
+    simulation.run_ticks();
+    drop(simulation.change_population(&[], false));
+    let digest = checkpoint::digest(&simulation).ok();
+    for format in [CheckpointFormat::Json, CheckpointFormat::Compact] {
+        let written = checkpoint::encode(format, &simulation).unwrap_or_default();
+        let restored = restore(format, &written, &scenario);
+        let restored = restored.and_then(|simulation| checkpoint::digest(&simulation).ok());
+        assert_eq!(restored, digest, "{format:?}: a written checkpoint restores another state");
     }
+}
+
+fn scenario() -> Option<Arc<Scenario>> {
+    let chart = Chart::from_text(CHART).ok()?;
+    let file = serde_json::from_str(SCENARIO).ok()?;
+    Scenario::new(&file, Arc::new(chart)).ok().map(Arc::new)
+}
+
+fn restore(format: CheckpointFormat, bytes: &[u8], scenario: &Arc<Scenario>) -> Option<Simulation> {
+    let threads = std::num::NonZeroUsize::new(1);
+    let mut simulation = Simulation::empty(Arc::clone(scenario), threads).ok()?;
+    checkpoint::parse(format, bytes, [scenario, scenario], &mut simulation).ok()?;
+    Some(simulation)
 }

@@ -3,13 +3,12 @@
 //! A JSON checkpoint ends with the SHA-256 of all bytes before it, as its last field. A compact
 //! checkpoint ends with the 32 bytes of the SHA-256 itself.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
 
-use super::{StateDigest, hexadecimal};
+use super::{JSON_BYTES_MAX, StateDigest, hexadecimal};
 use crate::error::ensure;
 use crate::folder::CheckpointFormat;
 
@@ -46,14 +45,16 @@ pub(super) fn check(text: &str) -> Result<(), String> {
 pub(super) fn is_intact(path: &Path, format: CheckpointFormat) -> bool {
     match format {
         CheckpointFormat::Json => {
-            std::fs::read_to_string(path).is_ok_and(|text| check(&text).is_ok())
+            let bytes = polity_files::read_named_file(path, JSON_BYTES_MAX).ok();
+            let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+            text.is_some_and(|text| check(&text).is_ok())
         }
         CheckpointFormat::Compact => is_compact_intact(path).unwrap_or(false),
     }
 }
 
 fn is_compact_intact(path: &Path) -> io::Result<bool> {
-    let mut file = File::open(path)?;
+    let mut file = polity_files::open_named_file(path)?;
     let Some(length) = file.metadata()?.len().checked_sub(size_of::<StateDigest>() as u64) else {
         return Ok(false);
     };

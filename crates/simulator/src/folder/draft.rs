@@ -90,9 +90,7 @@ impl RunDraft {
             if path.ends_with(LOCK) {
                 continue;
             }
-            let removed =
-                if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
-            removed.map_err(SimError::io("remove", &path))?;
+            polity_files::remove_tree(&path).map_err(SimError::io("remove", &path))?;
         }
         files::create_folder(&folder.join(CHECKPOINTS))
     }
@@ -135,7 +133,7 @@ impl RunDraft {
     pub(crate) fn discard(self, error: SimError) -> SimError {
         if self.folder.path != self.target {
             // The folder is swept later if this fails. The first error explains more.
-            let _ = fs::remove_dir_all(&self.folder.path);
+            let _ = polity_files::remove_tree(&self.folder.path);
         }
         error
     }
@@ -230,7 +228,7 @@ fn sweep(folder: &RunFolder) -> Result<(), SimError> {
         },
         None => folder.path.clone(),
     };
-    match fs::remove_dir_all(&path) {
+    match polity_files::remove_tree(&path) {
         Err(error) if is_taken(&error) => Ok(()),
         removed => removed.map_err(SimError::io("remove", &path)),
     }

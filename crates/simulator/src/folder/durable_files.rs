@@ -9,6 +9,9 @@ pub(crate) use polity_files::is_temporary;
 
 use crate::error::SimError;
 
+/// The maximum size of a text file of a run: its record, scenario or chart.
+const TEXT_BYTES_MAX: u64 = 64 << 20;
+
 /// Writes a private file atomically: readers see the old or the new content, also after a crash.
 pub(crate) fn write_atomic(
     path: &Path,
@@ -75,6 +78,7 @@ pub(crate) fn write_text(path: &Path, text: &str) -> Result<(), SimError> {
 
 /// Reads a text file.
 pub(crate) fn read_text(path: &Path) -> Result<String, SimError> {
-    let bytes = fs::read(path).map_err(SimError::io("read", path))?;
+    let bytes = polity_files::read_named_file(path, TEXT_BYTES_MAX)
+        .map_err(|error| SimError::io("read", path)(error.into()))?;
     String::from_utf8(bytes).map_err(|_| SimError::damaged(path, "it is not text in UTF-8"))
 }

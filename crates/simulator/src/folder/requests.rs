@@ -20,6 +20,9 @@ use crate::error::SimError;
 use crate::folder::durable_files as files;
 use crate::lifecycle::{LifecycleAction, RequestVerdict};
 
+/// The maximum size of the new requests that are read at once.
+const REQUEST_BYTES_MAX: u64 = 1 << 30;
+
 /// One line of the file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -202,7 +205,12 @@ impl LogTail {
         if length <= self.read_bytes {
             return Ok(Vec::new());
         }
-        let mut file = File::open(&self.path).map_err(read)?;
+        if length - self.read_bytes > REQUEST_BYTES_MAX {
+            let what = format!("it has more than {REQUEST_BYTES_MAX} new bytes of requests");
+            return Err(SimError::damaged(&self.path, what));
+        }
+        let mut file =
+            polity_files::open_named_file(&self.path).map_err(|error| read(error.into()))?;
         file.seek(SeekFrom::Start(self.read_bytes)).map_err(read)?;
         let mut text = Vec::new();
         file.read_to_end(&mut text).map_err(read)?;
