@@ -88,5 +88,7 @@ fn with_scope(run: impl FnOnce(&EvaluationScope<'_>)) {
         routing_key: Some("approve"),
         metadata: Cow::Owned(metadata),
         outputs: vec![("draft", "{\"score\": 7}"), ("plan", "1. one\n2. two")],
+        error: None,
+        item: None,
     });
 }

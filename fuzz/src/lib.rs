@@ -2,8 +2,8 @@
 //!
 //! A target panics when the code under test breaks a promise: it panics itself, gives another result
 //! for the same bytes in other chunks, exceeds a limit, does not read back what it wrote, or shows a
-//! secret. `cargo xtask fuzz` mutates the inputs in `corpus/`
-//! under coverage guidance; the tests of this crate run every stored input once.
+//! secret. `cargo xtask fuzz` mutates the inputs in `corpus/` under coverage guidance; the tests of
+//! this crate run every stored input once.
 
 mod definitions;
 mod evaluation;
@@ -19,7 +19,7 @@ pub struct FuzzTarget {
 }
 
 /// All targets, by name.
-pub const TARGETS: [FuzzTarget; 16] = [
+pub const TARGETS: [FuzzTarget; 17] = [
     target("a2a_card", polity_drivers::fuzz::agent_card),
     target("archive", polity_host::fuzz::archive_journal),
     target("cassette", records::cassette),
@@ -36,6 +36,7 @@ pub const TARGETS: [FuzzTarget; 16] = [
     target("program_json_rpc", polity_drivers::fuzz::program_json_rpc),
     target("sse", polity_drivers::fuzz::server_sent_events),
     target("template", evaluation::template),
+    target("terminal", polity::fuzz::terminal_text),
 ];
 
 const fn target(name: &'static str, run: fn(&[u8])) -> FuzzTarget {

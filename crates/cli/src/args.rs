@@ -3,6 +3,7 @@
 mod agent;
 mod sim;
 mod task;
+mod wait;
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -23,7 +24,8 @@ pub(crate) use sim::{
     LifecycleAddArgs, LifecycleCommand, SimCommand, SimExportArgs, SimForkArgs, SimLifecycleArgs,
     SimResumeArgs, SimRunArgs, SimStatusArgs, ThreadArgs,
 };
-pub(crate) use task::{DiffArgs, ForkArgs, TaskShowArgs};
+pub(crate) use task::{DefinitionSource, DiffArgs, ForkArgs, RetryArgs, TaskShowArgs};
+pub(crate) use wait::WaitArgs;
 
 /// Runs, supervises and simulates AI agents.
 ///
@@ -250,7 +252,7 @@ pub(crate) enum TaskCommand {
     /// Show the steps of a running task until it ends or awaits a review
     Watch(TaskArgs),
     /// Wait until a task ends or awaits a review
-    Wait(TaskArgs),
+    Wait(WaitArgs),
     /// Cancel a task, whichever process runs it
     Cancel(TaskArgs),
     /// Resume an interrupted task
@@ -261,6 +263,8 @@ pub(crate) enum TaskCommand {
     Import(ImportArgs),
     /// Create a task that continues from a checkpoint of another, and run it
     Fork(ForkArgs),
+    /// Create a task that continues a failed or cancelled one from before its failure, and run it
+    Retry(RetryArgs),
     /// Compare two tasks and show the first difference
     Diff(DiffArgs),
 }

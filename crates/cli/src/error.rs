@@ -9,9 +9,10 @@ use std::path::Path;
 use polity_definition::DefinitionProblem;
 use polity_engine::decide::CommandRejection;
 use polity_engine::driver::ToolsUnavailable;
-use polity_engine::runtime::{EngineError, ForkError};
+use polity_engine::runtime::{EngineError, ForkError, RetryError};
 use polity_host::PinnedAccess;
 use polity_model::ids::TaskId;
+use polity_model::machine::task::TaskStatus;
 use polity_store::{CommitError, StoreError};
 use serde_json::json;
 
@@ -221,6 +222,11 @@ impl From<EngineError> for CliError {
                     "fork it at another checkpoint: `polity task checkpoints {task}` shows them"
                 ))
             }
+            EngineError::Fork(ForkError::Unfit { task, .. }) => Self::conflict(&error).hint(format!(
+                "put it back into the file, fork at an earlier checkpoint (`polity task checkpoints \
+                 {task}`), or leave out --definitions"
+            )),
+            EngineError::Retry(retry) => retry.into(),
             EngineError::NotFound(_) => {
                 Self::not_found(&error).hint("`polity task list` lists the tasks")
             }
@@ -232,6 +238,63 @@ impl From<EngineError> for CliError {
             | EngineError::Pinned(_)
             | EngineError::Commit(_)
             | EngineError::Broken { .. } => Self::new("engine", ExitStatus::Failed, &error),
+        }
+    }
+}
+
+impl From<RetryError> for CliError {
+    fn from(error: RetryError) -> Self {
+        match &error {
+            RetryError::NotEnded { task, status } => Self::conflict(&error).hint(match status {
+                TaskStatus::AwaitingHuman => {
+                    format!("answer its review: `polity review show {task}`")
+                }
+                TaskStatus::Pending
+                | TaskStatus::Running
+                | TaskStatus::Completed
+                | TaskStatus::Failed
+                | TaskStatus::Cancelled => format!(
+                    "follow it with `polity task watch {task}`; if its process has ended, continue \
+                     with `polity task resume {task}`"
+                ),
+            }),
+            RetryError::Completed { task } => Self::conflict(&error).hint(format!(
+                "to go another way, fork it: `polity task fork {task} --from CHECKPOINT`"
+            )),
+            RetryError::Retried { retry, status, .. } => {
+                Self::conflict(&error).hint(match status {
+                    TaskStatus::Failed | TaskStatus::Cancelled => {
+                        format!("retry that one: `polity task retry {retry}`")
+                    }
+                    TaskStatus::AwaitingHuman => {
+                        format!("answer its review: `polity review show {retry}`")
+                    }
+                    TaskStatus::Completed => format!("see its result: `polity task show {retry}`"),
+                    TaskStatus::Pending | TaskStatus::Running => {
+                        format!("follow it: `polity task watch {retry}`")
+                    }
+                })
+            }
+            RetryError::Part { whole, .. } => {
+                Self::usage(&error).hint(format!("retry the whole: `polity task retry {whole}`"))
+            }
+            RetryError::BudgetUsedUp { task, .. } => Self::new(
+                "budget",
+                ExitStatus::OverLimit,
+                &error,
+            )
+            .hint(format!(
+                "raise the limit: `polity task retry {task} --max-cost-usd USD` or `--max-tokens \
+                     N`; what was spent so far counts"
+            )),
+            RetryError::SecretsGone { .. } => Self::conflict(&error)
+                .hint("start it again with `polity run` and the same input and --env"),
+            RetryError::Undone { task } => Self::conflict(&error).hint(format!(
+                "run the workflow again, or fork the task before its failure: `polity task fork \
+                 {task} --from CHECKPOINT`"
+            )),
+            RetryError::Unfit { .. } => Self::conflict(&error)
+                .hint("put it back into the file, or retry without --definitions"),
         }
     }
 }

@@ -71,6 +71,7 @@ impl ExitStatus {
             | ErrorCode::LimitRepeats
             | ErrorCode::LimitContext
             | ErrorCode::LimitLoops
+            | ErrorCode::LimitItems
             | ErrorCode::Budget => Self::OverLimit,
             ErrorCode::EmptyAnswer
             | ErrorCode::Truncated

@@ -7,6 +7,8 @@ mod args;
 mod commands;
 mod error;
 mod exit;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod logging;
 mod signals;
 mod terminal;

@@ -11,6 +11,8 @@
 //! | JSON | escaped | escaped |
 //! | the result of a task or tool, diagrams | neutralised | exact bytes |
 
+#[cfg(feature = "fuzz")]
+pub(crate) mod fuzz;
 mod neutral;
 
 use std::backtrace::{Backtrace, BacktraceStatus};

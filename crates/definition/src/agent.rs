@@ -5,6 +5,7 @@ mod cli;
 mod llm;
 mod output_schema;
 mod remote;
+mod script;
 
 use polity_model::name::Name;
 use schemars::JsonSchema;
@@ -19,16 +20,19 @@ pub use self::cli::parser::{JsonPick, JsonScalar, OutputFormat, OutputParser};
 pub use self::cli::preset::CliPreset;
 pub use self::cli::template::{CliPlaceholder, CliTemplate};
 pub use self::cli::{
-    AccessType, AgentMode, AgentType, CliAgent, ErrorRule, ErrorStream, InputPattern,
-    OutputPattern, PermissionPolicy, ResourceLimits, StopSignal, WorkspaceMode,
+    AccessType, AgentMode, AgentType, CliAgent, EmptyOutputPolicy, ErrorRule, ErrorStream,
+    InputPattern, OutputPattern, PermissionPolicy, QueueFullPolicy, ResourceLimits, StopSignal,
+    WorkspaceMode,
 };
 pub use self::llm::{LlmAgent, LlmConfig, LlmProvider, TokenPrice, TruncationPolicy};
 pub use self::output_schema::OutputSchema;
 pub use self::remote::RemoteAgent;
+pub use self::script::SCRIPT_RUNS_MAX;
 
 pub(crate) use self::cli::file::CliAgentFile;
 pub(crate) use self::llm::LlmAgentFile;
 pub(crate) use self::remote::RemoteAgentFile;
+use self::script::ScriptAgentFile;
 
 use crate::file::canonical::{self, canonical_form};
 use crate::file::checker::FileChecker;
@@ -47,6 +51,9 @@ pub(crate) enum AgentFile {
     Cli(Box<CliAgentFile>),
     /// An agent on another server, reached over A2A.
     Remote(Box<RemoteAgentFile>),
+    /// The script of a workflow's node. Only pinned definitions have this kind.
+    #[schemars(skip)]
+    Script(Box<ScriptAgentFile>),
 }
 
 impl Serialize for AgentFile {
@@ -55,6 +62,7 @@ impl Serialize for AgentFile {
             Self::Llm(file) => ("llm", canonical::to_value(file)),
             Self::Cli(file) => ("cli", canonical::to_value(file)),
             Self::Remote(file) => ("remote", canonical::to_value(file)),
+            Self::Script(file) => ("script", canonical::to_value(file)),
         };
         if let Some(fields) = value.as_object_mut() {
             fields.insert("kind".to_owned(), kind.into());
@@ -114,6 +122,7 @@ impl AgentFile {
             Self::Llm(file) => file.name.as_ref(),
             Self::Cli(file) => file.name.as_ref(),
             Self::Remote(file) => file.name.as_ref(),
+            Self::Script(file) => file.name.as_ref(),
         }
     }
 
@@ -133,6 +142,7 @@ impl AgentFile {
                 let a2a = file.a2a.clone();
                 (file.check(checker).map(AgentKind::Remote), a2a)
             }
+            Self::Script(file) => (file.check(checker).map(AgentKind::Cli), None),
         };
         let a2a = a2a.and_then(|file| file.check(&root.field("a2a"), checker));
         Some(AgentDefinition { name: name?, kind: kind?, a2a })
@@ -177,7 +187,10 @@ impl AgentDefinition {
         let a2a = self.a2a.as_ref().map(A2aDefinition::to_file);
         match &self.kind {
             AgentKind::Llm(agent) => AgentFile::Llm(Box::new(agent.to_file(name, a2a))),
-            AgentKind::Cli(agent) => AgentFile::Cli(Box::new(agent.to_file(name, a2a))),
+            AgentKind::Cli(agent) => match ScriptAgentFile::of(&self.name, agent) {
+                Some(file) => AgentFile::Script(Box::new(file)),
+                None => AgentFile::Cli(Box::new(agent.to_file(name, a2a))),
+            },
             AgentKind::Remote(agent) => AgentFile::Remote(Box::new(agent.to_file(name, a2a))),
         }
     }

@@ -2,6 +2,8 @@
 
 mod depth;
 mod references;
+mod routing;
+mod scripts;
 
 use std::collections::btree_map::Entry as MapEntry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,6 +11,7 @@ use std::sync::Arc;
 
 use polity_model::name::Name;
 
+use self::scripts::ScriptLoader;
 use crate::agent::{AgentDefinition, AgentFile, CliAgent};
 use crate::config::mcp_server::{McpServerDefinition, McpServersFile, ServersRead};
 use crate::config::retention::{RetentionPolicy, RetentionPolicyFile};
@@ -21,12 +24,15 @@ use crate::file::{EmptyFile, read};
 use crate::schedule::{ScheduleDefinition, ScheduleFile};
 use crate::script::{ScriptDefinition, ScriptFile};
 use crate::value::suggest;
-use crate::workflow::{WorkflowDefinition, WorkflowFile};
+use crate::workflow::{ScriptPath, ScriptSource, WorkflowDefinition, WorkflowFile};
 
 /// The file extensions of definitions.
 pub const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
 const SETTINGS_STEM: &str = "polity";
+
+/// The reason why a script that is not there cannot be used.
+pub const MISSING_SCRIPT: &str = "there is no such file in the home";
 
 /// True if the path is the settings file, which marks a folder as a home.
 pub fn is_settings(path: &str) -> bool {
@@ -72,8 +78,10 @@ pub struct Home {
     pub mcp_servers: BTreeMap<Name, Arc<McpServerDefinition>>,
     /// The retention policy, or the default one if its file is missing or wrong.
     pub retention_policy: RetentionPolicy,
-    /// The valid scripts.
+    /// The valid scripts of scripted models.
     pub scripts: BTreeMap<Name, Arc<ScriptDefinition>>,
+    /// The scripts of the workflows' nodes.
+    pub steps: BTreeMap<ScriptPath, Arc<ScriptSource>>,
     /// All problems of all files, by file and place.
     pub problems: Vec<DefinitionProblem>,
     /// The files that claim the name of an agent or workflow but are not valid.
@@ -127,14 +135,33 @@ struct FileEntry {
 }
 
 impl Home {
-    /// Reads all definitions and ignores other files.
-    pub fn parse(mut files: Vec<HomeFile>) -> Self {
+    /// Reads all definitions. Other files are scripts, or ignored.
+    pub fn parse(files: Vec<HomeFile>) -> Self {
+        let others: BTreeMap<String, Result<String, String>> = files
+            .iter()
+            .filter(|file| classify(&file.path).is_none())
+            .map(|file| (file.path.clone(), file.text.clone()))
+            .collect();
+        Self::parse_with(files, &mut |path| {
+            let text = others.get(path.as_str()).cloned();
+            text.unwrap_or_else(|| Err(MISSING_SCRIPT.to_owned()))
+        })
+    }
+
+    /// Reads all definitions, and the scripts that they name with `read_script`, which gives the
+    /// text of a script or the reason that it cannot be read.
+    pub fn parse_with(
+        mut files: Vec<HomeFile>,
+        read_script: &mut dyn FnMut(&ScriptPath) -> Result<String, String>,
+    ) -> Self {
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let mut entries: Vec<FileEntry> = files.iter().filter_map(FileEntry::read).collect();
         refuse_shared_names(&mut entries);
-        references::check(&mut entries);
+        let mut scripts = ScriptLoader::new(read_script);
+        references::check(&mut entries, &mut scripts);
+        routing::check(&mut entries);
         depth::check(&mut entries);
-        let mut home = Self::default();
+        let mut home = Self { steps: scripts.into_scripts(), ..Self::default() };
         for entry in entries {
             home.add(entry);
         }

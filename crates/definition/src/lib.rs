@@ -28,10 +28,11 @@ use std::num::{NonZeroU32, NonZeroU64};
 pub use self::agent::{
     A2aCapabilities, A2aDefinition, A2aTransport, AccessType, AgentDefinition, AgentIdentity,
     AgentKind, AgentMode, AgentType, AuthenticationDefinition, AuthenticationType, CliAgent,
-    CliPlaceholder, CliPreset, CliTemplate, ErrorRule, ErrorStream, GlobMatcher, InputPattern,
-    JsonPick, JsonScalar, LlmAgent, LlmConfig, LlmProvider, OutputFormat, OutputParser,
-    OutputPattern, OutputSchema, PathGlob, PermissionPolicy, RateLimit, RemoteAgent,
-    ResourceLimits, StopSignal, TokenPrice, TruncationPolicy, WorkspaceMode,
+    CliPlaceholder, CliPreset, CliTemplate, EmptyOutputPolicy, ErrorRule, ErrorStream, GlobMatcher,
+    InputPattern, JsonPick, JsonScalar, LlmAgent, LlmConfig, LlmProvider, OutputFormat,
+    OutputParser, OutputPattern, OutputSchema, PathGlob, PermissionPolicy, QueueFullPolicy,
+    RateLimit, RemoteAgent, ResourceLimits, SCRIPT_RUNS_MAX, StopSignal, TokenPrice,
+    TruncationPolicy, WorkspaceMode,
 };
 pub use self::config::mcp_server::{McpServerDefinition, McpTransport, ToolSettings};
 pub use self::config::retention::{RetentionPolicy, RetentionRule, RetentionStatus};
@@ -39,7 +40,7 @@ pub use self::config::settings::{
     DurabilitySetting, HomeSettings, Limits, OnReview, ServerSettings,
 };
 pub use self::evaluation::expression::ConditionExpression;
-pub use self::evaluation::scope::{EvaluationError, EvaluationScope};
+pub use self::evaluation::scope::{EvaluationError, EvaluationScope, ItemScope};
 pub use self::evaluation::template::Template;
 pub use self::file::decode::PROBLEMS_PER_FILE_MAX;
 pub use self::file::document::{DocumentProblem, ExternalDocument};
@@ -47,7 +48,8 @@ pub use self::file::problem::DefinitionProblem;
 pub use self::file::schema::{DefinitionKind, UnknownDefinitionKind, schema};
 pub use self::file::source::DEFINITION_BYTES_MAX;
 pub use self::home::{
-    EXTENSIONS, Home, HomeFile, NameLookup, is_retention_policy, is_servers, is_settings,
+    EXTENSIONS, Home, HomeFile, MISSING_SCRIPT, NameLookup, is_retention_policy, is_servers,
+    is_settings,
 };
 pub use self::json_schema::{InvalidSchema, SchemaError, SchemaValidator};
 pub use self::schedule::{
@@ -63,9 +65,12 @@ pub use self::value::{
     EnvName, HttpUrl, JsonPointer, Pattern, TEMPLATE_BYTES_MAX, Text, UrlTemplate,
 };
 pub use self::workflow::{
-    ArgumentTemplates, EdgeTarget, ExpandedGraph, JoinMode, PLAN_STEPS_MAX, PlanEdge, PlanLink,
-    PlanNode, PlanTarget, REFLECTION_ROUNDS, REFLECTION_ROUNDS_MAX, WorkflowDefinition,
-    WorkflowEdge, WorkflowNode, WorkflowNodeKind, WorkflowPattern, WorkflowPlan,
+    ArgumentTemplates, COMPENSATION_PREFIX, DeclaredOutput, EdgeTarget, ExpandedGraph, ITEM_INDEX,
+    ITEM_NAME_DEFAULT, ItemErrorPolicy, JoinMode, LinkKind, MAP_PARALLEL_DEFAULT, OutputType,
+    PLAN_STEPS_MAX, PlanEdge, PlanLink, PlanNode, PlanTarget, REFLECTION_ROUNDS,
+    REFLECTION_ROUNDS_MAX, SCRIPT_BYTES_MAX, ScriptInterpreter, ScriptPath, ScriptProgram,
+    ScriptSource, ValueSource, WorkflowDefinition, WorkflowEdge, WorkflowNode, WorkflowNodeKind,
+    WorkflowPattern, WorkflowPlan,
 };
 
 /// A number above 0 as a constant; 1 for 0.

@@ -13,6 +13,7 @@ mod source;
 mod valid;
 mod workflow;
 mod workflow_author;
+mod workflow_errors;
 
 use super::{Home, HomeFile};
 

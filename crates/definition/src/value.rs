@@ -46,6 +46,27 @@ macro_rules! compiled_text {
 
 pub(crate) use compiled_text;
 
+/// Implements reading of a text over the State from a file. The names that it reads and the State
+/// does not have are checked with the file, which knows the items of its maps.
+macro_rules! scoped_text {
+    ($name:ident) => {
+        impl $name {
+            pub(crate) fn compile(text: &str) -> Result<Self, String> {
+                compile_any(text).map(|compiled| Self(std::sync::Arc::new(compiled)))
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <String as serde::Deserialize>::deserialize(deserializer)?;
+                Self::compile(&text).map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+pub(crate) use scoped_text;
+
 text_type!(
     /// A text that is not empty.
     Text,

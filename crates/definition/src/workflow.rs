@@ -3,9 +3,14 @@
 mod arguments;
 mod check;
 mod check_graph;
+mod check_steps;
 mod file;
+mod outputs;
 mod patterns;
 mod plan;
+mod script_interpreter;
+mod script_source;
+mod script_step;
 mod to_file;
 
 use std::collections::BTreeMap;
@@ -19,16 +24,22 @@ use polity_model::tool::ToolName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::arguments::ArgumentTemplates;
+pub use self::arguments::{ArgumentTemplates, ValueSource};
 pub(crate) use self::file::WorkflowFile;
+pub use self::outputs::{DeclaredOutput, OutputType};
 use self::patterns::PatternGraph;
 pub use self::patterns::{ExpandedGraph, PLAN_STEPS_MAX, REFLECTION_ROUNDS, REFLECTION_ROUNDS_MAX};
-pub use self::plan::{PlanEdge, PlanLink, PlanNode, PlanTarget, WorkflowPlan};
+use self::plan::PlanSource;
+pub use self::plan::{LinkKind, PlanEdge, PlanLink, PlanNode, PlanTarget, WorkflowPlan};
+pub use self::script_interpreter::ScriptInterpreter;
+pub use self::script_source::{SCRIPT_BYTES_MAX, ScriptSource};
+pub use self::script_step::{ScriptPath, ScriptProgram};
 use crate::evaluation::expression::ConditionExpression;
 use crate::evaluation::template::Template;
 use crate::file::canonical;
 use crate::file::problem::DefinitionProblem;
-use crate::value::Text;
+use crate::nonzero_u32;
+use crate::value::{EnvName, Text};
 
 /// A workflow, valid and frozen.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,6 +58,8 @@ pub struct WorkflowDefinition {
     pub edges: Vec<WorkflowEdge>,
     /// The node that runs first; there when nodes are.
     pub entry_point: Option<Name>,
+    /// The node that runs when the workflow is cancelled, before it ends as cancelled.
+    pub on_cancel: Option<Name>,
     /// Nodes that wait for a person before they run.
     pub checkpoints: Vec<Name>,
     /// The most node runs of one task.
@@ -79,14 +92,31 @@ pub struct WorkflowNode {
     /// The parts of the State that it reads; all of them if none is named.
     pub inputs: Vec<Text>,
     /// The parts of the State that it writes.
-    pub outputs: Vec<Text>,
+    pub outputs: Vec<DeclaredOutput>,
     /// True if it is safe to repeat.
     pub idempotent: bool,
     /// The retry limit after transient failures, if not the agent's.
     pub max_retries: Option<u32>,
     /// The time limit, if not that of its agent or tool.
     pub timeout_seconds: Option<NonZeroU64>,
+    /// The node to go to when this one has failed; the task fails if none.
+    pub on_error: Option<Name>,
+    /// The node that undoes this one, if the workflow fails or is cancelled after it finished. Its
+    /// name is `compensate_` and the name of this node.
+    pub compensate: Option<Box<WorkflowNode>>,
 }
+
+/// The beginning of the name of a node that undoes another.
+pub const COMPENSATION_PREFIX: &str = "compensate_";
+
+/// The most items of a map that are worked on at once, by default.
+pub const MAP_PARALLEL_DEFAULT: NonZeroU32 = nonzero_u32(8);
+
+/// The name of an item's index in the templates of a map.
+pub const ITEM_INDEX: &str = "item_index";
+
+/// The default name of an item in the templates of a map.
+pub const ITEM_NAME_DEFAULT: &str = "item";
 
 /// The kinds of steps.
 #[derive(Debug, Clone, PartialEq)]
@@ -135,6 +165,40 @@ pub enum WorkflowNodeKind {
         /// The input; default the newest message.
         input: Option<Template>,
     },
+    /// Runs a script, which reads JSON and writes JSON.
+    Script {
+        /// The program.
+        program: ScriptProgram,
+        /// The arguments in its input; texts in them are templates.
+        arguments: ArgumentTemplates,
+        /// Environment variables to set; a value may name another variable as `${NAME}`.
+        envs: BTreeMap<EnvName, String>,
+    },
+    /// Runs one node for every item of a list.
+    Map {
+        /// The list.
+        over: ValueSource,
+        /// The name of the item in the templates of the node.
+        item_name: Name,
+        /// The node that runs for each item: an agent, a tool, a condition, a workflow or a script.
+        /// It has the name of the map. An agent or workflow without an input is given the item.
+        node: Box<WorkflowNode>,
+        /// The most items that are worked on at once.
+        max_parallel: NonZeroU32,
+        /// The consequence of an item's failure.
+        on_item_error: ItemErrorPolicy,
+    },
+}
+
+/// The consequence of a failed item of a map.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemErrorPolicy {
+    /// The map fails.
+    #[default]
+    Fail,
+    /// The error takes the place of the item's result.
+    Collect,
 }
 
 /// The join condition of a parallel node.
@@ -162,6 +226,8 @@ pub struct WorkflowEdge {
     pub condition: Option<ConditionExpression>,
     /// The most times it may be taken in one task; required if the edge closes a cycle.
     pub max_loops: Option<NonZeroU32>,
+    /// The node to go to when the condition cannot be evaluated or the node at the start fails.
+    pub on_error: Option<Name>,
 }
 
 /// The target of an edge.
@@ -176,6 +242,23 @@ pub enum EdgeTarget {
         /// The node for every other key.
         default: Option<Name>,
     },
+}
+
+impl WorkflowNode {
+    /// The node, the node inside it if it is a map, and its compensation.
+    pub fn with_inner(&self) -> impl Iterator<Item = &Self> {
+        let inner = match &self.kind {
+            WorkflowNodeKind::Map { node, .. } => Some(node.as_ref()),
+            WorkflowNodeKind::Agent { .. }
+            | WorkflowNodeKind::Tool { .. }
+            | WorkflowNodeKind::Condition { .. }
+            | WorkflowNodeKind::Human { .. }
+            | WorkflowNodeKind::Parallel { .. }
+            | WorkflowNodeKind::Workflow { .. }
+            | WorkflowNodeKind::Script { .. } => None,
+        };
+        std::iter::once(self).chain(inner).chain(self.compensate.as_deref())
+    }
 }
 
 impl EdgeTarget {
@@ -212,11 +295,22 @@ impl WorkflowDefinition {
 
     /// The workflow ready to run; none if it has no nodes.
     pub fn plan(&self) -> Option<WorkflowPlan> {
-        let ExpandedGraph { nodes, edges, entry_point } = self.expanded();
-        if nodes.is_empty() {
-            return None;
+        let source = self.plan_source();
+        (!source.graph.nodes.is_empty()).then(|| WorkflowPlan::new(&source))
+    }
+
+    fn plan_source(&self) -> PlanSource<'_> {
+        PlanSource {
+            graph: self.expanded(),
+            checkpoints: &self.checkpoints,
+            on_cancel: self.on_cancel.as_ref(),
+            max_iterations: self.max_iterations,
         }
-        Some(WorkflowPlan::new(nodes, edges, entry_point, &self.checkpoints, self.max_iterations))
+    }
+
+    /// Every node that may run, patterns expanded: also those inside maps, and compensations.
+    pub fn all_nodes(&self) -> impl Iterator<Item = &WorkflowNode> {
+        self.expanded().nodes.iter().flat_map(WorkflowNode::with_inner)
     }
 
     /// The definition as canonical JSON: with its defaults, in one spelling.

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::graph::{
-    CHECKPOINT_LINE, DiagramEdge, DiagramGraph, DiagramNode, EDGE_LINE, EdgeKind, NodeColours,
-    NodeMark, NodeShape,
+    CHECKPOINT_LINE, DiagramEdge, DiagramGraph, DiagramNode, EDGE_LINE, ERROR_LINE, EdgeKind,
+    NodeColours, NodeMark, NodeShape,
 };
 use super::layout::frames::{FrameMember, around};
 use super::text::shorten;
@@ -94,6 +94,8 @@ fn node_line(node: &DiagramNode<'_>) -> String {
             "shape=box, style=\"filled,rounded\""
         }
         NodeShape::Tool | NodeShape::Parallel => "shape=box, style=filled",
+        NodeShape::Script => "shape=note, style=filled",
+        NodeShape::Map => "shape=box3d, style=filled",
         NodeShape::Condition => "shape=diamond, style=filled",
         NodeShape::Human => "shape=box, style=filled, peripheries=2",
         NodeShape::Workflow => "shape=component, style=filled",
@@ -134,6 +136,10 @@ fn edge_line(graph: &DiagramGraph<'_>, edge: &DiagramEdge) -> String {
         EdgeKind::Forward => {}
         EdgeKind::Branch => attributes.push("style=bold".to_owned()),
         EdgeKind::Back => attributes.push("style=dashed".to_owned()),
+        EdgeKind::Error => {
+            attributes.push("style=dashed".to_owned());
+            attributes.push(format!("color=\"{ERROR_LINE}\""));
+        }
     }
     let nesting: Vec<FrameMember> =
         graph.nodes.iter().map(|node| FrameMember { parent: node.parent, header: None }).collect();

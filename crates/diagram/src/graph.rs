@@ -88,6 +88,8 @@ pub type NodeMarks = BTreeMap<Name, NodeMark>;
 pub(crate) const DARK_TEXT: &str = "#1f2328";
 /// A grey that is visible on white and on black.
 pub(crate) const EDGE_LINE: &str = "#7d8590";
+/// The colour of error edges.
+pub(crate) const ERROR_LINE: &str = "#cf222e";
 pub(crate) const CHECKPOINT_LINE: &str = "#8250df";
 
 /// Colours of a node. Text has its own background, so that diagrams are readable on light and dark
@@ -129,9 +131,11 @@ pub(crate) struct DiagramNode<'a> {
 pub(crate) enum NodeShape {
     Agent,
     Tool,
+    Script,
     Condition,
     Human,
     Parallel,
+    Map,
     Workflow,
     State,
     /// A composite state: a frame around its inner states.
@@ -159,6 +163,8 @@ pub(crate) enum EdgeKind {
     Branch,
     /// Leads back to a node that ran before.
     Back,
+    /// Leads to the node that handles a failure or undoes the node.
+    Error,
 }
 
 impl NodeShape {
@@ -166,9 +172,11 @@ impl NodeShape {
         match self {
             Self::Agent => "agent",
             Self::Tool => "tool",
+            Self::Script => "script",
             Self::Condition => "condition",
             Self::Human => "human",
             Self::Parallel => "parallel",
+            Self::Map => "map",
             Self::Workflow => "workflow",
             Self::State | Self::Frame => "state",
             Self::Initial => "initial",

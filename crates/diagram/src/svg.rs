@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use super::graph::{
-    CHECKPOINT_LINE, DARK_TEXT, DiagramEdge, DiagramGraph, DiagramNode, EDGE_LINE, EdgeKind,
-    NodeColours, NodeMark, NodeShape,
+    CHECKPOINT_LINE, DARK_TEXT, DiagramEdge, DiagramGraph, DiagramNode, EDGE_LINE, ERROR_LINE,
+    EdgeKind, NodeColours, NodeMark, NodeShape,
 };
 use super::layout::frames::{FrameMember, lay_out_frames};
 use super::layout::{EdgeRoute, GraphLayout, LayoutEdge, LayoutRect, NodeBox, NodeOutline};
@@ -112,9 +112,12 @@ fn node_box(graph: &DiagramGraph<'_>, number: usize) -> NodeBox {
     let widths = lines.iter().map(|(text, size, _)| width(text, *size));
     let widest = widths.fold(0.0, f64::max);
     let (width, height, outline) = match node.shape {
-        NodeShape::Agent | NodeShape::Tool | NodeShape::Human | NodeShape::Workflow => {
-            (widest + 36.0, 68.0, NodeOutline::Box)
-        }
+        NodeShape::Agent
+        | NodeShape::Tool
+        | NodeShape::Script
+        | NodeShape::Human
+        | NodeShape::Map
+        | NodeShape::Workflow => (widest + 36.0, 68.0, NodeOutline::Box),
         // The layout determines the size of a frame.
         NodeShape::State | NodeShape::Frame => {
             (widest + 36.0, 44.0 + self::number(node.notes.len()) * LABEL_LINE, NodeOutline::Box)
@@ -223,7 +226,9 @@ impl SvgCanvas {
             EdgeKind::Forward => ("", 1.5),
             EdgeKind::Branch => ("", 2.5),
             EdgeKind::Back => (" stroke-dasharray=\"6 4\"", 1.5),
+            EdgeKind::Error => (" stroke-dasharray=\"3 3\"", 1.5),
         };
+        let colour = if edge.kind == EdgeKind::Error { ERROR_LINE } else { EDGE_LINE };
         let Some(&(x, tip)) = route.points.last() else { return };
         let goes_up = edge.kind == EdgeKind::Back;
         let base = if goes_up { tip + ARROW } else { tip - ARROW };
@@ -244,7 +249,7 @@ impl SvgCanvas {
             before = Some((x, y));
         }
         self.line(format_args!(
-            "<path class=\"edge\" d=\"{path}\" fill=\"none\" stroke=\"{EDGE_LINE}\" \
+            "<path class=\"edge\" d=\"{path}\" fill=\"none\" stroke=\"{colour}\" \
              stroke-width=\"{stroke}\"{dashes}/>"
         ));
         self.arrow_head(x, tip, base);
@@ -422,8 +427,20 @@ impl SvgCanvas {
         let drawn = match shape {
             NodeShape::Agent | NodeShape::State | NodeShape::Frame => rect(0.0, 16.0),
             NodeShape::Initial | NodeShape::History => rect(0.0, height / 2.0),
-            NodeShape::Tool | NodeShape::Parallel => rect(0.0, 2.0),
+            NodeShape::Tool | NodeShape::Script | NodeShape::Parallel => rect(0.0, 2.0),
             NodeShape::Human => rect(0.0, 6.0) + &rect(4.0, 3.0),
+            // A stack of three boxes.
+            NodeShape::Map => [8.0, 4.0, 0.0]
+                .map(|shift| {
+                    format!(
+                        "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"2\"/>",
+                        left + shift,
+                        top + 8.0 - shift,
+                        width - 8.0,
+                        height - 8.0
+                    )
+                })
+                .concat(),
             NodeShape::Condition => {
                 format!("<path d=\"M{x} {top}L{right} {y}L{x} {bottom}L{left} {y}Z\"/>")
             }
@@ -465,6 +482,7 @@ fn in_words(graph: &DiagramGraph<'_>) -> String {
             EdgeKind::Forward => "leads to",
             EdgeKind::Branch => "runs",
             EdgeKind::Back => "leads back to",
+            EdgeKind::Error => "leads after an error to",
         };
         let _ = write!(words, " {} {verb} {}", name(edge.from), name(edge.to));
         if !edge.labels.is_empty() {

@@ -85,6 +85,29 @@ fn marks_have_colours_words_and_a_legend() {
 }
 
 #[test]
+fn draws_error_edges_and_compensations_dashed() {
+    let trip = workflow(
+        "{name: trip, entry_point: book, on_cancel: tell, nodes: {\
+           book: {type: tool, tool: trips/book, compensate: {type: tool, tool: trips/undo}}, \
+           pay: {type: agent, agent: payer, on_error: repair}, \
+           repair: {type: agent, agent: helper}, tell: {type: agent, agent: teller}}, \
+         edges: [{from: book, to: pay, condition: metadata.good, on_error: repair}]}",
+    );
+    let text = drawn(&trip, GraphFormat::Mermaid);
+    for edge in [
+        "n_book -.->|\"on error\"| n_repair",
+        "n_pay -.->|\"on error\"| n_repair",
+        "n_book -.->|\"compensate\"| n_compensate_book",
+    ] {
+        assert!(text.contains(edge), "{text}");
+    }
+    assert!(text.contains("on cancel: teller"), "{text}");
+    assert!(drawn(&trip, GraphFormat::Dot).contains("style=dashed, color=\"#cf222e\""), "{text}");
+    let svg = drawn(&trip, GraphFormat::Svg);
+    assert!(svg.contains("book leads after an error to compensate_book (compensate)."), "{svg}");
+}
+
+#[test]
 fn draws_patterns_expanded() {
     let patterns = workflow(
         "{name: p, patterns: [react, reflection], rounds: 1, \

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use polity_definition::{
-    EdgeTarget, JoinMode, WorkflowDefinition, WorkflowEdge, WorkflowNode, WorkflowNodeKind,
-    WorkflowPlan,
+    EdgeTarget, JoinMode, LinkKind, WorkflowDefinition, WorkflowEdge, WorkflowNode,
+    WorkflowNodeKind, WorkflowPlan,
 };
 use polity_model::name::Name;
 
@@ -34,11 +34,14 @@ pub fn draw_workflow(
 
 fn workflow_graph<'a>(workflow: &'a WorkflowDefinition, marks: &NodeMarks) -> DiagramGraph<'a> {
     let graph = workflow.expanded();
+    // Compensations are drawn after all other nodes.
+    let compensations = graph.nodes.iter().filter_map(|node| node.compensate.as_deref());
+    let all: Vec<&WorkflowNode> = graph.nodes.iter().chain(compensations).collect();
     let numbers: BTreeMap<&Name, usize> =
-        graph.nodes.iter().enumerate().map(|(number, node)| (&node.name, number)).collect();
+        all.iter().enumerate().map(|(number, node)| (&node.name, number)).collect();
     // Every name was checked when the file was read, so the fallback is never used.
     let entry = numbers.get(graph.entry_point).copied().unwrap_or(0);
-    let nodes: Vec<_> = graph.nodes.iter().map(|node| graph_node(workflow, node, marks)).collect();
+    let nodes: Vec<_> = all.iter().map(|node| graph_node(workflow, node, marks)).collect();
     let mut edges = Vec::new();
     // For the same reason every edge is added.
     let mut limits = Vec::new();
@@ -71,13 +74,31 @@ fn workflow_graph<'a>(workflow: &'a WorkflowDefinition, marks: &NodeMarks) -> Di
             }
         }
     }
-    for link in
-        workflow.plan().iter().flat_map(WorkflowPlan::links).filter(|link| link.edge.is_none())
+    for link in workflow
+        .plan()
+        .iter()
+        .flat_map(WorkflowPlan::links)
+        .filter(|link| link.kind == LinkKind::Data)
     {
         let (from, to) = (&graph.nodes[link.from], &graph.nodes[link.to]);
-        let read = from.outputs.iter().filter(|output| to.inputs.contains(output));
-        let labels = read.map(|name| one_line(name.as_str())).collect();
+        let read = from.outputs.iter().filter(|output| to.inputs.contains(&output.name));
+        let labels = read.map(|output| one_line(output.name.as_str())).collect();
         add(&from.name, &to.name, EdgeKind::Forward, labels, None);
+    }
+    let on_error = || vec!["on error".to_owned()];
+    for edge in graph.edges {
+        if let Some(to) = &edge.on_error {
+            add(&edge.from, to, EdgeKind::Error, on_error(), edge.max_loops);
+        }
+    }
+    for node in graph.nodes {
+        if let Some(to) = &node.on_error {
+            add(&node.name, to, EdgeKind::Error, on_error(), None);
+        }
+        if let Some(compensation) = &node.compensate {
+            let labels = vec!["compensate".to_owned()];
+            add(&node.name, &compensation.name, EdgeKind::Error, labels, None);
+        }
     }
     let ends: Vec<_> = edges.iter().map(|edge| (edge.from, edge.to)).collect();
     let back_edges = ranks::find_back_edges(nodes.len(), entry, &ends);
@@ -104,7 +125,24 @@ fn graph_node<'a>(
     node: &'a WorkflowNode,
     marks: &NodeMarks,
 ) -> DiagramNode<'a> {
-    let (shape, uses) = match &node.kind {
+    let (shape, mut uses) = kind_of(node);
+    if workflow.on_cancel.as_ref() == Some(&node.name) {
+        uses = format!("on cancel: {uses}");
+    }
+    DiagramNode {
+        name: node.name.as_str(),
+        shape,
+        uses,
+        notes: Vec::new(),
+        parent: None,
+        is_checkpoint: workflow.checkpoints.contains(&node.name),
+        mark: marks.get(&node.name).copied(),
+    }
+}
+
+/// The shape of a node, and the definition or text it uses.
+fn kind_of(node: &WorkflowNode) -> (NodeShape, String) {
+    match &node.kind {
         WorkflowNodeKind::Agent { agent, .. } => (NodeShape::Agent, agent.to_string()),
         WorkflowNodeKind::Tool { tool, .. } => (NodeShape::Tool, one_line(tool.as_str())),
         WorkflowNodeKind::Condition { expression } => {
@@ -115,15 +153,11 @@ fn graph_node<'a>(
             (NodeShape::Parallel, join_in_words(*join).to_owned())
         }
         WorkflowNodeKind::Workflow { workflow, .. } => (NodeShape::Workflow, workflow.to_string()),
-    };
-    DiagramNode {
-        name: node.name.as_str(),
-        shape,
-        uses,
-        notes: Vec::new(),
-        parent: None,
-        is_checkpoint: workflow.checkpoints.contains(&node.name),
-        mark: marks.get(&node.name).copied(),
+        WorkflowNodeKind::Script { program, .. } => (NodeShape::Script, one_line(program.label())),
+        WorkflowNodeKind::Map { node, .. } => {
+            let (shape, uses) = kind_of(node);
+            (NodeShape::Map, format!("each: {} {uses}", shape.label()))
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Cassettes: recorded answers of models, tools, CLI agents and remote agents, for replay without
-//! them.
+//! Cassettes: recorded answers of models, tools, CLI agents, remote agents and people, for replay
+//! without them.
 //!
 //! A [`CassetteRecorder`] wraps the real drivers and records their answers. A [`CassettePlayer`]
 //! replaces them. Each answer is keyed by its call site: session, turn, and for a tool the index of
@@ -18,6 +18,7 @@ mod player;
 mod program_runs;
 mod recorder;
 mod remote_messages;
+mod reviews;
 mod session;
 
 #[cfg(test)]
@@ -28,3 +29,4 @@ pub use player::CassettePlayer;
 pub use program_runs::{PlaybackProgramDriver, RecordingProgramDriver};
 pub use recorder::CassetteRecorder;
 pub use remote_messages::{PlaybackRemoteDriver, RecordingRemoteDriver};
+pub use reviews::{CassetteVerdict, ReviewQuestion};

@@ -70,7 +70,13 @@ impl CommandSummary {
     /// Resolves the agent's preset.
     pub fn of(agent: &CliAgent) -> Self {
         let resolved = presets::resolve(agent);
-        let args = resolved.args.iter().map(|arg| arg.as_str().to_owned());
+        let args: Vec<String> = match &resolved.script {
+            Some(script) => {
+                let args = script.arguments().into_iter().map(str::to_owned);
+                args.chain(script.file().map(ToString::to_string)).collect()
+            }
+            None => resolved.args.iter().map(|arg| arg.as_str().to_owned()).collect(),
+        };
         Self {
             command: std::iter::once(resolved.executable).chain(args).collect(),
             envs: resolved.envs,
@@ -124,6 +130,7 @@ impl CliDriver {
         let resolved = presets::resolve(agent);
         let inputs = RunInputs {
             input: request.input,
+            script: request.script,
             private_folder: &files.private,
             ..self.base_inputs(request.agent, request.overrides, request.parameters)
         };
@@ -152,6 +159,7 @@ impl CliDriver {
             input: "",
             parameters,
             overrides,
+            script: None,
             session_id: None,
             environment: &self.options.environment,
             home: &self.options.home,

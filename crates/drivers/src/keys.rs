@@ -1,8 +1,14 @@
 //! API keys, read from environment variables or from files that variables name.
 
 use std::fmt;
+use std::path::Path;
+
+use polity_files::read_named_file;
 
 use crate::environment::EnvSource;
+
+/// The maximum size of a file with a key.
+const KEY_FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// Loads the key in a variable, or in the file that `{variable}_FILE` names. Returns `None` if
 /// neither is set.
@@ -18,8 +24,9 @@ pub(crate) fn load_key(
     let unusable = |reason: &dyn fmt::Display| UnusableKey {
         message: format!("{variable} names the file {path}, which {reason}"),
     };
-    let text = std::fs::read_to_string(&path)
+    let text = read_named_file(Path::new(&path), KEY_FILE_BYTES_MAX)
         .map_err(|error| unusable(&format_args!("cannot be read: {error}")))?;
+    let text = String::from_utf8(text).map_err(|_| unusable(&"is not UTF-8 text"))?;
     match text.trim() {
         "" => Err(unusable(&"is empty")),
         key => ApiKey::new(key.to_owned(), &variable).map(Some),

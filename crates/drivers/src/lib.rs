@@ -18,7 +18,6 @@ pub mod llm;
 pub mod mcp;
 pub mod notify;
 pub mod process;
-mod regular_file;
 pub mod remote;
 mod secrets;
 mod sse;

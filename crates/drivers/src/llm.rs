@@ -73,6 +73,16 @@ impl LanguageModels {
     }
 }
 
+impl LanguageModels {
+    /// Adds the cost of what a failed call has used.
+    fn priced(&self, mut failure: ModelFailure, config: &LlmConfig) -> ModelFailure {
+        if !failure.usage.is_zero() {
+            self.prices.apply(config, &mut failure.usage, TokenEstimate::default());
+        }
+        failure
+    }
+}
+
 impl ModelDriver for LanguageModels {
     fn ready(&self, pinned: &PinnedAgent) -> Result<(), NotReady> {
         match pinned.llm() {
@@ -101,7 +111,8 @@ impl ModelDriver for LanguageModels {
                     (scripted::call(script, request).await?, TokenEstimate::default())
                 }
                 ModelBackend::Http(endpoint) => {
-                    self.client.call(&endpoint, llm, request, &self.environment).await?
+                    let called = self.client.call(&endpoint, llm, request, &self.environment).await;
+                    called.map_err(|failure| self.priced(failure, &llm.llm_config))?
                 }
             };
             self.prices.apply(&llm.llm_config, &mut reply.usage, estimate);

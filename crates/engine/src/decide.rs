@@ -18,6 +18,7 @@ pub(crate) mod outcomes;
 pub(crate) mod preconditions;
 mod rejection;
 pub(crate) mod remote_task;
+pub(crate) mod retry_point;
 
 pub use rejection::CommandRejection;
 pub use remote_task::REMOTE_RETRIES_MAX;

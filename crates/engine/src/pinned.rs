@@ -2,15 +2,18 @@
 //!
 //! A task keeps the definitions it was created with, even if their files change. The store holds
 //! the canonical form of each definition by digest, and the task lists the digests. An agent pins
-//! its sub-agents and theirs; a workflow pins the agents and workflows of its nodes.
+//! its sub-agents and theirs; a workflow pins the agents, workflows and scripts of its nodes.
 
 mod participants;
 mod workflow;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
 use std::sync::{Arc, OnceLock};
 
-use polity_definition::{AgentDefinition, AgentKind, Home, LlmAgent, ScriptDefinition};
+use polity_definition::{
+    AgentDefinition, AgentKind, Home, LlmAgent, ScriptDefinition, ScriptSource,
+};
 use polity_model::digest::Digest;
 use polity_model::event::{DefinitionPin, PinKind};
 use polity_model::name::Name;
@@ -26,6 +29,8 @@ pub struct PinnedAgent {
     pub agent: Arc<AgentDefinition>,
     /// The script of its model, if the model is scripted.
     pub script: Option<Arc<ScriptDefinition>>,
+    /// The script that it runs, if it performs a script node of a workflow.
+    pub step: Option<Arc<ScriptSource>>,
     /// Its sub-agents, directly or through others, with their definitions.
     pub participants: Arc<TaskParticipants>,
     pin_set: Arc<OnceLock<PinSet>>,
@@ -151,11 +156,15 @@ impl Assignee {
         }
     }
 
-    /// Every agent that may work for the task, each once.
+    /// Every agent that may work for the task, each once, also those that run scripts.
     pub fn everyone(&self) -> Vec<PinnedAgent> {
         match self {
             Self::Agent(pinned) => pinned.everyone(),
-            Self::Workflow(flow) => flow.everyone(),
+            Self::Workflow(flow) => {
+                let mut everyone = flow.everyone();
+                everyone.extend(flow.script_agents());
+                everyone
+            }
         }
     }
 
@@ -182,8 +191,19 @@ impl Assignee {
                 add(PinKind::Workflow, &workflow.name, workflow.canonical_json());
             }
         }
+        // The agent of a script follows from its node, so only the task that runs it pins it.
+        let (agents, script_agents) = match self {
+            Self::Agent(pinned) => (pinned.everyone(), vec![pinned.clone()]),
+            Self::Workflow(flow) => (flow.everyone(), flow.script_agents()),
+        };
+        let mut steps = BTreeSet::new();
+        for pinned in script_agents {
+            if let Some(step) = pinned.step.filter(|step| steps.insert(step.file.clone())) {
+                add(PinKind::Step, &pinned.agent.name, step.canonical_json());
+            }
+        }
         let mut scripts = BTreeSet::new();
-        for pinned in self.everyone() {
+        for pinned in agents {
             let agent = &*pinned.agent;
             add(PinKind::Agent, &agent.name, agent.canonical_json());
             if let Some(script) = pinned.script.filter(|script| scripts.insert(script.name.clone()))
@@ -192,6 +212,26 @@ impl Assignee {
             }
         }
         PinSet { pins, definitions }
+    }
+
+    /// The assignee with another time limit for its model calls or runs, if one is given. The limits
+    /// of a workflow's nodes are in its state.
+    pub(crate) fn with_timeout(self, seconds: Option<NonZeroU64>) -> Self {
+        let (Self::Agent(pinned), Some(seconds)) = (&self, seconds) else { return self };
+        // The pins are those of the definition as it is written.
+        self.pin_set();
+        let mut agent = AgentDefinition::clone(&pinned.agent);
+        match &mut agent.kind {
+            AgentKind::Llm(llm) => {
+                let config = &mut llm.llm_config;
+                config.timeout_seconds = seconds;
+                config.total_timeout_seconds = config.total_timeout_seconds.max(seconds);
+            }
+            AgentKind::Cli(cli) => cli.timeout_seconds = seconds,
+            // A remote agent has no time limit of its own.
+            AgentKind::Remote(_) => return self,
+        }
+        Self::Agent(PinnedAgent { agent: Arc::new(agent), ..pinned.clone() })
     }
 
     /// The longest chain of sub-agents. Definitions forbid cycles, so it is finite.
@@ -213,7 +253,7 @@ impl PinnedAgent {
 
     /// An agent without sub-agents.
     pub fn alone(agent: Arc<AgentDefinition>, script: Option<Arc<ScriptDefinition>>) -> Self {
-        Self { agent, script, participants: Arc::default(), pin_set: Arc::default() }
+        Self { agent, script, step: None, participants: Arc::default(), pin_set: Arc::default() }
     }
 
     pub(crate) fn within(
@@ -221,7 +261,10 @@ impl PinnedAgent {
         participants: &Arc<TaskParticipants>,
     ) -> Self {
         let script = script_of(&agent).and_then(|name| participants.scripts.get(name)).cloned();
-        Self { agent, script, participants: Arc::clone(participants), pin_set: Arc::default() }
+        let file = agent.program().and_then(|cli| cli.script.as_ref()?.file());
+        let step = file.and_then(|file| participants.steps.get(file)).cloned();
+        let participants = Arc::clone(participants);
+        Self { agent, script, step, participants, pin_set: Arc::default() }
     }
 
     /// The agent's model configuration, if it is an LLM agent.

@@ -20,6 +20,7 @@ mod liveness;
 mod orphans;
 mod remote_cancel;
 mod scheduler;
+mod slot_lines;
 mod sub_agents;
 mod toggles;
 mod worker;
@@ -30,14 +31,14 @@ use polity_definition::Limits;
 use polity_model::event::RecordedEvent;
 use polity_model::ids::{InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus;
-use polity_model::state::StateUpdates;
 use polity_store::{CommitError, DedicatedThread, Lease, Leases, SlotPools, Store, StoreError};
 use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::task::JoinSet;
 
+pub use cleanup::clean_up_runs;
 pub use control::{CancelOutcome, ControlDeps, cancel};
-pub use history::{LoadedTask, TaskHistory, load_task};
-pub use lifecycle::ForkError;
+pub use history::{LoadedTask, TaskHistory, load_task, pins_of};
+pub use lifecycle::{ForkError, ForkRequest, RetryError, RetryRequest};
 pub use liveness::is_owner_alive;
 pub use orphans::{
     OrphanedTasks, active_root, can_continue, find_orphans, is_queued, needs_trust, task_to_adopt,
@@ -54,9 +55,11 @@ use crate::driver::{
 };
 use crate::entropy::{Entropy, EntropySource};
 use crate::pinned::PinnedError;
-use crate::state::CorruptJournal;
+use crate::state::{CorruptJournal, TaskState};
 use journal::TaskJournal;
+use lifecycle::ContinuedTask;
 use scheduler::Scheduler;
+use slot_lines::SlotLines;
 use toggles::ToggleCache;
 
 /// The dependencies of a runtime.
@@ -120,6 +123,8 @@ struct RuntimeInner {
     ledger: Arc<BudgetLedger>,
     /// Notified when a CLI agent frees its slot.
     slot_freed: Notify,
+    /// The tasks that wait for a slot of a CLI agent.
+    slot_lines: Arc<SlotLines>,
     toggles: ToggleCache,
 }
 
@@ -198,6 +203,9 @@ pub enum EngineError {
     /// The task cannot be forked there.
     #[error(transparent)]
     Fork(#[from] ForkError),
+    /// The task cannot be retried.
+    #[error(transparent)]
+    Retry(#[from] RetryError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -238,11 +246,12 @@ impl Runtime {
         let toggles = ToggleCache::load(&*deps.store).await?;
         let journal = TaskJournal::new(Arc::clone(&deps.store), deps.dedicated_thread.take());
         let scheduler = Scheduler::new(deps.limits.concurrent_tasks);
-        let (ledger, slot_freed) = (Arc::default(), Notify::new());
+        let (ledger, slot_lines, slot_freed) = (Arc::default(), Arc::default(), Notify::new());
         cleanup::start(&deps);
         let lease = Arc::clone(&deps.lease);
         let inner =
-            Arc::new(RuntimeInner { deps, scheduler, journal, ledger, slot_freed, toggles });
+            RuntimeInner { deps, scheduler, journal, ledger, slot_freed, slot_lines, toggles };
+        let inner = Arc::new(inner);
         let mut background = JoinSet::new();
         background.spawn(journal_watcher::watch(Arc::downgrade(&inner), changes));
         background.spawn(lifecycle::retry_releases(Arc::downgrade(&inner)));
@@ -252,13 +261,21 @@ impl Runtime {
 
     /// Creates a task. It is durable and queued when this returns.
     pub async fn create(&self, create: CreateTask) -> Result<TaskHandle, EngineError> {
+        self.create_from(create, None).await
+    }
+
+    async fn create_from(
+        &self,
+        create: CreateTask,
+        at_fork: Option<TaskState>,
+    ) -> Result<TaskHandle, EngineError> {
         let deps = &self.inner.deps;
         lifecycle::check_ready(deps, &create.assignee, &create.overrides)?;
         lifecycle::check_prices(&*deps.models, &create)?;
         let inner = Arc::clone(&self.inner);
         // In a task of its own: if the caller stops waiting, a created task still runs.
         let created = tokio::spawn(async move {
-            let loaded = lifecycle::create_task(&inner, create).await?;
+            let loaded = lifecycle::create_task(&inner, create, at_fork).await?;
             Ok(scheduler::enqueue(&inner, loaded, None).await)
         });
         created.await.unwrap_or_else(|stopped| match stopped.try_into_panic() {
@@ -267,15 +284,24 @@ impl Runtime {
         })
     }
 
-    /// Creates a task that continues from a checkpoint of another, with a changed State.
-    pub async fn fork(
-        &self,
-        task: TaskId,
-        checkpoint: u32,
-        updates: StateUpdates,
-    ) -> Result<TaskHandle, EngineError> {
+    /// Creates a task that continues from a checkpoint of another.
+    pub async fn fork(&self, request: ForkRequest) -> Result<TaskHandle, EngineError> {
         let store = &*self.inner.deps.store;
-        self.create(lifecycle::prepare_fork(store, task, checkpoint, updates).await?).await
+        let ContinuedTask { create, at_fork } = lifecycle::prepare_fork(store, request).await?;
+        self.create_from(create, Some(at_fork)).await
+    }
+
+    /// Creates a task that continues a failed or cancelled one from the point before its failure. A
+    /// task has one retry; a second request is refused with the id of the first.
+    pub async fn retry(&self, request: RetryRequest) -> Result<TaskHandle, EngineError> {
+        let (store, task) = (&*self.inner.deps.store, request.task);
+        let ContinuedTask { create, at_fork } = lifecycle::prepare_retry(store, request).await?;
+        let created = self.create_from(create, Some(at_fork)).await;
+        if let Err(EngineError::Commit(CommitError::Conflict { .. })) = &created {
+            // Another process was faster.
+            lifecycle::check_not_retried(store, task).await?;
+        }
+        created
     }
 
     /// Adopts a task whose owner is dead, and continues it.
@@ -316,6 +342,11 @@ impl Runtime {
         }
         let cancelled = control::cancel(&self.inner.deps.control(), id).await?;
         scheduler::check_queued(&self.inner, id).await;
+        if cancelled == CancelOutcome::Compensating {
+            // This process undoes the finished nodes.
+            self.adopt(id).await?;
+            return Ok(CancelOutcome::Requested);
+        }
         Ok(cancelled)
     }
 

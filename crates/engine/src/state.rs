@@ -13,8 +13,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use polity_definition::{AgentKind, TruncationPolicy};
 use polity_model::event::{
-    DefinitionPin, Event, ExecutionChange, JournalPosition, OwnerEpoch, RecordedEvent, ResultRef,
-    StreamId, StreamSequence, ToolChange,
+    CompensationCause, DefinitionPin, Event, ExecutionChange, JournalPosition, OwnerEpoch,
+    RecordedEvent, ResultRef, StreamId, StreamSequence, ToolChange,
 };
 use polity_model::execution::AgentExecution;
 use polity_model::ids::{CheckpointId, ExecutionId, InstanceId, ToolCallId};
@@ -24,7 +24,7 @@ use polity_model::machine::{IllegalTransition, Machine};
 use polity_model::message::Message;
 use polity_model::remote::RemoteTask;
 use polity_model::review::{ReviewAction, ReviewSubject, ReviewVerdict};
-use polity_model::state::StateUpdates;
+use polity_model::state::{InvalidUpdate, StateUpdates};
 use polity_model::task::{TaskEnd, TaskExecution, TaskOrder};
 use polity_model::usage::Usage;
 
@@ -33,8 +33,10 @@ pub use calls::{TurnCall, TurnCalls};
 pub use context::AgentContext;
 pub use corrupt_journal::CorruptJournal;
 pub use fork::CannotFork;
-pub(crate) use workflow::NodeOutcome;
-pub use workflow::{WorkflowProgress, WorkflowRun};
+pub(crate) use workflow::{
+    ItemOutput, NodeOutcome, check_outputs, item_error_policy, item_node, render_outputs,
+};
+pub use workflow::{MapProgress, MapRun, WorkflowProgress, WorkflowRun};
 
 use crate::pinned::Assignee;
 
@@ -70,10 +72,14 @@ pub struct TaskState {
     backoff: Option<Backoff>,
     /// The retries of the current model call.
     call_retries: u32,
+    /// The time of the first failure of the current model call or run.
+    failing_since: Option<Timestamp>,
     calls: TurnCalls,
     kept_from: u32,
     review: Option<OpenReview>,
     iterations: u32,
+    /// The model replies of the tasks that this one continues as a retry.
+    inherited_iterations: u32,
     /// The number of corrections that the model was asked for.
     corrections: u32,
     /// The number of cut answers that the next answer continues.
@@ -81,6 +87,8 @@ pub struct TaskState {
     checkpoints: u32,
     marks: Vec<u32>,
     cancel_requested: bool,
+    /// The compensations of a cancelled task that failed or did not run.
+    compensation_error: Option<String>,
     /// True if the task was imported, and no person has trusted it since.
     needs_trust: bool,
     /// The newest remote task.
@@ -177,15 +185,18 @@ impl TaskState {
             doing: LoopState::INITIAL,
             backoff: None,
             call_retries: 0,
+            failing_since: None,
             calls: TurnCalls::default(),
             kept_from: 0,
             review: None,
             iterations: 0,
+            inherited_iterations: 0,
             corrections: 0,
             cut_parts: 0,
             checkpoints: 0,
             marks: Vec::new(),
             cancel_requested: false,
+            compensation_error: None,
             needs_trust: false,
             remote: None,
             remote_is_open: false,
@@ -199,6 +210,7 @@ impl TaskState {
         if sequence != self.sequence.plus(1) {
             return Err(CorruptJournal::Gap { last: self.sequence, found: sequence });
         }
+        self.checkpoints += u32::from(event.checkpoint().is_some());
         match event {
             Event::TaskCreated(_) => return Err(CorruptJournal::NoBeginning),
             Event::TaskClaimed { instance, epoch } => {
@@ -207,11 +219,7 @@ impl TaskState {
             }
             Event::TaskReleased => self.owner = None,
             Event::TaskStarted => self.started(at)?,
-            Event::TaskPaused => {
-                self.loop_on(LoopEvent::Ask)?;
-                self.task.advance(TaskTransition::Ask, at)?;
-                self.owner = None;
-            }
+            Event::TaskPaused => self.asked(at)?,
             Event::TaskResumed => {
                 if self.is_paused() {
                     self.loop_on(LoopEvent::Reply)?;
@@ -232,10 +240,9 @@ impl TaskState {
                 let partial_result = partial_result.and_then(|result| self.result(result));
                 self.task.finish(TaskEnd::Failed { code, error, partial_result }, at)?;
             }
-            Event::TaskCancelled => {
-                self.over()?;
-                self.task.finish(TaskEnd::Cancelled, at)?;
-            }
+            Event::TaskCancelled => self.cancelled(at)?,
+            Event::CompensationStarted { failure } => self.begin_ending(failure, at)?,
+            Event::CompensationFailed { error } => self.compensation_error = Some(error),
             Event::ExecutionChanged { execution_id, change } => {
                 self.execution_changed(execution_id, &change, at)?;
             }
@@ -248,10 +255,7 @@ impl TaskState {
                 self.cut_parts = if continues { self.cut_parts + 1 } else { 0 };
                 self.answered(message, usage, mark)?;
             }
-            Event::ModelFailed { mark, .. } => {
-                self.marks.extend(mark);
-                self.loop_on(LoopEvent::Fail)?;
-            }
+            Event::ModelFailed { mark, usage, .. } => self.model_failed(usage, mark)?,
             Event::HistoryShortened { kept_from } => self.kept_from = kept_from,
             Event::ToolChanged { call_id, change } => {
                 self.tool_changed(call_id, change, at)?;
@@ -263,9 +267,7 @@ impl TaskState {
                 }
             }
             Event::ReviewOpened { checkpoint_id, subject, question, deadline, default_action } => {
-                self.loop_on(LoopEvent::Ask)?;
-                self.task.advance(TaskTransition::Ask, at)?;
-                self.owner = None;
+                self.asked(at)?;
                 if let Some(node) = subject.node() {
                     self.workflow_run_mut()?.ask(node, at)?;
                 }
@@ -288,7 +290,7 @@ impl TaskState {
                 }
                 self.say(message);
             }
-            Event::CheckpointTaken { .. } => self.checkpoints += 1,
+            Event::CheckpointTaken { .. } => {}
             Event::AgentEnabled | Event::AgentDisabled { .. } => {
                 return Err(CorruptJournal::NotOfATask(event.label()));
             }
@@ -297,9 +299,39 @@ impl TaskState {
         Ok(())
     }
 
+    fn cancelled(&mut self, at: Timestamp) -> Result<(), CorruptJournal> {
+        self.over()?;
+        let error = self.compensation_error.take();
+        self.task.finish(TaskEnd::Cancelled { error }, at)?;
+        Ok(())
+    }
+
+    /// Begins the end of a workflow. A cancel that was requested is carried out with it.
+    fn begin_ending(
+        &mut self,
+        failure: Option<CompensationCause>,
+        at: Timestamp,
+    ) -> Result<(), CorruptJournal> {
+        if self.doing == LoopState::Asking {
+            self.loop_on(LoopEvent::Reply)?;
+            self.task.advance(TaskTransition::Resume, at)?;
+        }
+        self.review = None;
+        self.cancel_requested = false;
+        self.workflow_run_mut()?.begin_ending(failure)
+    }
+
+    /// Waits for a person, without an owner.
+    fn asked(&mut self, at: Timestamp) -> Result<(), CorruptJournal> {
+        self.loop_on(LoopEvent::Ask)?;
+        self.task.advance(TaskTransition::Ask, at)?;
+        self.owner = None;
+        Ok(())
+    }
+
     fn started(&mut self, at: Timestamp) -> Result<(), CorruptJournal> {
         self.task.advance(TaskTransition::Start, at)?;
-        // A workflow acts from its start, and so does an agent forked in the middle of a turn.
+        // A workflow acts from its start, and so does an agent that continues in the middle of a turn.
         if self.workflow_run().is_some() || self.calls.open().next().is_some() {
             self.loop_on(LoopEvent::Act)?;
         }
@@ -328,6 +360,7 @@ impl TaskState {
             self.loop_on(LoopEvent::BackOff)?;
             self.backoff = Some(Backoff { since: at, until: *until });
             self.call_retries += 1;
+            self.failing_since.get_or_insert(at);
         }
         Ok(())
     }
@@ -382,8 +415,9 @@ impl TaskState {
             }
             // Calls of nodes are independent, and each ends by itself.
             TaskWork::Workflow(run) => {
-                if let Some(content) = self.calls.apply_alone(call_id, change, at)? {
-                    run.answered(call_id, content);
+                if let Some(answer) = self.calls.apply_alone(call_id, change, at)? {
+                    let is_error = answer.is_error();
+                    run.answered(call_id, answer.into_content(), is_error)?;
                 }
             }
         }
@@ -418,10 +452,20 @@ impl TaskState {
         Ok(())
     }
 
+    /// Checks that the State allows these updates.
+    pub(crate) fn check_updates(&self, updates: &StateUpdates) -> Result<(), CorruptJournal> {
+        self.clone().update(updates, Timestamp::UNIX_EPOCH)
+    }
+
     /// Applies updates of the State.
     fn update(&mut self, updates: &StateUpdates, at: Timestamp) -> Result<(), CorruptJournal> {
         match &mut self.work {
             TaskWork::Agent(context) => {
+                if let Some((path, ..)) = updates.node_outputs().next() {
+                    let problem = "the task has no workflow, and so no nodes".to_owned();
+                    let path = path.to_owned();
+                    return Err(InvalidUpdate::NodeOutput { path, problem }.into());
+                }
                 updates.set_metadata(&mut context.working_memory)?;
                 updates.messages(at).into_iter().for_each(|message| context.say(message));
                 Ok(())
@@ -445,16 +489,29 @@ impl TaskState {
     }
 
     /// Applies the model's reply, with or without tool calls.
+    fn model_failed(&mut self, usage: Usage, mark: Option<u32>) -> Result<(), CorruptJournal> {
+        self.charge(usage)?;
+        self.marks.extend(mark);
+        self.loop_on(LoopEvent::Fail)?;
+        Ok(())
+    }
+
+    /// Adds the usage of a model call.
+    fn charge(&mut self, usage: Usage) -> Result<(), CorruptJournal> {
+        self.task.add_usage(usage)?;
+        if let TaskWork::Agent(context) = &mut self.work {
+            context.charge(usage);
+        }
+        Ok(())
+    }
+
     fn answered(
         &mut self,
         message: Message,
         usage: Usage,
         mark: Option<u32>,
     ) -> Result<(), CorruptJournal> {
-        self.task.add_usage(usage)?;
-        if let TaskWork::Agent(context) = &mut self.work {
-            context.charge(usage);
-        }
+        self.charge(usage)?;
         let acts = !message.tool_calls().is_empty();
         if acts {
             self.calls.begin(message.tool_calls());
@@ -462,6 +519,7 @@ impl TaskState {
         self.say(message);
         self.iterations += 1;
         self.call_retries = 0;
+        self.failing_since = None;
         self.marks.extend(mark);
         self.loop_on(if acts { LoopEvent::Act } else { LoopEvent::Answer })?;
         Ok(())

@@ -5,27 +5,39 @@
 //! one, so that each has its own checkpoint.
 
 mod begin;
+mod compensation;
+#[cfg(test)]
+#[path = "workflow/compensation_tests.rs"]
+mod compensation_tests;
 mod joining;
+mod map;
 mod preview;
 mod route;
+mod scripts;
 
+pub(crate) use compensation::cancel_workflow;
 pub use preview::preview_answers;
 
+use std::collections::BTreeMap;
+
 use polity_definition::WorkflowNodeKind;
-use polity_model::event::{Event, NodeChange, NodeOutput, ResultRef, ToolChange};
+use polity_model::event::{
+    CompensationCause, Event, NodeChange, NodeOutput, ResultRef, ToolChange,
+};
 use polity_model::failure::ErrorCode;
 use polity_model::ids::{CheckpointId, ToolCallId};
 use polity_model::machine::tool_call::CallState;
 use polity_model::name::Name;
 use polity_model::state::State;
-use serde_json::Value;
 
 use crate::decide::call_batch::{CallBatch, CallView};
 use crate::decide::outcomes::answer_open_calls;
 use crate::decide::{Decision, Effect};
-use crate::state::{NodeOutcome, TaskState, WorkflowProgress, WorkflowRun};
+use crate::script_output::ScriptOutput;
+use crate::state::{NodeOutcome, TaskState, WorkflowProgress, WorkflowRun, check_outputs};
 
-use self::route::route;
+use self::map::MapDecision;
+use self::route::{error_link, route};
 
 /// A decision about a workflow, under construction.
 pub(crate) struct WorkflowDecision<'a> {
@@ -36,7 +48,15 @@ pub(crate) struct WorkflowDecision<'a> {
     /// The nodes that these events finish, with their outputs.
     ended: Vec<(usize, String)>,
     /// The reason for failing the task, if there is one.
-    failure: Option<(ErrorCode, String)>,
+    failure: Option<CompensationCause>,
+    /// True if these events catch a failure.
+    has_caught: bool,
+    /// The maps that these events have changed.
+    maps: BTreeMap<usize, MapDecision>,
+    /// The number of items that these events have ended without a call.
+    inline_items: usize,
+    /// True if more items can end without a call.
+    has_more_items: bool,
 }
 
 /// The outcome of an attempt to ask a person.
@@ -49,6 +69,13 @@ enum AskOutcome {
     Failed,
 }
 
+/// The failure of a node that has done its work.
+struct LateFailure {
+    /// The edge whose condition could not be evaluated.
+    edge: Option<usize>,
+    output: NodeOutput,
+}
+
 /// A node that has finished, with its output.
 pub(crate) struct FinishedNode<'a> {
     pub(crate) node: usize,
@@ -57,20 +84,47 @@ pub(crate) struct FinishedNode<'a> {
     pub(crate) routing_key: Option<String>,
     /// The State after a person's answer and the person's message, if a person was asked.
     pub(crate) answer: Option<(&'a State, Option<&'a str>)>,
+    /// The parts of the output, if it is a script's.
+    pub(crate) script: Option<&'a ScriptOutput>,
+}
+
+impl<'a> FinishedNode<'a> {
+    /// A node whose output is the answer to its call.
+    fn answered(node: usize, output: &'a str, stored: NodeOutput) -> Self {
+        Self { node, output, stored, routing_key: None, answer: None, script: None }
+    }
 }
 
 impl<'a> WorkflowDecision<'a> {
     pub(crate) fn new(batch: CallBatch<'a>, run: &'a WorkflowRun) -> Self {
         let progress = run.progress().clone();
-        Self { batch, run, progress, ended: Vec::new(), failure: None }
+        Self {
+            batch,
+            run,
+            progress,
+            ended: Vec::new(),
+            failure: None,
+            has_caught: false,
+            maps: BTreeMap::new(),
+            inline_items: 0,
+            has_more_items: false,
+        }
     }
 
-    /// Starts the first node if every tool of the workflow is available.
+    /// Starts the first node if every tool of the workflow is available. A retry first finishes the
+    /// nodes whose answers it has inherited.
     pub(crate) fn start(batch: CallBatch<'a>, run: &'a WorkflowRun) -> Decision {
         let mut workflow = Self::new(batch, run);
+        let answered = run.answered_nodes();
         match workflow.missing_tool() {
-            Some(why) => workflow.fail_task(ErrorCode::ToolsUnavailable, why),
-            None => workflow.begin_ready(),
+            Some(why) => workflow.fail_task(None, ErrorCode::ToolsUnavailable, why),
+            None if answered.is_empty() => workflow.begin_ready(),
+            None => {
+                for (node, output) in answered {
+                    // The answer is an event of the earlier task.
+                    workflow.finish_answered(node, output, NodeOutput::Text(output.to_owned()));
+                }
+            }
         }
         workflow.conclude()
     }
@@ -79,6 +133,9 @@ impl<'a> WorkflowDecision<'a> {
     pub(crate) fn begin(batch: CallBatch<'a>, run: &'a WorkflowRun) -> Decision {
         let mut workflow = Self::new(batch, run);
         workflow.begin_ready();
+        if run.is_ending() {
+            workflow.begin_compensation();
+        }
         workflow.conclude()
     }
 
@@ -88,18 +145,14 @@ impl<'a> WorkflowDecision<'a> {
         let mut workflow = Self::new(batch, run);
         for (call_id, content, is_error) in answered {
             let Some(node) = run.node_of(call_id) else { continue };
-            if is_error {
+            if let Some(item) = run.item_of(call_id) {
+                workflow.end_item(node, item, &content, is_error);
+            } else if is_error {
                 let code = workflow.batch.error_code().unwrap_or(ErrorCode::ToolFailed);
                 let why = content.strip_prefix("error: ").unwrap_or(&content);
                 workflow.fail_node(node, code, why);
             } else {
-                workflow.finish(FinishedNode {
-                    node,
-                    output: &content,
-                    stored: NodeOutput::Answer,
-                    routing_key: None,
-                    answer: None,
-                });
+                workflow.finish_answered(node, &content, NodeOutput::Answer);
             }
         }
         workflow.conclude()
@@ -113,7 +166,7 @@ impl<'a> WorkflowDecision<'a> {
     fn call_of(&self, node: usize) -> Option<ToolCallId> {
         let name = self.name(node);
         let begun = self.batch.events().iter().rev().find_map(|event| {
-            let Event::NodeChanged { node, change: NodeChange::Start { call } } = event else {
+            let Event::NodeChanged { node, change: NodeChange::Start { call, .. } } = event else {
                 return None;
             };
             (node == name).then(|| call.as_ref().map(|call| call.id))
@@ -127,6 +180,10 @@ impl<'a> WorkflowDecision<'a> {
         ended.map(|(_, output)| output.as_str()).or_else(|| self.run.output(node))
     }
 
+    fn is_map(&self, node: usize) -> bool {
+        self.run.plan().nodes()[node].is_map()
+    }
+
     fn changed(&mut self, node: usize, change: NodeChange) {
         let node = self.name(node).clone();
         self.batch.push(Event::NodeChanged { node, change });
@@ -138,7 +195,7 @@ impl<'a> WorkflowDecision<'a> {
         match moved {
             Ok(()) => true,
             Err(error) => {
-                self.failure.get_or_insert((ErrorCode::SystemError, error.to_string()));
+                self.fail_task(None, ErrorCode::SystemError, error.to_string());
                 false
             }
         }
@@ -146,31 +203,49 @@ impl<'a> WorkflowDecision<'a> {
 
     /// Finishes a node: decides its route and takes a checkpoint.
     pub(crate) fn finish(&mut self, ended: FinishedNode<'_>) {
-        let FinishedNode { node, output, stored, routing_key, answer } = ended;
-        if let Err(why) = self.check_outputs(node, output) {
-            return self.fail_node(node, ErrorCode::InvalidOutput, &why);
+        let FinishedNode { node, output, stored, routing_key, answer, script } = ended;
+        let checked = match script {
+            Some(script) => self.check_script_outputs(node, script),
+            None => check_outputs(&self.run.plan().nodes()[node].node, output),
+        };
+        if let Err(why) = checked {
+            let failure = LateFailure { edge: None, output: stored };
+            return self.fail_node_late(node, ErrorCode::InvalidOutput, &why, failure);
         }
         let at = self.batch.ctx().now;
-        let after = NodeOutcome {
-            node,
-            output,
-            routing_key: routing_key.as_deref(),
-            state: answer.map(|(state, _)| state),
-            at,
-        };
+        let updates = script.map(|script| &script.state_updates).filter(|all| !all.is_empty());
         // Another node may have finished in the same commit, such as the last branch of this one.
         let before = (!self.ended.is_empty()).then(|| self.batch.state_after_events()).transpose();
-        let taken = match before {
-            Ok(before) => {
+        let mut failed_edge = None;
+        let taken = before.map_err(|broken| (ErrorCode::SystemError, broken.to_string())).and_then(
+            |before| {
                 let run = before.as_ref().and_then(TaskState::workflow_run).unwrap_or(self.run);
                 let said = answer.and_then(|(_, said)| said);
-                route(run, &self.progress, &after).map_err(|error| error.into_failure(said))
-            }
-            Err(broken) => Err((ErrorCode::SystemError, broken.to_string())),
-        };
+                let new_state = updates.map(|updates| run.state_after(node, updates, at));
+                let new_state = new_state.transpose().map_err(|error| {
+                    let why = format!("the state_updates of the script: {error}");
+                    (ErrorCode::InvalidOutput, why)
+                })?;
+                let after = NodeOutcome {
+                    node,
+                    output,
+                    value: script.map(|script| &script.value),
+                    routing_key: routing_key.as_deref(),
+                    state: answer.map(|(state, _)| state).or(new_state.as_ref()),
+                    at,
+                };
+                route(run, &self.progress, &after).map_err(|error| {
+                    failed_edge = error.edge();
+                    error.into_failure(said)
+                })
+            },
+        );
         let taken = match taken {
             Ok(taken) => taken,
-            Err((code, why)) => return self.fail_node(node, code, &why),
+            Err((code, why)) => {
+                let failure = LateFailure { edge: failed_edge, output: stored };
+                return self.fail_node_late(node, code, &why, failure);
+            }
         };
         let plan = self.run.plan();
         let to = taken.iter().map(|link| plan.nodes()[plan.links()[*link].to].name().clone());
@@ -181,25 +256,49 @@ impl<'a> WorkflowDecision<'a> {
         if !self.moved(moved) {
             return;
         }
-        self.changed(node, NodeChange::Finish { output: stored, routing_key, to, edge });
+        let state_updates = updates.cloned().unwrap_or_default();
+        let finish = NodeChange::Finish { output: stored, routing_key, to, edge, state_updates };
+        self.changed(node, finish);
         self.ended.push((node, output.to_owned()));
-        // A reviewed node has its checkpoint already.
-        if !is_human {
+        // A reviewed node has its checkpoint already, and nobody goes back to a compensation.
+        if !is_human && !self.run.is_ending() {
             self.checkpoint(node, false);
         }
         self.join(node, Ok(output));
     }
 
-    /// Fails a node. A parallel node may tolerate it; otherwise the task fails.
+    /// Fails a node. An error edge may catch it, and a parallel node may tolerate it; otherwise the
+    /// task fails.
     pub(crate) fn fail_node(&mut self, node: usize, code: ErrorCode, error: &str) {
-        let moved = self.progress.fail(self.run.plan(), node);
+        self.fail_with(node, code, error, None);
+    }
+
+    /// Fails a node that has done its work.
+    fn fail_node_late(&mut self, node: usize, code: ErrorCode, error: &str, late: LateFailure) {
+        self.fail_with(node, code, error, Some(late));
+    }
+
+    fn fail_with(&mut self, node: usize, code: ErrorCode, error: &str, late: Option<LateFailure>) {
+        self.abandon_items(node, "another item failed");
+        let plan = self.run.plan();
+        let edge = late.as_ref().and_then(|late| late.edge);
+        let link = error_link(plan, &self.progress, node, edge);
+        let moved = self.progress.fail(plan, node, link);
         if !self.moved(moved) {
             return;
         }
-        self.changed(node, NodeChange::Fail { code, error: error.to_owned() });
-        match self.run.plan().nodes()[node].branch_of {
+        let to = link.map(|link| plan.nodes()[plan.links()[link].to].name().clone());
+        let edge = link.and_then(|link| u32::try_from(plan.links()[link].edge?).ok());
+        let is_needed = link.is_some() || plan.nodes()[node].compensation.is_some();
+        let output = late.filter(|_| is_needed).map(|late| late.output);
+        let error_text = error.to_owned();
+        self.changed(node, NodeChange::Fail { code, error: error_text, to, edge, output });
+        self.has_caught |= link.is_some();
+        match plan.nodes()[node].branch_of {
             Some(_) => self.join(node, Err((code, error))),
-            None => self.fail_task(code, format!("{}: {error}", self.name(node))),
+            // A failure at the end of the workflow is recorded, and the rest goes on.
+            None if link.is_some() || self.run.is_ending() => {}
+            None => self.fail_task(Some(node), code, format!("{}: {error}", self.name(node))),
         }
     }
 
@@ -209,25 +308,9 @@ impl<'a> WorkflowDecision<'a> {
         self.moved(moved);
     }
 
-    fn fail_task(&mut self, code: ErrorCode, error: String) {
-        self.failure.get_or_insert((code, error));
-    }
-
-    /// Checks that a node with several declared outputs has them all.
-    fn check_outputs(&self, node: usize, output: &str) -> Result<(), String> {
-        let names = &self.run.plan().nodes()[node].node.outputs;
-        if names.len() < 2 {
-            return Ok(());
-        }
-        let Ok(Value::Object(fields)) = serde_json::from_str(output) else {
-            return Err(format!(
-                "its output must be a JSON object with {}, because it declares more than one output",
-                names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-            ));
-        };
-        match names.iter().find(|name| !fields.contains_key(name.as_str())) {
-            Some(name) => Err(format!("its output has no field \"{name}\", which it declares")),
-            None => Ok(()),
+    fn fail_task(&mut self, node: Option<usize>, code: ErrorCode, error: String) {
+        if self.failure.is_none() {
+            self.failure = Some(self.cause(node, code, error));
         }
     }
 
@@ -247,6 +330,7 @@ impl<'a> WorkflowDecision<'a> {
 
     /// Decides the next step after the events so far.
     pub(crate) fn conclude(mut self) -> Decision {
+        self.advance_maps();
         while self.failure.is_none() {
             if self.has_ready() {
                 return self.batch.into_decision([Effect::AdvanceWorkflow]);
@@ -264,8 +348,8 @@ impl<'a> WorkflowDecision<'a> {
                 AskOutcome::Failed => {}
             }
         }
-        if let Some((code, error)) = self.failure.take() {
-            return self.fail(code, error);
+        if let Some(failure) = self.failure.take() {
+            return self.fail(failure);
         }
         let state = self.batch.state();
         let doubt = self.batch.call_states().iter().position(|call| *call == CallState::InDoubt);
@@ -276,17 +360,21 @@ impl<'a> WorkflowDecision<'a> {
             self.batch.push(Event::TaskPaused);
             return self.batch.into_decision([]);
         }
+        if self.run.is_ending() {
+            return self.conclude_ending();
+        }
         if self.progress.is_settled() {
             self.complete()
         } else {
             let error = "nothing is left that could go on, and not every node has ended".to_owned();
-            self.fail(ErrorCode::SystemError, error)
+            let failure = self.cause(None, ErrorCode::SystemError, error);
+            self.fail(failure)
         }
     }
 
     fn has_ready(&self) -> bool {
         let ready = self.progress.ready(self.run.plan());
-        ready.iter().any(|node| !self.asks(*node))
+        self.has_more_items || ready.iter().any(|node| !self.asks(*node))
     }
 
     /// True if a ready node needs a person first.
@@ -296,9 +384,18 @@ impl<'a> WorkflowDecision<'a> {
         is_human || (planned.pauses && !self.progress.is_allowed(node))
     }
 
-    fn fail(mut self, code: ErrorCode, error: String) -> Decision {
+    fn fail(mut self, failure: CompensationCause) -> Decision {
+        if self.run.is_ending() {
+            return self.cut_ending(&failure.error);
+        }
+        if let Some(decision) = self.start_ending(&failure) {
+            return decision;
+        }
+        let CompensationCause { code, error, .. } = failure;
         let state = self.batch.state();
-        let has_answer = !self.ended.is_empty() || state.last_answer().is_some();
+        // The output of a map is no answer, because it is not stored in one place.
+        let is_answer = |(node, _): &(usize, String)| !self.is_map(*node);
+        let has_answer = self.ended.iter().any(is_answer) || state.last_answer().is_some();
         let partial_result = has_answer.then_some(ResultRef::LastAnswer);
         self.batch.answer_new_calls("the task failed");
         let mut events = self.batch.take_events();
@@ -320,7 +417,10 @@ impl<'a> WorkflowDecision<'a> {
             ends.extend(done.max_by_key(|node| plan.nodes()[*node].rank));
         }
         let result = match ends.as_slice() {
-            [end] if self.ended.last().is_some_and(|(newest, _)| newest == end) => {
+            [end]
+                if !self.is_map(*end)
+                    && self.ended.last().is_some_and(|(newest, _)| newest == end) =>
+            {
                 ResultRef::LastAnswer
             }
             ends => {

@@ -7,8 +7,10 @@ use polity_definition::Home;
 use polity_engine::clock::SystemClock;
 use polity_engine::decide::CommandRejection;
 use polity_engine::entropy::{EntropySource, SystemEntropy};
-use polity_engine::runtime::{CancelOutcome, ControlDeps, EngineError, LiveEvent, cancel};
-use polity_model::event::{JournalPosition, StreamSequence};
+use polity_engine::runtime::{
+    CancelOutcome, ControlDeps, EngineError, LiveEvent, cancel, clean_up_runs,
+};
+use polity_model::event::{Event, JournalPosition, StreamSequence};
 use polity_model::ids::{InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus::Cancelled;
 use polity_store::{Store, TaskRow};
@@ -25,7 +27,8 @@ const OWNER_SECONDS_MAX: u64 = 10;
 /// The interval between two reads of a task that is being cancelled.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Cancels a task, whichever process runs it, and waits until it has ended.
+/// Cancels a task, whichever process runs it, and waits until it has ended. A workflow that no
+/// process runs and that must undo finished nodes is returned before that: the caller adopts it.
 pub async fn cancel_task(
     context: &HostContext,
     home: &Home,
@@ -36,6 +39,8 @@ pub async fn cancel_task(
     let before = store.last_position().await?;
     let (row, was_ended_here) = cancel_and_wait(context, home, queries, &store, id).await?;
     if was_ended_here {
+        // The input of a run is in its files until they are removed.
+        clean_up_runs(&*store, &*context.programs(home)?, &context.leases()).await?;
         export_end(context, queries, &store, id, before).await?;
     }
     Ok(row)
@@ -52,6 +57,7 @@ async fn cancel_and_wait(
     let (leases, remotes) = (context.leases(), context.remotes(home));
     let control = ControlDeps { store, leases: &leases, clock: &SystemClock, remotes: &remotes };
     let mut was_ended_here = match cancel(&control, id).await {
+        Ok(CancelOutcome::Compensating) => return Ok((queries.task_row(id).await?, false)),
         Ok(outcome) => matches!(outcome, CancelOutcome::Done(_)),
         // Another process cancelled it first.
         Err(EngineError::Rejected(CommandRejection::Finished { status: Cancelled, .. })) => false,
@@ -65,18 +71,33 @@ async fn cancel_and_wait(
         }
         // If the owner ended before it noticed the request, this process ends the task.
         if queries.is_interrupted(&row).await? {
+            if is_compensating(queries, id).await? {
+                return Ok((row, was_ended_here));
+            }
             match cancel(&control, id).await {
                 // The task has ended since the row was read; the next read shows it.
                 Err(EngineError::Rejected(CommandRejection::Finished { .. })) => {}
+                Ok(CancelOutcome::Compensating) => {
+                    return Ok((queries.task_row(id).await?, was_ended_here));
+                }
                 Ok(outcome) => was_ended_here |= matches!(outcome, CancelOutcome::Done(_)),
                 Err(error) => return Err(error.into()),
             }
         }
-        if began.elapsed() > Duration::from_secs(OWNER_SECONDS_MAX) {
+        // An owner that undoes finished nodes takes its time.
+        if began.elapsed() > Duration::from_secs(OWNER_SECONDS_MAX)
+            && !is_compensating(queries, id).await?
+        {
             return Err(HostError::OwnerUnresponsive { task: id, seconds: OWNER_SECONDS_MAX });
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
+}
+
+/// True if the workflow undoes its finished nodes.
+async fn is_compensating(queries: &HomeQueries, id: TaskId) -> Result<bool, HostError> {
+    let events = queries.events(id, StreamSequence::default()).await?;
+    Ok(events.iter().any(|recorded| matches!(recorded.event, Event::CompensationStarted { .. })))
 }
 
 /// Exports the end of a task and its parts that this process has cancelled. A live owner of a part

@@ -23,7 +23,9 @@ impl HostContext {
                 self.warn(HostWarning::OpenData { path, count });
                 Ok(())
             }
-            Err(PrivacyError::ForeignOwner { user }) => Err(HostError::ForeignData { path, user }),
+            Err(PrivacyError::ForeignOwner { path, user }) => {
+                Err(HostError::ForeignData { path, user })
+            }
             Err(PrivacyError::WideLinkTarget) => Err(HostError::OpenDataLink { path }),
             // Nobody can change it there, and reading is harmless.
             Err(PrivacyError::Io(_, error)) if error.kind() == ErrorKind::ReadOnlyFilesystem => {

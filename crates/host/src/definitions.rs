@@ -116,6 +116,7 @@ fn incomplete(home: &Home, missing: &MissingDefinition) -> HostError {
         PinKind::Agent => ("agent", "agents"),
         PinKind::Workflow => ("workflow", "workflows"),
         PinKind::Script => ("script", "scripts"),
+        PinKind::Step => ("step", "workflows"),
     };
     let file = format!("{folder}/{}.", missing.name);
     let problems = home.problems.iter().filter(|problem| problem.file.starts_with(&file));

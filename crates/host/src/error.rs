@@ -47,10 +47,10 @@ pub enum HostError {
     #[error("there is no home folder {}", path.display())]
     MissingHome { path: PathBuf },
     /// Another user may have written the home that was found.
-    #[error("the home found in a parent folder is not safe to use: {}: {fault}", path.display())]
+    #[error("the home that was found is not safe to use: {}: {fault}", path.display())]
     UntrustedHome { path: PathBuf, fault: TrustFault },
-    /// The data folder belongs to another user.
-    #[error("the data folder {} belongs to another user (uid {user})", path.display())]
+    /// The data folder, or something in it, belongs to another user.
+    #[error("{} belongs to another user (uid {user}), who may have written anything into it", path.display())]
     ForeignData { path: PathBuf, user: u32 },
     /// The data folder is a link to a folder that is open to other users.
     #[error("the data folder {} is a link to a folder that other users may enter", path.display())]

@@ -4,7 +4,9 @@ use std::fs;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use polity_definition::{DEFINITION_BYTES_MAX, EXTENSIONS, Home, HomeFile};
+use polity_definition::{
+    DEFINITION_BYTES_MAX, EXTENSIONS, Home, HomeFile, MISSING_SCRIPT, SCRIPT_BYTES_MAX, ScriptPath,
+};
 use polity_model::ids::ExecutionId;
 
 use crate::error::HostError;
@@ -39,24 +41,26 @@ pub fn home_from_environment() -> Option<PathBuf> {
 #[derive(Debug, Clone)]
 pub struct HomeFolder {
     root: PathBuf,
+    /// True if the home was found in a parent folder, where another user may have put it.
+    is_found: bool,
 }
 
 impl HomeFolder {
     /// Finds a home: the given folder, `POLITY_HOME`, the nearest parent folder, or `~/.polity`.
-    /// Fails if another user may have written the home in a parent folder.
+    /// Fails if another user may have written a home that was not named.
     pub fn find(asked_for: Option<&Path>) -> Result<Self, HostError> {
         if let Some(root) = asked_for.map(Path::to_owned).or_else(home_from_environment) {
-            return Ok(Self { root });
+            return Ok(Self { root, is_found: false });
         }
         let here = std::env::current_dir()
             .map_err(|error| HostError::io("find", Path::new("the current folder"), error))?;
-        if let Some(root) = here.ancestors().find(|folder| is_home(folder)) {
-            let home = Self { root: root.to_owned() };
-            home.check_trust()?;
-            return Ok(home);
-        }
-        let user = std::env::home_dir().ok_or(HostError::NoUserFolder)?;
-        Ok(Self { root: user.join(".polity") })
+        let root = match here.ancestors().find(|folder| is_home(folder)) {
+            Some(root) => root.to_owned(),
+            None => std::env::home_dir().ok_or(HostError::NoUserFolder)?.join(".polity"),
+        };
+        let home = Self { root, is_found: true };
+        home.check_trust()?;
+        Ok(home)
     }
 
     /// Fails if another user may have written the settings or a definition.
@@ -119,14 +123,40 @@ impl HomeFolder {
 
     /// Reads every definition. An unreadable file becomes a problem of that file.
     pub fn read(&self) -> Result<Home, HostError> {
-        Ok(Home::parse(self.definitions()?))
+        Ok(self.parse(self.definitions()?))
     }
 
     /// Reads every definition and one more, which may not be written yet.
     pub fn read_with(&self, another: HomeFile) -> Result<Home, HostError> {
         let mut sources = self.definitions()?;
         sources.push(another);
-        Ok(Home::parse(sources))
+        Ok(self.parse(sources))
+    }
+
+    fn parse(&self, sources: Vec<HomeFile>) -> Home {
+        Home::parse_with(sources, &mut |path| self.script(path))
+    }
+
+    /// The text of a workflow's script, or the reason why it cannot be used.
+    fn script(&self, path: &ScriptPath) -> Result<String, String> {
+        let file = self.root.join(path.as_str());
+        let real = |path: &Path| {
+            path.canonicalize().map_err(|error| match error.kind() {
+                ErrorKind::NotFound => MISSING_SCRIPT.to_owned(),
+                _ => format!("the file cannot be read: {error}"),
+            })
+        };
+        if !real(&file)?.starts_with(real(&self.root)?) {
+            return Err(
+                "it is a link to a file outside the home: copy that file into the home, or \
+                        give the step a command"
+                    .to_owned(),
+            );
+        }
+        if self.is_found {
+            check_path(&file).map_err(|error| error.to_string())?;
+        }
+        text(&file, SCRIPT_BYTES_MAX)
     }
 
     fn definitions(&self) -> Result<Vec<HomeFile>, HostError> {
@@ -134,7 +164,7 @@ impl HomeFolder {
         let mut sources = self.sources(&FOLDERS)?;
         for settings in settings_of(&self.root) {
             let file = self.root.join(&settings);
-            sources.push(HomeFile { path: settings, text: text(&file) });
+            sources.push(HomeFile { path: settings, text: text(&file, DEFINITION_BYTES_MAX) });
         }
         Ok(sources)
     }
@@ -152,7 +182,7 @@ impl HomeFolder {
             for file in definition_files(&self.root.join(folder))? {
                 if let Some(name) = file.file_name() {
                     let path = format!("{folder}/{}", name.to_string_lossy());
-                    sources.push(HomeFile { path, text: text(&file) });
+                    sources.push(HomeFile { path, text: text(&file, DEFINITION_BYTES_MAX) });
                 }
             }
         }
@@ -185,14 +215,14 @@ fn is_definition(file: &Path) -> bool {
 
 /// The text of a file, or the reason why it cannot be read. Reads one byte over the size limit at most,
 /// so that a huge file is rejected without loading it.
-fn text(file: &Path) -> Result<String, String> {
+fn text(file: &Path, bytes_max: usize) -> Result<String, String> {
     let cannot = |error: std::io::Error| format!("the file cannot be read: {error}");
     // Reading a pipe would block.
     if !file.metadata().map_err(cannot)?.is_file() {
         return Err("this is not a file".to_owned());
     }
     let mut bytes = Vec::new();
-    let most = DEFINITION_BYTES_MAX as u64 + 1;
+    let most = bytes_max as u64 + 1;
     fs::File::open(file)
         .and_then(|file| file.take(most).read_to_end(&mut bytes))
         .map_err(cannot)?;

@@ -10,6 +10,7 @@ pub mod archive;
 mod context;
 mod control;
 mod data_privacy;
+mod definition_changes;
 mod definitions;
 mod drivers;
 mod error;
@@ -30,6 +31,7 @@ mod warning;
 
 pub use context::{HostContext, process_environment};
 pub use control::cancel_task;
+pub use definition_changes::{DefinitionChange, definition_changes};
 pub use definitions::{DefinitionError, find_agent, find_assignee, find_workflow};
 pub use drivers::DriverSet;
 pub use error::{HostError, LookupError, RecordKind};

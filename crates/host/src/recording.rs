@@ -8,21 +8,31 @@ use std::sync::Arc;
 use polity_definition::{Home, NameLookup};
 use polity_drivers::SecretSet;
 use polity_drivers::cassette::{
-    Cassette, CassetteError, CassettePlayer, CassetteRecorder, CassetteSize, PlaybackProgramDriver,
-    PlaybackRemoteDriver, RecordingProgramDriver, RecordingRemoteDriver,
+    Cassette, CassetteError, CassettePlayer, CassetteRecorder, CassetteSize, CassetteVerdict,
+    PlaybackProgramDriver, PlaybackRemoteDriver, RecordingProgramDriver, RecordingRemoteDriver,
+    ReviewQuestion,
 };
+use polity_engine::commands::AnswerReview;
 use polity_engine::driver::{ProgramDriver, RunOverrides};
 use polity_engine::runtime::{active_root, task_to_adopt};
-use polity_files::{FileAccess, temporary_path, write_bytes, write_temporary};
+use polity_files::{FileAccess, read_named_file, temporary_path, write_bytes, write_temporary};
 use polity_model::machine::task::TaskStatus;
+use polity_model::review::Review;
 use polity_model::task::Task;
 use polity_store::{MemorySlotPools, TaskRow};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::context::HostContext;
 use crate::drivers::DriverSet;
 use crate::error::HostError;
+use crate::host::Host;
 use crate::queries::HomeQueries;
+
+/// The maximum size of a cassette. It is read whole.
+const CASSETTE_BYTES_MAX: u64 = 512 << 20;
+
+/// The author of a replayed answer. The recorded one would differ between machines.
+const REPLAYED_BY: &str = "cassette";
 
 /// A cassette that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -138,6 +148,8 @@ pub struct CassetteFile {
     /// The content; none if the file is to be written anew.
     cassette: Option<Cassette>,
     scope: RecordingScope,
+    /// The parameters of the task, for a cassette that is written anew.
+    parameters: Map<String, Value>,
 }
 
 impl CassetteFile {
@@ -175,7 +187,7 @@ impl CassetteFile {
             let recorded = cassette.agent().to_owned();
             return Err(RecordingError::OtherAgent { file, recorded, agent: agent.to_owned() });
         }
-        Ok(Self { file, mode, cassette, scope })
+        Ok(Self { file, mode, cassette, scope, parameters: Map::new() })
     }
 
     /// The input that a replay repeats.
@@ -186,6 +198,20 @@ impl CassetteFile {
         }
     }
 
+    /// The parameters that a replay repeats.
+    pub fn parameters(&self) -> Option<&Map<String, Value>> {
+        match self.mode {
+            RecordingMode::Replay => self.cassette.as_ref().map(Cassette::parameters),
+            RecordingMode::Record => None,
+        }
+    }
+
+    /// Records these parameters of the task.
+    #[must_use]
+    pub fn with_parameters(self, parameters: Map<String, Value>) -> Self {
+        Self { parameters, ..self }
+    }
+
     /// Wraps the real drivers in a recorder, or replaces them by a player.
     fn into_drivers(
         self,
@@ -193,11 +219,13 @@ impl CassetteFile {
         home: &Home,
         run: RecordingSubject<'_>,
     ) -> Result<(DriverSet, Recording), HostError> {
-        let Self { file, mode, cassette, scope } = self;
+        let Self { file, mode, cassette, scope, parameters } = self;
         let secrets = secrets(context, home, run.overrides);
         let programs = context.programs(home)?;
-        let input = &masked_input(home, &*programs, &secrets, run);
-        let cassette = cassette.unwrap_or_else(|| Cassette::new(run.agent, input));
+        let (input, parameters) = masked_input(home, &*programs, &secrets, run, parameters);
+        let input = &input;
+        let new = || Cassette::new(run.agent, input).with_parameters(parameters);
+        let cassette = cassette.unwrap_or_else(new);
         match mode {
             RecordingMode::Replay => {
                 let player = Arc::new(CassettePlayer::new(cassette, secrets));
@@ -290,6 +318,51 @@ impl Recording {
         }
     }
 
+    /// Records a person's answer to a review.
+    pub fn record_answer(&self, review: &Review, answer: &AnswerReview) {
+        if let Self::Record { recorder, .. } = self {
+            let AnswerReview { verdict, message, state_updates, .. } = answer.clone();
+            let answer = CassetteVerdict { verdict, message, state_updates };
+            recorder.record_review(question_of(review), answer);
+        }
+    }
+
+    /// Answers the review that a replayed task waits for, if the cassette has the answer. Returns
+    /// true if the task can go on.
+    pub async fn replay_answer(&self, host: &Host, task: &Task) -> Result<bool, HostError> {
+        let Self::Replay { player, scope: RecordingScope::WholeTask } = self else {
+            return Ok(false);
+        };
+        if task.status != TaskStatus::AwaitingHuman {
+            return Ok(false);
+        }
+        let queries = host.queries();
+        let reviews = match queries.find_review(task.id).await {
+            Ok(review) => vec![review],
+            Err(HostError::SeveralReviews { reviews, .. }) => {
+                let mut found = Vec::with_capacity(reviews.len());
+                for (id, _) in reviews {
+                    found.push(queries.find_review(id).await?);
+                }
+                found
+            }
+            Err(HostError::NoReview(_)) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let mut answers = reviews.iter().map(|review| {
+            let answer = player.review_answer(question_of(review))?;
+            Some((review.task_id, review.checkpoint_id, answer))
+        });
+        let Some((id, checkpoint_id, answer)) = answers.find_map(|answer| answer) else {
+            return Ok(false);
+        };
+        let CassetteVerdict { verdict, message, state_updates } = answer;
+        let by = REPLAYED_BY.to_owned();
+        let answer = AnswerReview { checkpoint_id, verdict, message, by, state_updates };
+        host.runtime().answer(id, answer).await?;
+        Ok(true)
+    }
+
     /// Writes the cassette of a task that has ended or waits for a review.
     pub fn finish(&self, task: &Task) -> Result<RecordingOutcome, HostError> {
         match (self, task.status) {
@@ -316,6 +389,10 @@ impl Recording {
     }
 }
 
+fn question_of(review: &Review) -> ReviewQuestion<'_> {
+    ReviewQuestion { place: &review.place, question: &review.question }
+}
+
 /// The values that must not reach a cassette: the keys and variables of the home's agents and servers.
 fn secrets(context: &HostContext, home: &Home, overrides: &RunOverrides) -> SecretSet {
     let agents = home.agents.values().map(|agent| &**agent);
@@ -323,30 +400,31 @@ fn secrets(context: &HostContext, home: &Home, overrides: &RunOverrides) -> Secr
     SecretSet::collect(agents, servers, overrides, context.environment())
 }
 
-/// The input of a task without secrets. For a CLI agent, values that look like secrets are masked too.
+/// The input and the parameters of a task without secrets. For a CLI agent, values that look like
+/// secrets are masked too.
 fn masked_input(
     home: &Home,
     programs: &dyn ProgramDriver,
     secrets: &SecretSet,
     run: RecordingSubject<'_>,
-) -> String {
+    parameters: Map<String, Value>,
+) -> (String, Map<String, Value>) {
     let input = secrets.redact(run.input);
-    let NameLookup::Agent(agent) = home.find(run.agent) else { return input };
+    let NameLookup::Agent(agent) = home.find(run.agent) else { return (input, parameters) };
     if agent.program().is_none() {
-        return input;
+        return (input, parameters);
     }
-    match programs.mask_secrets(&agent, run.overrides, input.into()) {
-        Value::String(masked) => masked,
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            String::new()
-        }
-    }
+    let masked = programs.mask_secrets(&agent, run.overrides, json!([input, parameters]));
+    serde_json::from_value(masked).unwrap_or_default()
 }
 
 fn read(file: &Path) -> Result<Cassette, RecordingError> {
-    let bytes = fs::read(file).map_err(|error| match error.kind() {
+    if file.is_dir() {
+        return Err(RecordingError::IsFolder(file.to_owned()));
+    }
+    let bytes = read_named_file(file, CASSETTE_BYTES_MAX).map_err(io::Error::from);
+    let bytes = bytes.map_err(|error| match error.kind() {
         ErrorKind::NotFound => RecordingError::NotFound(file.to_owned()),
-        ErrorKind::IsADirectory => RecordingError::IsFolder(file.to_owned()),
         _ => RecordingError::io("read", file, error),
     })?;
     let unusable = |error| RecordingError::Unusable { file: file.to_owned(), error };

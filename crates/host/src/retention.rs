@@ -1,8 +1,6 @@
 //! Removal of ended tasks by the retention policy, with the output of their executions.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::ErrorKind;
 
 use polity_definition::{Home, is_retention_policy};
 use polity_engine::clock::{Clock, SystemClock};
@@ -10,7 +8,8 @@ use polity_engine::driver::RunCleanup;
 use polity_engine::retention::{
     RetentionAction, RetentionDecision, RetentionPlan, RetentionReason, plan_retention,
 };
-use polity_engine::runtime::EngineError;
+use polity_engine::runtime::{EngineError, clean_up_runs};
+use polity_files::remove_tree;
 use polity_model::ids::{ExecutionId, TaskId};
 use polity_store::{RemovalOutcome, Store, TaskFilter, TaskRow};
 
@@ -48,6 +47,8 @@ pub async fn clean_up(
     let rows = store.task_rows(&TaskFilter::default()).await?;
     let mut plan = plan_retention(&rows, &home.retention_policy, SystemClock.now());
     if writes {
+        // Files of tasks that have ended, whose owner died before it could remove them.
+        clean_up_runs(&store, &*context.programs(home)?, &context.leases()).await?;
         carry_out(context, &*context.programs(home)?, &store, &mut plan).await?;
     }
     let mut rows: BTreeMap<TaskId, TaskRow> = rows.into_iter().map(|row| (row.id, row)).collect();
@@ -93,11 +94,5 @@ async fn carry_out(
 /// Removes the output of an execution, after its task is gone from the store.
 fn remove_output(context: &HostContext, execution: ExecutionId) -> Result<(), HostError> {
     let path = context.folder().output(execution);
-    let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
-    match removed {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(HostError::io("remove", &path, error))
-        }
-        Ok(()) | Err(_) => Ok(()),
-    }
+    remove_tree(&path).map_err(|error| HostError::io("remove", &path, error))
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use jiff::Timestamp;
+use polity_model::event::RaisedLimits;
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskTransition;
 use polity_model::task::{TaskExecution, TaskOrder};
@@ -47,6 +48,8 @@ fn task() -> TaskExecution {
         parent_task_id: None,
         budget: None,
         forked_from: None,
+        retry_of: None,
+        raised: RaisedLimits::default(),
         working_directory: None,
         has_private: false,
         request: None,

@@ -3,15 +3,17 @@
 //! Names are in the past tense. The JSON form of a released event stays readable: fields may be
 //! added with a default, never renamed or given another meaning.
 
+mod creation;
+mod node;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::budget::Budget;
 use crate::digest::Digest;
 use crate::failure::{AttemptFailure, ErrorCode, WithheldReason};
 use crate::ids::{CheckpointId, ExecutionId, InstanceId, SessionId, TaskId, ToolCallId};
-use crate::message::{Message, ToolCall};
+use crate::message::Message;
 use crate::name::Name;
 use crate::remote::RemoteTask;
 use crate::review::{ReviewAction, ReviewSubject, ReviewVerdict};
@@ -19,6 +21,9 @@ use crate::run::RunReport;
 use crate::state::StateUpdates;
 use crate::tool::ToolName;
 use crate::usage::Usage;
+
+pub use self::node::{CompensationCause, MapStart, NodeChange, NodeOutput};
+pub use creation::{ForkPoint, RaisedLimits, TaskCreated};
 
 /// The owner of a list of events.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -143,6 +148,18 @@ pub enum Event {
     },
     /// The task was cancelled.
     TaskCancelled,
+    /// The workflow is about to end. Its `on_cancel` node and the compensations of its finished
+    /// nodes run first. An open review is closed, and nodes in progress are dropped.
+    CompensationStarted {
+        /// The failure that the task ends with; none if it was cancelled.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        failure: Option<CompensationCause>,
+    },
+    /// A compensation of a cancelled task failed or did not run.
+    CompensationFailed {
+        /// The compensations and the reasons, for people.
+        error: String,
+    },
 
     /// An execution moved on.
     ExecutionChanged {
@@ -156,6 +173,9 @@ pub enum Event {
     ModelCalled {
         /// The turn of the loop, from 1.
         iteration: u32,
+        /// The checkpoint after the turn before, if this is the first call of a later turn.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        checkpoint: Option<TurnCheckpoint>,
     },
     /// The model answered.
     ModelAnswered {
@@ -187,6 +207,12 @@ pub enum Event {
         /// A driver's mark, passed to later model calls of the task.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mark: Option<u32>,
+        /// The time of the last attempt, if the call is retried for a while.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_until: Option<Timestamp>,
+        /// The usage up to the failure.
+        #[serde(default, skip_serializing_if = "Usage::is_zero")]
+        usage: Usage,
     },
     /// The conversation was longer than the model can read: from now on it is sent without its
     /// middle. Nothing of it is lost.
@@ -396,103 +422,33 @@ pub enum ToolChange {
         is_error: bool,
         /// The duration of the last attempt; 0 if none was made.
         duration_ms: u64,
-    },
-}
-
-/// A change of a workflow node; each is one transition of its state machine. Reviews have events of
-/// their own.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "on", rename_all = "snake_case")]
-pub enum NodeChange {
-    /// It began.
-    Start {
-        /// The call that does its work, with its input; none for a parallel node.
+        /// Set if the call has no outcome of its own. A retry of the task makes or reviews it again.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        call: Option<ToolCall>,
-    },
-    /// It is done.
-    Finish {
-        /// The output.
-        output: NodeOutput,
-        /// The routing key, if the node sets one.
+        unsettled: Option<UnsettledCall>,
+        /// The index of the map's item that was called. Such an answer is no message.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        routing_key: Option<String>,
-        /// The nodes that its edges lead to.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        to: Vec<Name>,
-        /// The edge back, by its index in the file, if several lead to the same node.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        edge: Option<u32>,
+        item: Option<u32>,
     },
-    /// It failed.
-    Fail {
-        /// Why, for programs.
-        code: ErrorCode,
-        /// Why, for people.
-        error: String,
-    },
-    /// It was dropped because another branch finished first.
-    Drop,
 }
 
-/// The location of a node's output. Texts are stored once.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum NodeOutput {
-    /// It is the answer to the node's call.
-    Answer,
-    /// It is this text.
-    Text(String),
-}
-
-/// The first event of every task.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct TaskCreated {
-    /// The input.
-    pub description: String,
-    /// The agent that does it.
-    pub assigned_agent: Name,
-    /// Every definition that the task may need, as it was when the task was created.
-    pub pins: Vec<DefinitionPin>,
-    /// The parameters of the task.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    pub parameters: Map<String, Value>,
-    /// A class of the retention policy.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub class: Option<String>,
-    /// The task's own retention period after its end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retention_days: Option<u32>,
-    /// The task that this one is a part of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent_task_id: Option<TaskId>,
-    /// The budget from the request, besides the agent's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub budget: Option<Budget>,
-    /// The fork point, if the task is a fork.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub forked_from: Option<ForkPoint>,
-    /// The working directory from the request.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub working_directory: Option<String>,
-    /// True if the raw input contains secrets, which the journal does not hold.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub has_private: bool,
-    /// The deduplication key of the request, if duplicates share a run. It reveals nothing of the
-    /// input.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request: Option<Digest>,
-}
-
-/// A point in another task's history. The fork shares the history up to it.
+/// A call that was answered without a known outcome, because the task ended or its result was no
+/// longer needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ForkPoint {
-    /// The other task.
-    pub task_id: TaskId,
-    /// The last of its events that the fork shares.
-    pub sequence: StreamSequence,
-    /// The checkpoint that this is, counted from 0.
-    pub checkpoint: u32,
+#[serde(rename_all = "snake_case")]
+pub enum UnsettledCall {
+    /// The tool was never called.
+    NotCalled,
+    /// The tool was called, and may have had its effect.
+    MaybeDone,
+}
+
+/// A checkpoint between two turns of a model. The event that holds it is its position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnCheckpoint {
+    /// The checkpoint.
+    pub checkpoint_id: CheckpointId,
+    /// Counts the task's checkpoints from 0.
+    pub sequence: u32,
 }
 
 /// The kind of a pinned definition.
@@ -505,6 +461,8 @@ pub enum PinKind {
     Workflow,
     /// The rules of a scripted model.
     Script,
+    /// The script of a workflow's node.
+    Step,
 }
 
 /// A definition pinned by a task: later changes of its file do not affect the task.
@@ -541,6 +499,14 @@ impl Event {
         if let Self::TaskClaimed { epoch, .. } = self { Some(*epoch) } else { None }
     }
 
+    /// The number of the checkpoint that this event takes, counted from 0.
+    pub fn checkpoint(&self) -> Option<u32> {
+        if let Self::ModelCalled { checkpoint, .. } = self {
+            return checkpoint.map(|taken| taken.sequence);
+        }
+        if let Self::CheckpointTaken { sequence, .. } = self { Some(*sequence) } else { None }
+    }
+
     /// The event's name, as the journal has it.
     pub fn label(&self) -> &'static str {
         match self {
@@ -557,6 +523,8 @@ impl Event {
             Self::TaskCompleted { .. } => "task_completed",
             Self::TaskFailed { .. } => "task_failed",
             Self::TaskCancelled => "task_cancelled",
+            Self::CompensationStarted { .. } => "compensation_started",
+            Self::CompensationFailed { .. } => "compensation_failed",
             Self::ExecutionChanged { .. } => "execution_changed",
             Self::ModelCalled { .. } => "model_called",
             Self::ModelAnswered { .. } => "model_answered",

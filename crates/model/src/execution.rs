@@ -16,6 +16,9 @@ use crate::name::Name;
 use crate::remote::RemoteTask;
 use crate::run::RunReport;
 
+/// The `max_retries` of an execution whose retries are limited by time instead.
+pub const RETRIES_UNLIMITED: u32 = u32::MAX;
+
 /// One change of an execution's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecutionStateChange {
@@ -51,7 +54,7 @@ pub struct AgentExecution {
     pub failure: Option<AttemptFailure>,
     /// The number of retries so far.
     pub retry_count: u32,
-    /// The retry limit.
+    /// The retry limit; [`RETRIES_UNLIMITED`] if only time limits them.
     pub max_retries: u32,
     /// Every change of state, oldest first.
     pub state_transitions: Vec<ExecutionStateChange>,

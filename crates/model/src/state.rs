@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::failure::{ErrorCategory, ErrorCode};
 use crate::message::{Message, MessageHistory};
 use crate::name::Name;
 
@@ -25,10 +26,28 @@ pub struct State {
     pub routing_key: Option<String>,
     /// Everything else: parameters of the task, outputs of nodes.
     pub metadata: Map<String, Value>,
+    /// The failure that an error edge of a workflow caught last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<CaughtError>,
+}
+
+/// The failure of a node that an error edge caught.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CaughtError {
+    /// Why, for programs.
+    pub code: ErrorCode,
+    /// The kind of error.
+    pub category: ErrorCategory,
+    /// Why, for people.
+    pub message: String,
+    /// The node that failed, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<Name>,
 }
 
 /// The fields of the State that can be changed from outside.
-const FIELDS: &str = "messages, next_action, routing_key, metadata, metadata.NAME";
+const FIELDS: &str =
+    "messages, next_action, routing_key, metadata, metadata.NAME, nodes.NAME.output";
 
 /// Changes to a State: the new value for each path, such as `metadata.topic`. Messages are appended,
 /// every other value is replaced.
@@ -57,6 +76,14 @@ pub enum InvalidUpdate {
         "messages: a message is a text, or {{role, content}} with the role user or system: {0}"
     )]
     Message(String),
+    /// The output of a node cannot be set.
+    #[error("{path}: {problem}")]
+    NodeOutput {
+        /// The whole path.
+        path: String,
+        /// The problem.
+        problem: String,
+    },
     /// A part of the path leads nowhere.
     #[error("{path}: {parent} is {found}, and has no fields")]
     NoFields {
@@ -123,6 +150,21 @@ impl StateUpdates {
         self.0.get("next_action").map(|action| action.as_str().map(str::to_owned))
     }
 
+    /// The new outputs of nodes: the path, the node and the output as text.
+    pub fn node_outputs(&self) -> impl Iterator<Item = (&str, Name, String)> {
+        self.0.iter().filter_map(|(path, value)| {
+            let text = match value {
+                Value::String(text) => text.clone(),
+                Value::Null
+                | Value::Bool(_)
+                | Value::Number(_)
+                | Value::Array(_)
+                | Value::Object(_) => value.to_string(),
+            };
+            Some((path.as_str(), node_of_path(path)?, text))
+        })
+    }
+
     /// Applies the metadata updates. Stops at a path that does not exist.
     pub fn set_metadata(&self, metadata: &mut Map<String, Value>) -> Result<(), InvalidUpdate> {
         for (path, value) in &self.0 {
@@ -175,9 +217,15 @@ fn check(path: &str, value: &Value) -> Result<(), InvalidUpdate> {
         "metadata" => wrong("an object"),
         _ => match path.strip_prefix("metadata.") {
             Some(inner) if inner.split('.').all(|part| !part.is_empty()) => Ok(()),
+            None if node_of_path(path).is_some() => Ok(()),
             Some(_) | None => Err(InvalidUpdate::UnknownField(path.to_owned())),
         },
     }
+}
+
+/// The node whose output a path names: `nodes.NAME.output`.
+fn node_of_path(path: &str) -> Option<Name> {
+    path.strip_prefix("nodes.")?.strip_suffix(".output")?.parse().ok()
 }
 
 fn messages(value: &Value, at: Timestamp) -> Result<Vec<Message>, InvalidUpdate> {
@@ -263,6 +311,23 @@ mod tests {
         let mut metadata = metadata();
         updates(json!({"metadata": {"x": 1}})).unwrap().set_metadata(&mut metadata).unwrap();
         assert_eq!(Value::Object(metadata), json!({"x": 1}));
+    }
+
+    #[test]
+    fn outputs_of_nodes_are_texts() {
+        let given = updates(json!({"nodes.a.output": "x", "nodes.b.output": {"y": 1}})).unwrap();
+        let outputs: Vec<_> =
+            given.node_outputs().map(|(path, node, text)| (path, node.to_string(), text)).collect();
+        assert_eq!(
+            outputs,
+            [
+                ("nodes.a.output", "a".to_owned(), "x".to_owned()),
+                ("nodes.b.output", "b".to_owned(), "{\"y\":1}".to_owned()),
+            ]
+        );
+        for path in ["nodes.a", "nodes..output", "nodes.a.input", "nodes.output"] {
+            assert!(updates(json!({path: "x"})).unwrap_err().contains("no field"), "{path}");
+        }
     }
 
     #[test]

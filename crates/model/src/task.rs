@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::budget::Budget;
 use crate::digest::Digest;
-use crate::event::{ForkPoint, TaskCreated};
+use crate::event::{ForkPoint, RaisedLimits, TaskCreated};
 use crate::failure::ErrorCode;
 use crate::ids::TaskId;
 use crate::machine::task::{TaskStatus, TaskTransition};
@@ -35,8 +35,12 @@ pub struct TaskOrder {
     pub parent_task_id: Option<TaskId>,
     /// The budget from the request.
     pub budget: Option<Budget>,
-    /// The fork point, if it is a fork.
+    /// The point in another task's history from which it continues, if it is a fork or retry.
     pub forked_from: Option<ForkedFrom>,
+    /// The task that it continues, if it is a retry.
+    pub retry_of: Option<TaskId>,
+    /// The limits that the retry raises.
+    pub raised: RaisedLimits,
     /// The working directory from the request.
     pub working_directory: Option<String>,
     /// True if the raw input contains secrets, which the journal does not hold.
@@ -60,6 +64,8 @@ impl TaskOrder {
             parent_task_id: created.parent_task_id,
             budget: created.budget,
             forked_from: created.forked_from.map(ForkedFrom::from),
+            retry_of: created.retry_of,
+            raised: created.raised,
             working_directory: created.working_directory,
             has_private: created.has_private,
             request: created.request,
@@ -68,19 +74,28 @@ impl TaskOrder {
     }
 }
 
-/// The checkpoint of another task from which a fork continues.
+/// The point of another task from which a fork or retry continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForkedFrom {
     /// The other task.
     pub task_id: TaskId,
-    /// The checkpoint, counted from 0.
-    pub checkpoint: u32,
+    /// The checkpoint, counted from 0; none if a retry continues between checkpoints.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<u32>,
 }
 
 impl From<ForkPoint> for ForkedFrom {
     fn from(point: ForkPoint) -> Self {
         Self { task_id: point.task_id, checkpoint: point.checkpoint }
     }
+}
+
+/// Distinguishes the ids of retries from other derived ids.
+const RETRY_LABEL: &[u8] = b"polity retry";
+
+/// The id of the retry of a task. A task has one retry, so two processes cannot both retry it.
+pub fn retry_id(task: TaskId) -> TaskId {
+    TaskId::derived_from(&[RETRY_LABEL, task.as_bytes()].concat())
 }
 
 /// The end of a task.
@@ -101,7 +116,10 @@ pub enum TaskEnd {
         partial_result: Option<String>,
     },
     /// It was cancelled.
-    Cancelled,
+    Cancelled {
+        /// The compensations that failed or did not run, if there are any.
+        error: Option<String>,
+    },
 }
 
 /// A running task: the live state machine and its usage.
@@ -201,7 +219,7 @@ impl TaskExecution {
         let on = match end {
             TaskEnd::Completed { .. } => TaskTransition::Complete,
             TaskEnd::Failed { .. } => TaskTransition::Fail,
-            TaskEnd::Cancelled => TaskTransition::Cancel,
+            TaskEnd::Cancelled { .. } => TaskTransition::Cancel,
         };
         let status = self.advance(on, at)?;
         self.end = Some(end);
@@ -222,7 +240,8 @@ impl TaskExecution {
     pub fn snapshot(&self) -> Task {
         let order = &*self.order;
         let (result, error, error_code) = match &self.end {
-            None | Some(TaskEnd::Cancelled) => (None, None, None),
+            None => (None, None, None),
+            Some(TaskEnd::Cancelled { error }) => (None, error.clone(), None),
             Some(TaskEnd::Completed { result }) => (Some(result.clone()), None, None),
             Some(TaskEnd::Failed { code, error, partial_result }) => {
                 (partial_result.clone(), Some(error.clone()), Some(*code))
@@ -242,6 +261,7 @@ impl TaskExecution {
             retention_days: order.retention_days,
             parent_task_id: order.parent_task_id,
             forked_from: order.forked_from,
+            retry_of: order.retry_of,
             shared_with: self.shared_with,
             class: order.class.clone(),
             parameters: order.parameters.clone(),
@@ -281,9 +301,12 @@ pub struct Task {
     pub retention_days: Option<u32>,
     /// The task that this one is a part of.
     pub parent_task_id: Option<TaskId>,
-    /// The fork point, if it is a fork.
+    /// The point in another task's history from which it continues, if it is a fork or retry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<ForkedFrom>,
+    /// The failed or cancelled task that this one continues, if it is a retry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_of: Option<TaskId>,
     /// The task that this one is a duplicate of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shared_with: Option<TaskId>,
@@ -326,6 +349,8 @@ mod tests {
             parent_task_id: None,
             budget: None,
             forked_from: None,
+            retry_of: None,
+            raised: RaisedLimits::default(),
             working_directory: None,
             has_private: false,
             request: None,
@@ -361,7 +386,7 @@ mod tests {
     #[test]
     fn nothing_is_added_to_a_finished_run() {
         let mut run = task();
-        run.finish(TaskEnd::Cancelled, at(1)).unwrap();
+        run.finish(TaskEnd::Cancelled { error: None }, at(1)).unwrap();
         let refused = run.add_usage(Usage { input_tokens: 1, ..Usage::default() }).unwrap_err();
         insta::assert_snapshot!(refused, @"task 01010101-0101-4101-8101-010101010101 is cancelled: no cost can be added to a finished run");
         assert_eq!(run.usage(), &Usage::default());

@@ -15,6 +15,7 @@ use crate::event::RecordedEvent;
 use crate::ids::{SessionId, TaskId};
 use crate::name::Name;
 use crate::session::SessionStatus;
+use crate::tool::SUB_AGENT_SERVER;
 use crate::usage::UsageReport;
 
 pub use builder::TraceBuilder;
@@ -57,6 +58,17 @@ pub struct StepRecord {
     /// The usage of a model call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageReport>,
+}
+
+impl StepRecord {
+    /// Names the sub-agent that a call handed the work to, if it did.
+    fn name_agent(&mut self, record: &ToolCallRecord) {
+        if record.server == SUB_AGENT_SERVER
+            && let Ok(agent) = record.tool.parse()
+        {
+            self.agent = agent;
+        }
+    }
 }
 
 /// The severity of a step.
@@ -110,6 +122,12 @@ pub struct SubAgentSessionInfo {
     /// The current status.
     pub status: SessionStatus,
 }
+
+/// The number of successful items of a map that have a step of their own.
+pub const ITEMS_SHOWN: u32 = 3;
+
+/// The number of failed items of a map, and of failed attempts, that have a step of their own.
+pub const FAILED_ITEMS_SHOWN: u32 = 20;
 
 /// The longest message of a step, in characters; the whole text is in the conversation.
 pub const STEP_MESSAGE_CHARACTERS_MAX: usize = 200;

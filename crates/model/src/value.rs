@@ -9,6 +9,10 @@ pub mod number;
 pub mod tool;
 pub mod usage;
 
+use std::borrow::Cow;
+
+use serde_json::Value;
+
 /// The longest piece of a value that a message repeats, in characters.
 const EXCERPT_CHARACTERS_MAX: usize = 60;
 
@@ -31,6 +35,18 @@ pub fn excerpt(text: &str) -> String {
         short.push('…');
     }
     short.replace('\n', "\\n")
+}
+
+/// Returns a JSON value as text: a text as it is, any other value as JSON.
+pub fn json_text(value: &Value) -> Cow<'_, str> {
+    match value {
+        Value::String(text) => Cow::Borrowed(text),
+        other @ (Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::Array(_)
+        | Value::Object(_)) => Cow::Owned(other.to_string()),
+    }
 }
 
 /// Implements the conversions of a text type, given `as_str` and `FromStr`.

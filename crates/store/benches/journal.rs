@@ -106,7 +106,7 @@ fn start(store: &dyn Store, number: u64) {
         Event::TaskStarted,
         execution_started(execution),
         changed(execution, ExecutionChange::RUN),
-        Event::ModelCalled { iteration: 1 },
+        Event::ModelCalled { iteration: 1, checkpoint: None },
     ];
     store.commit(commit(task_id(number), 0, Some(1), events)).wait().unwrap();
 }
@@ -126,7 +126,7 @@ fn traces(folder: &Path, others: u64) {
                     Event::TaskStarted,
                     execution_started(execution),
                     changed(execution, ExecutionChange::RUN),
-                    Event::ModelCalled { iteration: 1 },
+                    Event::ModelCalled { iteration: 1, checkpoint: None },
                 ];
                 events.extend(ended_well(execution, "done"));
                 store.commit(commit(task_id(number), 0, Some(1), events))

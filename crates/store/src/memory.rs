@@ -263,10 +263,12 @@ impl MemoryTables {
 
     fn task_tree(&self, task: TaskId) -> TaskTree {
         let Some(row) = self.tasks.get(&task) else { return TaskTree::default() };
-        let mut sum = TaskTree { task_count: 1, usage: row.usage };
+        let mut sum = TaskTree { task_count: 1, item_task_count: 0, usage: row.usage };
         for row in self.tasks.values().filter(|row| row.parent_task_id == Some(task)) {
             let below = self.task_tree(row.id);
             sum.task_count += below.task_count;
+            let is_item = row.map_item.is_some();
+            sum.item_task_count += if is_item { below.task_count } else { below.item_task_count };
             sum.usage += below.usage;
         }
         sum

@@ -3,6 +3,8 @@
 //! Every store applies the rules in this module. Each row follows the state machines, so a commit
 //! that breaks them is refused before it is written.
 
+mod texts;
+
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -16,10 +18,11 @@ use polity_model::failure::ErrorCode;
 use polity_model::ids::{CheckpointId, ExecutionId, InstanceId, TaskId};
 use polity_model::machine::Machine;
 use polity_model::machine::task::{TaskStatus, TaskTransition};
-use polity_model::message::{Message, MessageRole};
+use polity_model::message::MessageRole;
 use polity_model::name::Name;
-use polity_model::task::{ForkedFrom, Task};
 use polity_model::usage::Usage;
+
+pub(crate) use texts::into_message;
 
 /// A task without its texts, which stay in the journal.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,6 +51,8 @@ pub struct TaskRow {
     pub retention_days: Option<u32>,
     /// Its parent task.
     pub parent_task_id: Option<TaskId>,
+    /// The item of its parent's map that it performs.
+    pub map_item: Option<u32>,
     /// The usage of its model calls, without its sub-tasks.
     pub usage: Usage,
     /// The number of messages in its conversation.
@@ -129,6 +134,8 @@ pub struct ExecutionRow {
 pub struct TaskTree {
     /// The number of tasks, itself included.
     pub task_count: u64,
+    /// The number of those tasks that perform an item of a map, at any depth, or work for one.
+    pub item_task_count: u64,
     /// Their usage.
     pub usage: Usage,
 }
@@ -187,6 +194,9 @@ impl ProjectionChanges {
         let Some(row) = &mut self.row else {
             return Err(IllegalEvent("a task begins with its creation".into()));
         };
+        if let Some(taken) = CheckpointRow::of(row, position, at, event) {
+            return self.checkpoint(taken);
+        }
         match event {
             Event::TaskCreated(_)
             | Event::CancelRequested
@@ -194,8 +204,12 @@ impl ProjectionChanges {
             | Event::TaskTrusted { .. }
             | Event::StateSet { .. }
             | Event::ModelCalled { .. }
-            | Event::ModelFailed { .. }
-            | Event::HistoryShortened { .. } => {}
+            | Event::HistoryShortened { .. }
+            | Event::CheckpointTaken { .. } => {}
+            Event::ModelFailed { usage, .. } => {
+                row.usage += *usage;
+                self.spent.extend((!usage.is_zero()).then_some(*usage));
+            }
             Event::TaskClaimed { instance, epoch } => row.claim(*instance, *epoch)?,
             Event::TaskReleased => row.owner = None,
             Event::TaskStarted => {
@@ -221,6 +235,8 @@ impl ProjectionChanges {
                     partial.and_then(|result| row.result_position(result, position));
             }
             Event::TaskCancelled => row.end(TaskTransition::Cancel, at)?,
+            Event::CompensationStarted { .. } => row.resume()?,
+            Event::CompensationFailed { .. } => row.failure_position = Some(position),
             Event::ExecutionChanged { execution_id, change } => {
                 return self.execution(*execution_id, change, at, task_id, load);
             }
@@ -244,24 +260,6 @@ impl ProjectionChanges {
                 row.review_deadline = None;
             }
             Event::MessageAdded { message } => self.added_message(position, message.role()),
-            Event::CheckpointTaken {
-                checkpoint_id,
-                sequence,
-                node,
-                awaiting_human,
-                message_count,
-            } => {
-                let taken = CheckpointRow {
-                    sequence: *sequence,
-                    checkpoint_id: *checkpoint_id,
-                    position,
-                    node: node.clone(),
-                    message_count: message_count.unwrap_or(row.message_count),
-                    awaiting_human: *awaiting_human,
-                    created_at: at,
-                };
-                return self.checkpoint(taken);
-            }
             Event::AgentEnabled | Event::AgentDisabled { .. } => {
                 return Err(IllegalEvent(format!(
                     "{} belongs in an agent's stream",
@@ -291,7 +289,7 @@ impl ProjectionChanges {
     /// Replies to parallel calls arrive in any order; each carries its ordinal.
     fn tool_call(&mut self, position: JournalPosition, change: &ToolChange) {
         match (change, &mut self.row) {
-            (ToolChange::Answer { ordinal, .. }, Some(row)) => {
+            (ToolChange::Answer { ordinal, item: None, .. }, Some(row)) => {
                 let ordinal = ordinal.unwrap_or(row.message_count);
                 row.message_count = row.message_count.max(ordinal.saturating_add(1));
                 self.answered = Some(position);
@@ -311,10 +309,21 @@ impl ProjectionChanges {
 
     /// The output of a node is the newest answer of a workflow.
     fn node(&mut self, position: JournalPosition, change: &NodeChange) {
-        let answered = match change {
-            NodeChange::Finish { output: NodeOutput::Answer, .. } => self.answered,
-            NodeChange::Finish { output: NodeOutput::Text(_), .. } => Some(position),
-            NodeChange::Start { .. } | NodeChange::Fail { .. } | NodeChange::Drop => None,
+        let output = match change {
+            NodeChange::Finish { output, .. }
+            | NodeChange::Fail { output: Some(output), to: Some(_), .. } => output,
+            NodeChange::Start { .. }
+            | NodeChange::StartItem { .. }
+            | NodeChange::FinishItems { .. }
+            | NodeChange::FailItem { .. }
+            | NodeChange::Fail { .. }
+            | NodeChange::Drop => return,
+        };
+        let answered = match output {
+            NodeOutput::Answer => self.answered,
+            NodeOutput::Text(_) | NodeOutput::Json(_) => Some(position),
+            // The output of a map is spread over the answers of its items.
+            NodeOutput::Items => None,
         };
         if let (Some(row), Some(_)) = (&mut self.row, answered) {
             row.answer_position = answered;
@@ -384,6 +393,41 @@ fn check_other_stream(stream: &StreamId, event: &Event) -> Result<(), IllegalEve
     }
 }
 
+impl CheckpointRow {
+    /// The checkpoint that an event takes, if it takes one.
+    fn of(
+        row: &TaskRow,
+        position: JournalPosition,
+        created_at: Timestamp,
+        event: &Event,
+    ) -> Option<Self> {
+        let (sequence, checkpoint_id, node, awaiting_human, message_count) = match event {
+            Event::ModelCalled { checkpoint: Some(taken), .. } => {
+                let agent = row.assigned_agent.to_string();
+                (taken.sequence, taken.checkpoint_id, agent, false, None)
+            }
+            Event::CheckpointTaken {
+                checkpoint_id,
+                sequence,
+                node,
+                awaiting_human,
+                message_count,
+            } => (*sequence, *checkpoint_id, node.clone(), *awaiting_human, *message_count),
+            _ => return None,
+        };
+        let message_count = message_count.unwrap_or(row.message_count);
+        Some(Self {
+            sequence,
+            checkpoint_id,
+            position,
+            node,
+            message_count,
+            awaiting_human,
+            created_at,
+        })
+    }
+}
+
 impl TaskRow {
     fn new(id: TaskId, created: &TaskCreated, position: JournalPosition, at: Timestamp) -> Self {
         Self {
@@ -399,6 +443,7 @@ impl TaskRow {
             class: created.class.clone(),
             retention_days: created.retention_days,
             parent_task_id: created.parent_task_id,
+            map_item: created.map_item,
             usage: Usage::default(),
             message_count: 0,
             checkpoint_count: 0,
@@ -460,95 +505,6 @@ impl TaskRow {
             ResultRef::LastAnswer => self.answer_position,
             ResultRef::Text(_) => Some(position),
         }
-    }
-
-    /// The task: this row with the texts of the journal.
-    pub(crate) fn with_texts(
-        &self,
-        created: Event,
-        result: Option<Event>,
-        failure: Option<Event>,
-        total: Usage,
-    ) -> Option<Task> {
-        let Event::TaskCreated(created) = created else { return None };
-        let result = result.and_then(|event| into_result(event, self.created_at));
-        let error = match failure {
-            Some(Event::TaskFailed { error, .. }) => Some(error),
-            Some(_) | None => None,
-        };
-        Some(Task {
-            id: self.id,
-            description: created.description,
-            status: self.status,
-            assigned_agent: self.assigned_agent.clone(),
-            result,
-            error,
-            error_code: self.error_code,
-            created_at: self.created_at,
-            started_at: self.started_at,
-            completed_at: self.completed_at,
-            retention_days: self.retention_days,
-            parent_task_id: self.parent_task_id,
-            forked_from: created.forked_from.map(ForkedFrom::from),
-            shared_with: self.shared_with,
-            class: self.class.clone(),
-            parameters: created.parameters,
-            usage: self.usage.report(),
-            total_usage: total.report(),
-            interrupted: false,
-            released: false,
-            needs_trust: false,
-        })
-    }
-}
-
-/// The result that an event holds.
-fn into_result(event: Event, at: Timestamp) -> Option<String> {
-    match event {
-        Event::TaskCompleted { result: ResultRef::Text(text) }
-        | Event::TaskFailed { partial_result: Some(ResultRef::Text(text)), .. }
-        | Event::NodeChanged {
-            change: NodeChange::Finish { output: NodeOutput::Text(text), .. },
-            ..
-        } => Some(text),
-        other => into_message(other, at).map(Message::into_content),
-    }
-}
-
-/// The message that an event adds to the conversation.
-pub(crate) fn into_message(event: Event, at: Timestamp) -> Option<Message> {
-    match event {
-        Event::TaskCreated(created) => {
-            Some(Message::User { content: created.description, timestamp: at })
-        }
-        Event::ModelAnswered { message, .. } | Event::MessageAdded { message } => Some(message),
-        Event::ToolChanged { call_id, change: ToolChange::Answer { content, is_error, .. } } => {
-            Some(Message::Tool { tool_call_id: call_id, content, is_error, timestamp: at })
-        }
-        Event::TaskClaimed { .. }
-        | Event::TaskReleased
-        | Event::TaskStarted
-        | Event::TaskPaused
-        | Event::TaskResumed
-        | Event::RunShared { .. }
-        | Event::CancelRequested
-        | Event::TaskImported
-        | Event::TaskTrusted { .. }
-        | Event::TaskCompleted { .. }
-        | Event::TaskFailed { .. }
-        | Event::TaskCancelled
-        | Event::ExecutionChanged { .. }
-        | Event::ModelCalled { .. }
-        | Event::ModelFailed { .. }
-        | Event::HistoryShortened { .. }
-        | Event::ToolChanged { .. }
-        | Event::NodeChanged { .. }
-        | Event::StateSet { .. }
-        | Event::ReviewOpened { .. }
-        | Event::ReviewAnswered { .. }
-        | Event::CheckpointTaken { .. }
-        | Event::AgentEnabled
-        | Event::AgentDisabled { .. } => None,
     }
 }
 

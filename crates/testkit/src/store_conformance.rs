@@ -3,9 +3,12 @@
 
 mod agents;
 mod changes;
+mod checkpoints;
 mod executions;
 mod importing;
+mod maps;
 mod removing;
+mod usage;
 
 use std::sync::{Arc, Barrier};
 
@@ -19,7 +22,6 @@ use polity_model::machine::execution::ExecutionState;
 use polity_model::machine::task::TaskStatus;
 use polity_model::review::{ReviewSubject, ReviewVerdict};
 use polity_model::state::StateUpdates;
-use polity_model::usage::{Cost, Usage, UsageEstimate};
 use polity_store::{
     Commit, CommitError, CommitReceipt, CommitTicket, DedicatedThread, Store, TaskFilter, TaskRow,
     TaskTree,
@@ -32,9 +34,12 @@ use crate::task_fixtures::{
 
 pub use agents::*;
 pub use changes::*;
+pub use checkpoints::*;
 pub use executions::*;
 pub use importing::*;
+pub use maps::*;
 pub use removing::*;
+pub use usage::*;
 
 /// Makes one test of each case. The argument is an expression that gives a new, empty
 /// `Arc<dyn Store>` and a guard that is dropped after it.
@@ -52,13 +57,18 @@ macro_rules! store_conformance {
             forks_are_found_by_their_origin,
             spending_is_summed_by_day_and_agent,
             unreported_usage_stays_unknown,
+            huge_usage_is_stored_at_its_limit,
+            usage_of_a_failed_call_counts,
             tool_answers_follow_the_order_of_calls,
             illegal_events_are_rejected_without_effect,
             projections_follow_the_events,
+            turns_take_checkpoints,
             events_are_read_from_any_sequence,
             tasks_are_listed_newest_first,
             ids_are_found_by_prefix,
             subtasks_belong_to_their_parent,
+            answers_of_items_are_no_messages,
+            tasks_of_items_are_counted_apart,
             executions_are_found_by_pool_and_agent,
             sealed_input_is_removed_when_its_task_ends,
             remote_cancel_is_recorded_after_the_task_ends,
@@ -148,7 +158,7 @@ fn run(store: &SharedStore, task: TaskId, number: u64) {
         Event::TaskStarted,
         execution_started(execution),
         changed(execution, ExecutionChange::RUN),
-        Event::ModelCalled { iteration: 1 },
+        Event::ModelCalled { iteration: 1, checkpoint: None },
     ];
     store.commit(commit(task, 2, Some(1), events)).wait().unwrap();
 }
@@ -318,46 +328,6 @@ pub fn tasks_are_listed_newest_first(store: &SharedStore) {
     assert_eq!(ids(agent("writer")).len(), 0);
 }
 
-/// Usage is summed by day and agent, independent of tasks.
-pub fn spending_is_summed_by_day_and_agent(store: &SharedStore) {
-    assert_eq!(store.spending().wait().unwrap(), []);
-    for number in 1..=2 {
-        begin(store, task_id(number));
-        run(store, task_id(number), number);
-        write(store, number, 6, Some(1), vec![answered("x"), answered("y")]);
-    }
-    let rows = store.spending().wait().unwrap();
-    let [row] = rows.as_slice() else { panic!("{rows:?}") };
-    assert_eq!((row.agent.as_str(), row.calls), ("greeter", 4));
-    let tasks = store.task_rows(&TaskFilter::default()).wait().unwrap();
-    let mut sum = tasks[0].usage;
-    sum += tasks[1].usage;
-    assert_eq!(row.usage, sum);
-    assert_eq!(row.day.to_string(), tasks[0].created_at.to_string()[..10]);
-}
-
-/// A sum with an unreported part is incomplete, and its estimate is added up.
-pub fn unreported_usage_stays_unknown(store: &SharedStore) {
-    let estimate = UsageEstimate { tokens: 40, cost: Cost::of_tokens(40, 1.0) };
-    let unreported = |event| match event {
-        Event::ModelAnswered { message, duration_ms, is_cut, withheld, mark, .. } => {
-            let usage = Usage { estimate, ..Usage::UNKNOWN };
-            Event::ModelAnswered { message, usage, duration_ms, is_cut, withheld, mark }
-        }
-        other => other,
-    };
-    begin(store, task_id(1));
-    run(store, task_id(1), 1);
-    let events = vec![answered("x"), unreported(answered("y")), unreported(answered("z"))];
-    write(store, 1, 6, Some(1), events);
-    let estimate = UsageEstimate { tokens: 80, cost: Cost::of_tokens(80, 1.0) };
-    let known = Usage::reported(Some(7), Some(3), Some(Cost::of_tokens(10, 0.5)));
-    let expected = Usage { tokens_unknown: true, cost_unknown: true, estimate, ..known };
-    assert_eq!(row(store, 1).usage, expected);
-    assert_eq!(store.spending().wait().unwrap()[0].usage, expected);
-    assert_eq!(store.task_tree(task_id(1)).wait().unwrap().usage, expected);
-}
-
 /// Tool answers are listed in the order of their calls, not of their arrival.
 pub fn tool_answers_follow_the_order_of_calls(store: &SharedStore) {
     begin(store, task_id(1));
@@ -365,9 +335,15 @@ pub fn tool_answers_follow_the_order_of_calls(store: &SharedStore) {
     let call_id = ToolCallId::from_random_bytes([1; 16]);
     let answer = |ordinal: u32, content: &str| {
         let (content, structured) = (content.to_owned(), None);
-        let (is_error, duration_ms) = (false, 1);
-        let ordinal = Some(ordinal);
-        let change = ToolChange::Answer { ordinal, content, structured, is_error, duration_ms };
+        let change = ToolChange::Answer {
+            ordinal: Some(ordinal),
+            content,
+            structured,
+            is_error: false,
+            duration_ms: 1,
+            unsettled: None,
+            item: None,
+        };
         Event::ToolChanged { call_id, change }
     };
     for (sequence, event) in [(6, answered("calls")), (7, answer(3, "b")), (8, answer(2, "a"))] {
@@ -471,7 +447,7 @@ pub fn subtasks_belong_to_their_parent(store: &SharedStore) {
         write(store, number, 2, Some(1), vec![Event::TaskStarted, answered("x")]);
     }
     for (number, tasks, tokens) in [(1, 4, 30), (2, 1, 0), (3, 2, 20), (4, 1, 10)] {
-        let TaskTree { task_count: found, usage } =
+        let TaskTree { task_count: found, usage, .. } =
             store.task_tree(task_id(number)).wait().unwrap();
         assert_eq!((found, usage.total_tokens()), (tasks, tokens));
         let row = row(store, number);

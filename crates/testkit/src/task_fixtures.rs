@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use polity_model::digest::Digest;
 use polity_model::event::{
-    DefinitionPin, Event, ExecutionChange, ForkPoint, OwnerEpoch, PinKind, ResultRef, StreamId,
-    StreamSequence, TaskCreated,
+    DefinitionPin, Event, ExecutionChange, ForkPoint, OwnerEpoch, PinKind, RaisedLimits, ResultRef,
+    StreamId, StreamSequence, TaskCreated,
 };
 use polity_model::ids::{CheckpointId, ExecutionId, InstanceId, TaskId};
 use polity_model::message::Message;
@@ -69,7 +69,7 @@ pub fn created_under(parent_task_id: Option<TaskId>, description: &str) -> Event
 
 /// The first event of a task that shares the first `sequence` events of another.
 pub fn forked(task_id: TaskId, sequence: u64) -> Event {
-    let point = ForkPoint { task_id, sequence: StreamSequence(sequence), checkpoint: 0 };
+    let point = ForkPoint { task_id, sequence: StreamSequence(sequence), checkpoint: Some(0) };
     Event::TaskCreated(TaskCreated { forked_from: Some(point), ..creation("a fork") })
 }
 
@@ -87,8 +87,11 @@ pub fn creation(description: &str) -> TaskCreated {
         class: None,
         retention_days: None,
         parent_task_id: None,
+        map_item: None,
         budget: None,
         forked_from: None,
+        retry_of: None,
+        raised: RaisedLimits::default(),
         working_directory: None,
         has_private: false,
         request: None,

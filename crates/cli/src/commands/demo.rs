@@ -6,6 +6,7 @@ use polity_definition::Home;
 use polity_engine::commands::{AnswerReview, CreateTask};
 use polity_engine::entropy::{EntropySource, SystemEntropy};
 use polity_host::{Host, find_assignee, is_home};
+use polity_model::event::JournalPosition;
 use polity_model::review::ReviewVerdict;
 use polity_model::state::StateUpdates;
 use polity_model::task::Task;
@@ -148,7 +149,7 @@ async fn decided(app: &AppContext, host: &Host, task: Task) -> Result<Task, CliE
     host.runtime().answer(task.id, answer).await?;
     let live = host.runtime().subscribe();
     let handle = host.runtime().adopt(task.id).await?;
-    follow(app, host, handle, live).await
+    follow(app, host, handle, live, JournalPosition::default()).await
 }
 
 async fn run(
@@ -161,7 +162,7 @@ async fn run(
     let create = CreateTask::new(find_assignee(&app.context, home, agent)?, input);
     let live = host.runtime().subscribe();
     let handle = host.runtime().create(create).await?;
-    follow(app, host, handle, live).await
+    follow(app, host, handle, live, JournalPosition::default()).await
 }
 
 /// Shows the result of a task and its trace.

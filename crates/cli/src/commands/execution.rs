@@ -78,11 +78,8 @@ async fn show(app: &AppContext, args: &ExecutionArgs) -> CliResult {
     for moved in &execution.state_transitions {
         say!("  {} {} -> {}", task_view::time(moved.timestamp), moved.from, moved.to)?;
     }
-    say!(
-        "{} {}",
-        style::label("retries:"),
-        format!("{} of {}", view.retry_count, view.max_retries)
-    )?;
+    let most = view.max_retries.map(|most| format!(" of {most}")).unwrap_or_default();
+    say!("{} {}{most}", style::label("retries:"), view.retry_count)?;
     for (number, run) in execution.runs.iter().enumerate() {
         say!("{} {}", style::label(&format!("run {}:", number + 1)), run.report)?;
         if let Some(failure) = &run.failure {

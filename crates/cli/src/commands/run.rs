@@ -9,11 +9,14 @@ use std::num::NonZeroU64;
 use std::path::Path;
 
 use polity_engine::commands::{CreateTask, TaskOrigin};
+use polity_engine::decide::CommandRejection;
 use polity_engine::driver::RunOverrides;
 use polity_engine::runtime::{EngineError, TaskHandle};
 use polity_host::recording::{CassetteFile, Recording, RecordingScope, RecordingSubject};
 use polity_host::{Host, find_assignee};
 use polity_model::budget::Budget;
+use polity_model::event::JournalPosition;
+use polity_model::event::RaisedLimits;
 use polity_model::failure::ErrorCode;
 use polity_model::machine::task::TaskStatus;
 use polity_model::number::UsdLimit;
@@ -44,6 +47,12 @@ pub(crate) async fn run(app: &AppContext, args: RunArgs) -> CliResult {
     let open = |request| CassetteFile::open(request, &args.name, RecordingScope::WholeTask);
     let file = args.recording.request().map(open).transpose()?;
     let recorded = file.as_ref().and_then(CassetteFile::input).map(str::to_owned);
+    let recorded_parameters = file.as_ref().and_then(CassetteFile::parameters).cloned();
+    let parameters = match recorded_parameters {
+        Some(recorded) if args.params.is_empty() => recorded,
+        Some(_) | None => parameters(&args.params)?,
+    };
+    let file = file.map(|file| file.with_parameters(parameters.clone()));
     let description = match (args.input, recorded) {
         (None, Some(recorded)) => recorded,
         (input, _) => read_input(input.as_deref(), home.settings.limits.input_bytes.get())?,
@@ -54,11 +63,12 @@ pub(crate) async fn run(app: &AppContext, args: RunArgs) -> CliResult {
     let create = CreateTask {
         assignee,
         origin: TaskOrigin::Outside,
-        parameters: parameters(&args.params)?,
+        parameters,
         description,
         class: args.class,
         retention_days: args.retention_days,
         budget: budget(args.max_cost_usd, args.max_tokens),
+        raised: RaisedLimits::default(),
         overrides,
     };
     let host = Host::open_with(&app.context, &home, drivers).await?;
@@ -85,7 +95,22 @@ pub(crate) async fn perform(
     if background {
         return background::work(app, host, handle, recording).await;
     }
-    let task = follow(app, host, handle, live).await?;
+    let mut task = follow(app, host, handle, live, JournalPosition::default()).await?;
+    loop {
+        let seen = host.queries().store().last_position().await?;
+        if !recording.replay_answer(host, &task).await? {
+            break;
+        }
+        let live = host.runtime().subscribe();
+        task = match host.runtime().adopt(task.id).await {
+            Ok(handle) => follow(app, host, handle, live, seen).await?,
+            // The answer has opened the next review at once, or has ended the task.
+            Err(EngineError::Rejected(
+                CommandRejection::AwaitingHuman { .. } | CommandRejection::Finished { .. },
+            )) => host.queries().load_task(task.id).await?,
+            Err(error) => return Err(error.into()),
+        };
+    }
     let exit = present(app, &task)?;
     finish(app, recording, &task)?;
     Ok(exit)
@@ -181,6 +206,18 @@ fn parameters(params: &[String]) -> Result<Map<String, Value>, CliError> {
     Ok(parameters)
 }
 
+/// The command that continues a failed task; a part is retried with its whole.
+fn retry_hint(task: &Task) -> String {
+    let raised = match task.error_code {
+        Some(ErrorCode::Budget) => " --max-cost-usd USD",
+        Some(_) | None => "",
+    };
+    match task.parent_task_id {
+        None => format!("; continue with `polity task retry {}{raised}`", task.id),
+        Some(_) => String::new(),
+    }
+}
+
 /// Prints the result of a task on stdout and its error on stderr.
 pub(crate) fn present(app: &AppContext, task: &Task) -> CliResult {
     if app.json() {
@@ -201,7 +238,9 @@ pub(crate) fn present(app: &AppContext, task: &Task) -> CliResult {
     if let Some(error) = &task.error {
         let code = task.error_code.map_or("failed", ErrorCode::label);
         note!("{}: {code}: {}", style::error("error"), error);
-        note!("  {}: see `polity task trace {}`", style::hint("hint"), task.id);
+        note!("  {}: see `polity task trace {id}`{}", style::hint("hint"), retry_hint(task));
+    } else if task.status == TaskStatus::Cancelled && task.parent_task_id.is_none() {
+        note!("  {}: continue it with `polity task retry {id}`", style::hint("hint"));
     }
     Ok(ExitStatus::of_task(task))
 }

@@ -5,7 +5,7 @@ mod graph;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use polity_definition::{WorkflowDefinition, WorkflowNodeKind};
+use polity_definition::{WorkflowDefinition, WorkflowNode, WorkflowNodeKind};
 use polity_host::find_workflow;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
@@ -52,15 +52,18 @@ fn list(app: &AppContext) -> CliResult {
     })
 }
 
-/// The agents, tools and workflows behind a workflow.
+/// The agents, tools, workflows and scripts behind a workflow.
 fn uses(workflow: &WorkflowDefinition) -> BTreeSet<String> {
-    let by_nodes = workflow.nodes.iter().filter_map(|node| match &node.kind {
+    let nodes = workflow.nodes.iter().flat_map(WorkflowNode::with_inner);
+    let by_nodes = nodes.filter_map(|node| match &node.kind {
         WorkflowNodeKind::Agent { agent, .. } => Some(agent.to_string()),
         WorkflowNodeKind::Tool { tool, .. } => Some(tool.to_string()),
         WorkflowNodeKind::Workflow { workflow, .. } => Some(workflow.to_string()),
+        WorkflowNodeKind::Script { program, .. } => Some(program.label().to_owned()),
         WorkflowNodeKind::Condition { .. }
         | WorkflowNodeKind::Human { .. }
-        | WorkflowNodeKind::Parallel { .. } => None,
+        | WorkflowNodeKind::Parallel { .. }
+        | WorkflowNodeKind::Map { .. } => None,
     });
     by_nodes.chain(workflow.agents.values().map(ToString::to_string)).collect()
 }

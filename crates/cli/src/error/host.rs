@@ -37,8 +37,10 @@ impl From<HostError> for CliError {
                     }
                 })
             }
-            HostError::ForeignData { .. } => Self::usage(&error)
-                .hint("use a home of your own with --home, or run Polity as that user"),
+            HostError::ForeignData { .. } => Self::usage(&error).hint(
+                "use a home of your own with --home, or run Polity as that user; remove what does \
+                 not belong to the home",
+            ),
             HostError::OpenDataLink { ref path } => Self::usage(&error).hint(format!(
                 "make the folder behind the link private: `chmod -R go= {}/`",
                 path.display()

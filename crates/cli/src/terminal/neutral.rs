@@ -10,7 +10,7 @@ const REPLACEMENT: char = '\u{fffd}';
 ///
 /// The joiners U+200C and U+200D and the variation selectors U+FE00 to U+FE0F are invisible too,
 /// but Persian, Hindi and emoji cannot be written without them.
-fn is_obeyed(c: char) -> bool {
+pub(super) fn is_obeyed(c: char) -> bool {
     let is_format = matches!(
         c,
         '\u{ad}'

@@ -9,7 +9,7 @@ use polity_model::task::ForkedFrom;
 use polity_model::trace::shorten;
 use serde_json::Value;
 
-use super::task::short;
+use super::task::{origin_text, short};
 use super::{count, style, table};
 
 /// The length of each side of a difference.
@@ -27,7 +27,9 @@ pub(crate) fn comparison_text(
     let mut lines = vec![heading("a", a), heading("b", b)];
     if let Some(ForkedFrom { task_id, checkpoint }) = comparison.shared {
         let from = short(task_id);
-        lines.push(format!("both share the history of {from} up to checkpoint {checkpoint}"));
+        let until = checkpoint.map(|number| format!(" up to checkpoint {number}"));
+        let until = until.unwrap_or_default();
+        lines.push(format!("both share the history of {from}{until}"));
     }
     lines.push(String::new());
     if comparison.same {
@@ -64,9 +66,7 @@ pub(crate) fn comparison_text(
 
 fn heading(side: &str, run: &ComparedRun) -> String {
     let task = &run.task;
-    let origin = task.forked_from.map(|ForkedFrom { task_id, checkpoint }| {
-        format!(", forked from {} at checkpoint {checkpoint}", short(task_id))
-    });
+    let origin = origin_text(task).map(|origin| format!(", {origin}"));
     format!(
         "{} {} {} {}, {}{}",
         style::dim(side),
@@ -155,11 +155,13 @@ fn intervention(done: &HumanIntervention) -> String {
     decided.chain(set).collect::<Vec<_>>().join(", ")
 }
 
-fn kind_in_words(kind: PinKind) -> &'static str {
+/// The kind of a definition in words.
+pub(crate) fn kind_in_words(kind: PinKind) -> &'static str {
     match kind {
         PinKind::Agent => "agent",
         PinKind::Workflow => "workflow",
         PinKind::Script => "script",
+        PinKind::Step => "step",
     }
 }
 

@@ -2,7 +2,7 @@
 //! with its growing time.
 
 use jiff::Timestamp;
-use polity_model::event::{RecordedEvent, StreamId, StreamSequence};
+use polity_model::event::{JournalPosition, RecordedEvent, StreamId, StreamSequence};
 use polity_model::name::Name;
 use polity_model::trace::TraceBuilder;
 
@@ -29,6 +29,8 @@ pub(crate) fn print_line(options: &GlobalOptions, line: &str) {
 pub(crate) struct LiveView {
     trace: Option<TraceBuilder>,
     seen: StreamSequence,
+    /// The position up to which steps are known and not shown.
+    known: JournalPosition,
     /// The number of steps shown.
     shown: usize,
     show: DetailLevel,
@@ -64,7 +66,13 @@ impl LiveView {
         };
         let seen = StreamSequence::default();
         let (text, indent) = (String::new(), String::new());
-        Self { trace: None, seen, shown: 0, show, under_way: false, text, indent }
+        let known = JournalPosition::default();
+        Self { trace: None, seen, known, shown: 0, show, under_way: false, text, indent }
+    }
+
+    /// Shows only the steps after this position.
+    pub(crate) fn after(self, known: JournalPosition) -> Self {
+        Self { known, ..self }
     }
 
     /// A view of a sub-agent at this depth. Its current step is not shown, because the line of the
@@ -95,6 +103,10 @@ impl LiveView {
             (Some(trace), _) => trace.apply(recorded),
             (None, StreamId::Task(id)) => self.trace = TraceBuilder::begin(*id, recorded),
             (None, StreamId::Session(_) | StreamId::Schedule(_) | StreamId::Agent(_)) => {}
+        }
+        if recorded.position <= self.known {
+            self.shown = self.trace.as_ref().map_or(0, |trace| trace.steps().len());
+            return;
         }
         if self.show == DetailLevel::Events {
             self.clear();

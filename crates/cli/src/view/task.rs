@@ -76,7 +76,7 @@ pub(crate) fn details(task: &Task) -> String {
         field("agent", task.assigned_agent.as_str()),
         field("status", &style::status(task.status, &status_text(task))),
     ];
-    lines.extend(on_hold(task).map(|next| field("next", &next)));
+    lines.extend(on_hold(task).or_else(|| retry_text(task)).map(|next| field("next", &next)));
     lines.push(field("input", &cut(&task.description)));
     if let Some(result) = &task.result {
         let label = if task.status == TaskStatus::Completed { "result" } else { "so far" };
@@ -89,10 +89,7 @@ pub(crate) fn details(task: &Task) -> String {
     if let Some(parent) = task.parent_task_id {
         lines.push(field("part of", &parent.to_string()));
     }
-    if let Some(ForkedFrom { task_id, checkpoint }) = task.forked_from {
-        let from = short(task_id);
-        lines.push(field("origin", &format!("forked from {from} at checkpoint {checkpoint}")));
-    }
+    lines.extend(origin_text(task).map(|origin| field("origin", &origin)));
     if let Some(other) = task.shared_with {
         lines.push(field("shared", &format!("with task {other}, which has the same request")));
     }
@@ -113,6 +110,29 @@ pub(crate) fn details(task: &Task) -> String {
     }
     lines.push(field("used", &used(task)));
     lines.join("\n")
+}
+
+/// The task that this one continues, if it is a fork or retry.
+pub(crate) fn origin_text(task: &Task) -> Option<String> {
+    if let Some(earlier) = task.retry_of {
+        return Some(format!("retry of {}", short(earlier)));
+    }
+    let ForkedFrom { task_id, checkpoint } = task.forked_from?;
+    let at = checkpoint.map(|number| format!(" at checkpoint {number}")).unwrap_or_default();
+    Some(format!("forked from {}{at}", short(task_id)))
+}
+
+/// The command that continues a failed or cancelled task. A part is retried with its whole.
+fn retry_text(task: &Task) -> Option<String> {
+    let can_be_retried = match task.status {
+        TaskStatus::Failed | TaskStatus::Cancelled => task.parent_task_id.is_none(),
+        TaskStatus::Pending
+        | TaskStatus::Running
+        | TaskStatus::AwaitingHuman
+        | TaskStatus::Completed => false,
+    };
+    let id = short(task.id);
+    can_be_retried.then(|| format!("continue from before the failure: `polity task retry {id}`"))
 }
 
 /// The usage of a task, and of its tree if that differs.

@@ -272,11 +272,64 @@ fn recording_continues_after_a_review() {
     let live = sandbox.polity(&["review", "approve", "last", "--record", TAPE]);
     assert_eq!((live.code, live.out.as_str()), (0, "it said: hi\n"), "{live:?}");
     break_everything(&sandbox);
+    // The cassette has the answer.
+    sandbox.polity(&["run", "worker", "--replay", TAPE]).prints(&live.out);
+    let detached = sandbox.polity(&["run", "worker", "--replay", TAPE, "--detach"]);
+    // The task waits for a moment, until its process answers from the cassette.
+    sandbox.wait_until("the replay ends", || {
+        let (task, _) = sandbox.json(&["task", "show", detached.out.trim()]);
+        (task["status"] == "completed").then_some(())
+    });
+    // A cassette of an earlier version has none.
+    edit(&sandbox, |cassette| {
+        let reviews = cassette.as_object_mut().unwrap().remove("reviews").unwrap();
+        assert_eq!(
+            (&reviews[0]["place"], &reviews[0]["action"]),
+            (&"worker".into(), &"approve".into())
+        );
+    });
     sandbox.polity(&["run", "worker", "--replay", TAPE]).exits(3);
     sandbox.polity(&["review", "approve", "last", "--replay", TAPE]).prints(&live.out);
     sandbox.polity(&["run", "worker", "--replay", TAPE]).exits(3);
     sandbox.polity(&["review", "approve", "last", "--detach"]).exits(0);
     sandbox.polity(&["task", "resume", "last", "--replay", TAPE]).prints(&live.out);
+}
+
+#[test]
+fn parameters_and_review_answers_are_replayed() {
+    let sandbox = HomeSandbox::new();
+    sandbox.write(
+        "workflows/flow.yaml",
+        "
+name: flow
+entry_point: draft
+nodes:
+  draft: {type: agent, agent: greeter, input: '{{ metadata.who }}'}
+  ask: {type: human, question: 'Is {{ nodes.draft.output }} fine?'}
+  again: {type: agent, agent: greeter, input: '{{ nodes.ask.output }} {{ metadata.tone }}'}
+edges:
+  - {from: draft, to: ask}
+  - {from: ask, to: {modify: again, approve: again, reject: draft}, max_loops: 2}
+",
+    );
+    let run = ["run", "flow", "x", "--param", "who=Bo", "--record", TAPE];
+    sandbox.polity(&run).exits(3);
+    let rejected = ["review", "reject", "last", "--message", "no", "--record", TAPE];
+    sandbox.polity(&rejected).exits(3);
+    let set = ["review", "modify", "last", "--set", "metadata.tone=loud", "--record", TAPE];
+    let live = sandbox.polity(&set).prints("Hello, Hello, Bo. loud.\n");
+    assert!(live.err.contains("2 review answers in tape.json"), "{live:?}");
+    sandbox.write("scripts/greeter.yaml", "default: {reply: this was not recorded}");
+    let replayed = sandbox.polity(&["run", "flow", "--replay", TAPE]).prints(&live.out);
+    assert!(!replayed.err.contains("did not use"), "{replayed:?}");
+    let (task, _) = sandbox.json(&["task", "show", "last"]);
+    assert_eq!(task["parameters"], json!({"who": "Bo"}));
+    // Another parameter asks the model something else.
+    let other = ["run", "flow", "--param", "who=Cy", "--replay", TAPE];
+    sandbox.polity(&other).fails(1, "+ user: Cy");
+    // The answer to another question is not taken.
+    edit(&sandbox, |cassette| cassette["reviews"][1]["question"] = "Is it?".into());
+    sandbox.polity(&["run", "flow", "--replay", TAPE]).exits(3);
 }
 
 const KEY: &str = "sk-canary-0123456789";
@@ -390,4 +443,21 @@ fn parallel_sub_agents_are_recorded_and_replayed() {
     agent("writer", "Write well.", "");
     let differs = sandbox.polity(&["run", "editor", "--replay", TAPE]);
     differs.fails(1, "  - system_prompt: Write.\n  + system_prompt: Write well.");
+}
+
+#[test]
+fn endless_cassette_is_refused_without_reading_it() {
+    let sandbox = working_home();
+    fs::File::create(sandbox.file("sparse")).unwrap().set_len(3 << 30).unwrap();
+    let fifo = Command::new("mkfifo").arg(sandbox.file("fifo")).status().unwrap();
+    assert!(fifo.success());
+    for (file, reason) in [
+        ("sparse", "it has more than 536870912 bytes"),
+        ("fifo", "it is a FIFO, not a regular file"),
+        ("/dev/zero", "it is a device, not a regular file"),
+    ] {
+        let refused = sandbox.polity(&["run", "worker", "go", "--replay", file]);
+        assert!(refused.err.contains(reason), "{file}: {refused:?}");
+    }
+    assert!(sandbox.tasks().is_empty());
 }

@@ -54,6 +54,21 @@ fn cli_agent_gets_input_and_returns_a_result() {
 }
 
 #[test]
+fn program_that_reports_a_huge_token_count_finishes() {
+    let sandbox = home();
+    let parser = ", parser: {format: json, answer: /a, input_tokens: /in, output_tokens: /out, \
+                  cost: /cost}";
+    for (name, count, cost) in [("u64", "18446744073709551615", "1e300"), ("float", "1e30", "-1")] {
+        let output = format!(r#"{{"a": "done", "in": {count}, "out": {count}, "cost": {cost}}}"#);
+        sandbox.write_shell_agent(name, &format!("echo '{output}'"), parser);
+        sandbox.polity(&["run", name, "x"]).prints("done\n");
+        let (task, _) = sandbox.json(&["task", "show", "last"]);
+        assert_eq!(task["usage"]["input_tokens"], 1_u64 << 53, "{task:#}");
+    }
+    sandbox.polity(&["cost"]).exits(0);
+}
+
+#[test]
 fn unreported_usage_of_a_program_is_unknown() {
     let sandbox = home();
     sandbox.polity(&["-q", "run", "echo", "x"]).exits(0);
@@ -136,6 +151,41 @@ fn queued_tasks_are_listed_as_pending() {
     for task in sandbox.get(&["task", "list", "--agent", "count"]).as_array().unwrap() {
         assert_eq!(task["interrupted"], true, "{task:#}");
     }
+}
+
+#[test]
+fn long_queue_waits() {
+    let sandbox = HomeSandbox::bare();
+    sandbox.write_shell_agent("slow", "cat >> ran; while [ ! -e go ]; do sleep 0.05; done", "");
+    sandbox.write_shell_agent("quick", "cat >> ran", ", empty_output: accept");
+    let mut slow = sandbox.start(&["run", "slow", "0"]);
+    sandbox.wait_until("it runs", || sandbox.file("ran").exists().then_some(()));
+    let ids: Vec<String> = (1..=12)
+        .map(|number| sandbox.polity(&["run", "quick", &format!(" {number}"), "--detach"]).out)
+        .collect();
+    sandbox.wait_until("all are queued", || {
+        let (status, _) = sandbox.json(&["agent", "status", "quick"]);
+        (status["queued"] == 12).then_some(())
+    });
+    sandbox.write("go", "");
+    for id in &ids {
+        sandbox.polity(&["task", "wait", id.trim()]).exits(0);
+    }
+    slow.wait().unwrap();
+    let expected: Vec<String> = (0..=12).map(|number| number.to_string()).collect();
+    assert_eq!(fs::read_to_string(sandbox.file("ran")).unwrap(), expected.join(" "));
+}
+
+#[test]
+fn empty_output_may_be_success() {
+    let sandbox = HomeSandbox::bare();
+    sandbox.write_shell_agent("silent", "true", ", empty_output: accept");
+    sandbox.write_shell_agent("mute", "true", "");
+    let (task, code) = sandbox.json(&["run", "silent", "x"]);
+    assert_eq!((code, task["result"].as_str()), (0, Some("")), "{task}");
+    sandbox.polity(&["run", "mute", "x"]).fails(1, "its output is empty (empty_output: accept");
+    sandbox.write_shell_agent("wrong", "true", ", empty_output: maybe");
+    sandbox.polity(&["check"]).fails(2, "empty_output: unknown value \"maybe\"");
 }
 
 #[test]
@@ -511,29 +561,6 @@ fn daemons_of_a_killed_shim_are_killed_at_the_next_start() {
     let output = as_plain_user(&sandbox, &["-q", "run", "other", "x"]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     sandbox.wait_until("the daemon is gone", || (!is_alive()).then_some(()));
-}
-
-#[test]
-fn workflow_node_sets_retries_and_idempotence_of_its_agent() {
-    let flaky = "echo x >> tries; [ $(wc -l < tries) -gt 1 ] && echo ok || { echo 'error 429' >&2; exit 1; }";
-    for (agent, node, tries, code) in [
-        ("", "", 1, 1),
-        ("", ", idempotent: true", 2, 0),
-        (", idempotent: true", "", 2, 0),
-        (", idempotent: true", ", max_retries: 0", 1, 1),
-        (", idempotent: true, max_retries: 0", ", max_retries: 1", 2, 0),
-        (", max_retries: 0", ", idempotent: true", 1, 1),
-    ] {
-        let sandbox = HomeSandbox::new();
-        sandbox.write_shell_agent("flaky", flaky, agent);
-        let workflow = format!(
-            "{{name: flow, entry_point: try, nodes: {{try: {{type: agent, agent: flaky{node}}}}}}}"
-        );
-        sandbox.write("workflows/flow.yaml", &workflow);
-        let output = sandbox.polity(&["-q", "run", "flow", "x"]);
-        let tried = fs::read_to_string(sandbox.file("tries")).unwrap().lines().count();
-        assert_eq!((tried, output.code), (tries, code), "{agent} {node}: {output:?}");
-    }
 }
 
 #[test]

@@ -2,11 +2,14 @@
 //!
 //! A shell runs each line that begins with `$ `. The lines after it are its expected stdout and
 //! stderr, in which `[..]` matches any text within a line. The blocks of a file run in order in one
-//! folder, which is empty or a copy of the example.
+//! folder, which is empty or a copy of the example. A block marked `console typescript` runs only on
+//! machines that can run TypeScript.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::script_steps::has_typescript;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -64,6 +67,7 @@ fn commands(text: &str) -> Vec<(String, Vec<String>)> {
     for line in text.lines() {
         match line {
             "```console" => inside = true,
+            "```console typescript" => inside = has_typescript(),
             "```" => inside = false,
             _ if !inside => {}
             _ => match (line.strip_prefix("$ "), commands.last_mut()) {

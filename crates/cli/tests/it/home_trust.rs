@@ -1,4 +1,4 @@
-//! Homes in parent folders that another user may write to.
+//! Homes that were found, not named, and that another user may write to.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -54,4 +54,21 @@ fn home_of_another_user_is_refused() {
         expect_refusal(&sandbox, &path, "it belongs to another user (uid 65534)");
         chown(&path, Some(0), None).unwrap();
     }
+}
+
+#[test]
+fn home_in_the_folder_of_the_user_is_checked_too() {
+    let sandbox = HomeSandbox::new();
+    let user = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(sandbox.path(), user.path().join(".polity")).unwrap();
+    let run = || {
+        let mut command = sandbox.command(&["run", "greeter", "Ada"]);
+        command.current_dir("/").env("HOME", user.path()).output().unwrap()
+    };
+    assert!(run().status.success());
+    set_mode(&sandbox.file("agents"), 0o777);
+    let output = run();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("agents: every user may write to it"), "{stderr}");
 }

@@ -36,6 +36,50 @@ nodes:
 }
 
 #[test]
+fn answer_without_a_message_passes_the_draft_on() {
+    let sandbox = sandbox(
+        "
+entry_point: draft
+nodes:
+  draft: {type: agent, agent: greeter}
+  ask: {type: human, question: Good?}
+  say: {type: condition, expression: \"routing_key + ': ' + nodes.ask.output\"}
+edges: [{from: draft, to: ask}, {from: ask, to: say}]
+",
+    );
+    for (verb, expected) in [("approve", "approve: Hello, x."), ("modify", "modify: Hello, x.")] {
+        sandbox.polity(&["run", "flow", "x"]).exits(3);
+        sandbox.polity(&["review", verb, "last"]).prints(&format!("{expected}\n"));
+        sandbox.polity(&["run", "flow", "x"]).exits(3);
+        let answer = sandbox.polity(&["review", verb, "last", "--message", "mine"]);
+        answer.prints(&format!("{verb}: mine\n"));
+    }
+}
+
+#[test]
+fn answer_shows_only_new_steps() {
+    let sandbox = sandbox(
+        "
+entry_point: draft
+nodes:
+  draft: {type: agent, agent: greeter}
+  ask: {type: human, question: Good?}
+  publish: {type: agent, agent: greeter}
+edges: [{from: draft, to: ask}, {from: ask, to: publish}]
+",
+    );
+    let before = sandbox.polity(&["run", "flow", "x"]).exits(3);
+    assert!(before.err.contains("assigned to flow"), "{before:?}");
+    let after = sandbox.polity(&["review", "approve", "last"]).exits(0);
+    for old in ["assigned to flow", "draft", "Good?"] {
+        assert!(!after.err.contains(old), "{old}: {after:?}");
+    }
+    for new in ["review answered", "publish", "completed"] {
+        assert!(after.err.contains(new), "{new}: {after:?}");
+    }
+}
+
+#[test]
 fn expired_review_is_reported() {
     let sandbox = sandbox(
         "

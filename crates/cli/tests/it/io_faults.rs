@@ -1,12 +1,13 @@
 //! Read-only homes and full disks.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use polity_testkit::secret_files::all_files;
 
-use crate::sandbox::{CommandOutput, HomeSandbox, command_output};
+use crate::sandbox::{CommandOutput, HomeSandbox, command_output, kill};
 
 /// Runs the program as a user without write access: root switches to nobody.
 fn polity_as_nobody(sandbox: &HomeSandbox, args: &[&str]) -> CommandOutput {
@@ -88,6 +89,75 @@ fn on_a_full_disk(sandbox: &HomeSandbox, args: &str) -> CommandOutput {
     command_output(&output.unwrap())
 }
 
+/// Commands that only read.
+const READING: [&[&str]; 9] = [
+    &["task", "list"],
+    &["task", "show", "last"],
+    &["task", "trace", "last"],
+    &["task", "checkpoints", "last"],
+    &["execution", "list"],
+    &["agent", "list"],
+    &["agent", "status", "greeter"],
+    &["review", "list"],
+    &["cost"],
+];
+
+/// A folder on a small file system of its own. None if this user may not mount one.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount(kilobytes: u32) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let size = format!("size={kilobytes}k,mode=700");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
+            .arg(folder.path())
+            .stderr(Stdio::null())
+            .status();
+        mounted.is_ok_and(|status| status.success()).then_some(Self(folder))
+    }
+
+    /// Leaves no free byte.
+    fn fill(&self) {
+        let mut file = fs::File::create(self.0.path().join("filler")).unwrap();
+        while file.write_all(&[1; 512]).is_ok() {}
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn queries_work_on_a_full_disk() {
+    let Some(disk) = SmallDisk::mount(4000) else {
+        eprintln!("skipped: this user may not mount a small file system");
+        return;
+    };
+    let sandbox = HomeSandbox::new();
+    let data = sandbox.file("data");
+    std::os::unix::fs::symlink(disk.0.path(), &data).unwrap();
+    sandbox.polity(&["run", "greeter", "Ada"]).exits(0);
+    // Killed in the middle of a task, so that the log of the database stays.
+    let mut child = sandbox.start(&["run", "greeter", "slow"]);
+    sandbox.wait_for_status("running");
+    kill(&mut child);
+    disk.fill();
+    for args in READING {
+        sandbox.polity(args).exits(0);
+    }
+    let statuses: Vec<_> =
+        sandbox.tasks().iter().map(|task| task["status"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(statuses, ["running", "completed"]);
+    let refused = sandbox.polity(&["run", "greeter", "Bo", "--json"]).exits(1);
+    assert!(["disk_full", "store_failed"].contains(&&*refused.error().code), "{refused:?}");
+    fs::remove_file(disk.0.path().join("filler")).unwrap();
+    sandbox.polity(&["task", "cancel", "last"]);
+    sandbox.polity(&["run", "greeter", "Bo"]).prints("Hello, Bo.\n");
+}
+
 #[test]
 fn failed_restore_leaves_no_files() {
     let sandbox = HomeSandbox::new();
@@ -132,4 +202,24 @@ fn task_resumes_after_a_full_disk() {
     let resumed = sandbox.polity(&["task", "resume", "last"]);
     assert_eq!((resumed.code, resumed.out.trim_end()), (0, answer.as_str()));
     assert_eq!(sandbox.polity(&["run", "greeter", "Bo"]).out, "Hello, Bo.\n");
+}
+
+#[test]
+fn fifos_in_the_data_folder_hold_no_command() {
+    let sandbox = HomeSandbox::new();
+    sandbox.polity(&["run", "greeter", "Ada"]).exits(0);
+    fs::create_dir_all(sandbox.file("data/keys")).unwrap();
+    let fifos = [
+        "data/instances/5f0c1d6e-3b7a-4c58-9e2d-0123456789ab.lock",
+        "data/keys/0123456789abcdef0123456789abcdef",
+    ];
+    for fifo in fifos {
+        let (path, mode) = (sandbox.file(fifo), rustix::fs::Mode::RWXU);
+        rustix::fs::mkfifoat(rustix::fs::CWD, path, mode).unwrap();
+    }
+    sandbox.polity(&["run", "greeter", "Ada"]).exits(0);
+    sandbox.polity(&["task", "list"]).exits(0);
+    for fifo in fifos {
+        assert!(!sandbox.file(fifo).exists(), "{fifo}");
+    }
 }

@@ -169,3 +169,20 @@ fn data_folder_of_another_user_is_refused() {
         sandbox.polity(args).fails(2, "belongs to another user (uid 12345)");
     }
 }
+
+#[test]
+fn database_that_another_user_put_into_an_open_data_folder_is_refused() {
+    let sandbox = HomeSandbox::new();
+    sandbox.polity(&["run", "greeter", "Ada"]).exits(0);
+    set_mode(&sandbox.file("data"), 0o777);
+    let database = sandbox.file("data/polity.db");
+    if std::os::unix::fs::chown(&database, Some(12345), None).is_err() {
+        return;
+    }
+    // The second attempt finds it as well.
+    for args in [&["task", "resume", "--all"][..], &["task", "list"]] {
+        sandbox.polity(args).fails(2, "polity.db belongs to another user (uid 12345)");
+    }
+    std::os::unix::fs::chown(&database, Some(0), None).unwrap();
+    sandbox.polity(&["task", "list"]).exits(0).err_has("was open to other users");
+}

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use polity_engine::runtime::Runtime;
+use polity_engine::runtime::{ForkRequest, Runtime};
 use polity_model::state::StateUpdates;
 use polity_store::{CommitDurability, SqliteStore, Store, StoreAccess};
 use polity_testkit::runtime::{FakeModels, TestLeases, runtime_deps};
@@ -140,7 +140,7 @@ fn fork(sandbox: &HomeSandbox) {
         let updates = json!({"metadata.greeting": "Good day."});
         let updates = StateUpdates::new(updates.as_object().unwrap().clone()).unwrap();
         // Only the final node runs again.
-        runtime.fork(done, 4, updates).await.unwrap().wait().await.unwrap();
+        runtime.fork(ForkRequest::new(done, 4, updates)).await.unwrap().wait().await.unwrap();
     });
 }
 

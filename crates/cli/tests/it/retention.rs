@@ -152,9 +152,33 @@ fn gc_summarizes_many_kept_tasks() {
              class, retention_days, parent_task_id, input_tokens, output_tokens, cost_pico_usd, \
              message_count, checkpoint_count, answer_position, result_position, \
              failure_position, forked_from, review_deadline, request, shared_with, usage_unknown, \
-             estimated_tokens, estimated_cost_pico_usd FROM tasks, n",
+             estimated_tokens, estimated_cost_pico_usd, map_item FROM tasks, n",
         )
         .unwrap();
     let text = sandbox.polity(&["gc", "--dry-run"]).out;
     assert!(text.contains("61    default: 7") && !text.contains(&id[..8]), "{text}");
+}
+
+#[test]
+fn deep_folders_of_a_kept_workspace_do_not_abort_gc() {
+    let sandbox = HomeSandbox::new();
+    let nest = "import os\nfor _ in range(2500):\n    os.mkdir('d')\n    os.chdir('d')\n";
+    sandbox.write("nest.py", nest);
+    let script = "python3 nest.py && echo done";
+    sandbox.write_shell_agent("nests", script, ", workspace: copy");
+    sandbox.write_shell_agent("fails", &format!("{script}; exit 1"), ", workspace: copy");
+    // Fewer descriptors than there are levels.
+    let limited = |args: &str| {
+        let shell = format!("ulimit -n 256; exec {} {args}", env!("CARGO_BIN_EXE_polity"));
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &shell]).current_dir(sandbox.path()).env_remove("POLITY_HOME");
+        crate::sandbox::command_output(&command.output().unwrap())
+    };
+    let workspaces = || fs::read_dir(sandbox.file("data/workspaces")).unwrap().count();
+    limited("run fails x").exits(1);
+    assert_eq!(workspaces(), 0);
+    limited("run nests x --retention-days 0").exits(0);
+    assert_eq!(workspaces(), 1);
+    limited("gc").exits(0);
+    assert_eq!(workspaces(), 0);
 }

@@ -88,7 +88,33 @@ fn quiet_and_verbose_control_the_output() {
 fn retries_are_shown() {
     let sandbox = HomeSandbox::new();
     let output = sandbox.polity(&["run", "greeter", "overload"]).prints("Hello, overload.\n");
-    assert_eq!(output.err.matches("retry").count(), 2, "{output:?}");
+    let cause = "the model is unavailable (the scripted model answered with status 429)";
+    assert_eq!(output.err.matches(cause).count(), 2, "{output:?}");
+    assert_eq!(output.err.matches(": retrying in 0.").count(), 2, "{output:?}");
+    assert_eq!(output.err.matches(" s, until ").count(), 2, "{output:?}");
+}
+
+#[test]
+fn outage_of_more_than_three_calls_is_survived() {
+    let sandbox = HomeSandbox::new();
+    sandbox.write_scripted_agent("patient", "");
+    sandbox.write_scripted_agent("hasty", ", max_retry_seconds: 0");
+    let script = "
+rules: [{when: ., error: {status: 503, retry_after_seconds: 0}, times: 4}]
+default: {reply: Back again.}
+";
+    sandbox.write("scripts/patient.yaml", script);
+    sandbox.write("scripts/hasty.yaml", script);
+    sandbox.polity(&["run", "patient", "x"]).prints("Back again.\n");
+    let (executions, _) = sandbox.json(&["execution", "list", "--agent", "patient"]);
+    let execution = &executions[0];
+    assert_eq!(
+        (&execution["retry_count"], &execution["max_retries"]),
+        (&4.into(), &serde_json::Value::Null)
+    );
+    let id = execution["id"].as_str().unwrap();
+    sandbox.polity(&["execution", "show", id]).out_has("retries: 4\n");
+    sandbox.polity(&["run", "hasty", "x"]).fails(1, "model_unavailable");
 }
 
 #[test]

@@ -31,6 +31,7 @@ name: greeter
 kind: llm
 role: Greets the named person
 system_prompt: You greet people.
+max_retries: 3
 llm_config: {provider: scripted, script: greeter}
 ";
 

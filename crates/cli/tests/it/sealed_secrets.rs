@@ -142,3 +142,22 @@ fn restored_task_without_its_secrets_fails_with_the_reason() {
     assert_eq!(task["error_code"], "system_error");
     assert_eq!(keys(&sandbox), 0);
 }
+
+#[test]
+fn killed_run_leaves_no_input_file_once_its_task_has_ended() {
+    let sandbox = HomeSandbox::new();
+    let script = "echo > began; while ! [ -e go ]; do sleep 0.05; done";
+    sandbox.write_shell_agent("reads", script, ", input_pattern: file");
+    let mut running = sandbox.start(&["run", "reads", &format!("the key is {IN_INPUT}")]);
+    sandbox.wait_until("it runs", || sandbox.file("began").exists().then_some(()));
+    let files = files_with_secret(sandbox.path(), IN_INPUT);
+    let [input] = files.as_slice() else { panic!("{files:?}") };
+    kill(&mut running);
+    sandbox.polity(&["task", "cancel", "last"]).exits(0);
+    assert_no_secret(&sandbox);
+    // An earlier version, or a process that died, may have left the file of an ended task.
+    fs::create_dir(input.parent().unwrap()).unwrap();
+    fs::write(input, IN_INPUT).unwrap();
+    sandbox.polity(&["gc"]).exits(0);
+    assert_no_secret(&sandbox);
+}

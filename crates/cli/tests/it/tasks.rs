@@ -138,6 +138,17 @@ fn watch_and_wait_follow_another_process() {
 }
 
 #[test]
+fn wait_with_a_timeout_ends_and_the_task_goes_on() {
+    let sandbox = HomeSandbox::new();
+    let id = sandbox.polity(&["run", "greeter", "think", "--detach"]).exits(0).out;
+    let id = id.trim();
+    let waited = sandbox.polity(&["task", "wait", id, "--timeout", "0s"]).exits(5);
+    waited.err_has("and goes on");
+    sandbox.polity(&["task", "wait", id, "--timeout", "5m"]).prints("thought\n");
+    sandbox.polity(&["task", "wait", id, "--timeout", "soon"]).exits(2);
+}
+
+#[test]
 fn detached_task_runs_in_the_background() {
     let sandbox = HomeSandbox::new();
     let output = sandbox.polity(&["run", "greeter", "think", "--detach"]).exits(0);

@@ -72,6 +72,30 @@ fn is_alive(pid: &str) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
 }
 
+/// MCP allows `.` and `/` in names, and providers of models do not.
+#[test]
+fn tools_with_dots_and_slashes_are_called() {
+    let sandbox = home("approval: [kit/repo/search.all]\n", "{}", &["--odd-names"]);
+    let listed = sandbox.polity(&["tool", "list"]).exits(0);
+    for (tool, expected) in
+        [("kit/db.query", "db.query found it"), ("kit/repo/search", "repo/search found it")]
+    {
+        assert!(listed.out.contains(tool), "{listed:?}");
+        let said = run(&sandbox, &json!([{"tool": tool, "arguments": {"what": "it"}}]));
+        assert_eq!(said.out, format!("it said: {expected}\n"), "{said:?}");
+        let call = sandbox.polity(&["tool", "call", tool, "--arg", "what=it"]);
+        assert!(call.out.contains(expected), "{call:?}");
+    }
+    let held = json!([{"tool": "kit/repo/search.all", "arguments": {"what": "it"}}]);
+    assert_eq!(run(&sandbox, &held).code, 3);
+    sandbox.polity(&["review", "approve", "last"]).out_has("repo/search.all found it");
+    sandbox.write(
+        "workflows/flow.yaml",
+        "name: flow\nentry_point: find\nnodes: {find: {type: tool, tool: kit/repo/search, arguments: {what: me}}}",
+    );
+    sandbox.polity(&["run", "flow", "x"]).prints("repo/search found me\n");
+}
+
 #[test]
 fn agent_uses_a_third_party_server() {
     let sandbox = HomeSandbox::new();

@@ -1,5 +1,7 @@
 //! `polity workflow` and `polity task graph`.
 
+use std::fs;
+
 use crate::sandbox::HomeSandbox;
 
 const WORKFLOW: &str = "
@@ -100,7 +102,7 @@ const SIGNED: &str = "
 name: signed
 entry_point: choose
 nodes:
-  choose: {type: condition, expression: \"'write'\"}
+  choose: {type: condition, expression: \"input == '' ? 'other' : 'write'\"}
   write: {type: agent, agent: greeter}
   other: {type: agent, agent: greeter}
   sign: {type: human, question: Is it kind?}
@@ -189,4 +191,27 @@ fn task_graph_rejects_another_workflow() {
     fails(&["welcome", "--task", flow], 2, "runs the workflow \"signed\", not \"welcome\"");
     fails(&["signed", "--task", "0000"], 1, "there is no task 0000");
     fails(&[], 2, "NAME");
+}
+
+#[test]
+fn workflow_node_sets_retries_and_idempotence_of_its_agent() {
+    let flaky = "echo x >> tries; [ $(wc -l < tries) -gt 1 ] && echo ok || { echo 'error 429' >&2; exit 1; }";
+    for (agent, node, tries, code) in [
+        ("", "", 1, 1),
+        ("", ", idempotent: true", 2, 0),
+        (", idempotent: true", "", 2, 0),
+        (", idempotent: true", ", max_retries: 0", 1, 1),
+        (", idempotent: true, max_retries: 0", ", max_retries: 1", 2, 0),
+        (", max_retries: 0", ", idempotent: true", 1, 1),
+    ] {
+        let sandbox = HomeSandbox::new();
+        sandbox.write_shell_agent("flaky", flaky, agent);
+        let workflow = format!(
+            "{{name: flow, entry_point: try, nodes: {{try: {{type: agent, agent: flaky{node}}}}}}}"
+        );
+        sandbox.write("workflows/flow.yaml", &workflow);
+        let output = sandbox.polity(&["-q", "run", "flow", "x"]);
+        let tried = fs::read_to_string(sandbox.file("tries")).unwrap().lines().count();
+        assert_eq!((tried, output.code), (tries, code), "{agent} {node}: {output:?}");
+    }
 }

@@ -20,6 +20,7 @@ use self::parser::OutputParser;
 use self::preset::CliPreset;
 use self::template::CliTemplate;
 use crate::value::{EnvName, Pattern, Text};
+use crate::workflow::ScriptProgram;
 
 /// A command-line program, valid and frozen.
 ///
@@ -86,30 +87,64 @@ pub struct CliAgent {
     pub idempotent: bool,
     /// The deduplication window: duplicates within it share one result.
     pub deduplicate_seconds: Option<NonZeroU64>,
-    /// The length limit of the queue.
-    pub queue_limit: u32,
-    /// The time limit in the queue.
-    pub queue_timeout_seconds: NonZeroU64,
+    /// The length limit of the queue; none if a task waits as long as it takes.
+    pub queue_limit: Option<u32>,
+    /// The time limit in the queue, if there is one.
+    pub queue_timeout_seconds: Option<NonZeroU64>,
     /// The time between the stop signal and SIGKILL.
     pub grace_seconds: u64,
     /// The signal that stops the process.
     pub stop_signal: StopSignal,
     /// The exit codes of a run that went well.
     pub success_exit_codes: Vec<i32>,
+    /// The reaction to a run that went well and printed nothing.
+    pub empty_output: EmptyOutputPolicy,
     /// The rules that classify failures by their messages; the first match wins.
     pub error_rules: Vec<ErrorRule>,
     /// The resource limits of one run.
     pub resource_limits: ResourceLimits,
     /// The patterns of artifacts to save after a run.
     pub artifacts: Vec<PathGlob>,
+    /// The script that it runs, if it performs a script node of a workflow. The path of the script
+    /// is the last argument.
+    pub script: Option<ScriptProgram>,
 }
 
 impl CliAgent {
+    /// The reaction to a full queue.
+    pub fn queue_full(&self) -> QueueFullPolicy {
+        match self.queue_limit {
+            Some(_) => QueueFullPolicy::Refuse,
+            None => QueueFullPolicy::Wait,
+        }
+    }
+
     /// The executable, or else the preset.
     pub fn program(&self) -> &str {
         let path = self.executable_path.as_ref().map(Text::as_str);
         path.or(self.preset.map(CliPreset::as_str)).unwrap_or_default()
     }
+}
+
+/// The reaction to a full queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum QueueFullPolicy {
+    /// Wait in order, as long as it takes.
+    Wait,
+    /// Refuse the task if `queue_limit` runs wait already.
+    Refuse,
+}
+
+/// The reaction to a run that went well and printed nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EmptyOutputPolicy {
+    /// Fail the run: the answer is missing.
+    #[default]
+    Fail,
+    /// Take the empty text as the answer.
+    Accept,
 }
 
 /// The form of input and output in one word.

@@ -22,7 +22,8 @@ use crate::value::{EnvName, HttpUrl, Text};
 use crate::{nonzero_u32, nonzero_u64};
 
 const MAX_ITERATIONS_DEFAULT: NonZeroU32 = nonzero_u32(10);
-const MAX_RETRIES_DEFAULT: u32 = 3;
+const TOOL_RETRIES_DEFAULT: u32 = 3;
+const MAX_RETRY_SECONDS_DEFAULT: u32 = 600;
 const TIMEOUT_SECONDS_DEFAULT: NonZeroU64 = nonzero_u64(120);
 const TOTAL_TIMEOUT_SECONDS_DEFAULT: NonZeroU64 = nonzero_u64(3600);
 
@@ -64,9 +65,13 @@ pub(crate) struct LlmAgentFile {
     on_truncation: Option<TruncationPolicy>,
     /// The budget of one task, sub-agents included.
     budget: Option<Budget>,
-    /// The retry limit of model calls after transient failures.
-    #[schemars(extend("default" = MAX_RETRIES_DEFAULT))]
+    /// The retry limit after transient failures; default 3 for a tool call. A model call has none
+    /// by default: it is retried for `max_retry_seconds`.
     max_retries: Option<u32>,
+    /// The time in which a model call is retried after its first transient failure, in seconds: 429,
+    /// 5xx, a refused connection, a cut answer, a timeout; 0 for no retry.
+    #[schemars(extend("default" = MAX_RETRY_SECONDS_DEFAULT))]
+    max_retry_seconds: Option<u32>,
     /// The agent's A2A endpoint.
     pub(crate) a2a: Option<A2aEndpointFile>,
 }
@@ -192,8 +197,10 @@ pub struct LlmAgent {
     pub on_truncation: TruncationPolicy,
     /// The budget of one task.
     pub budget: Option<Budget>,
-    /// The retry limit of model calls after transient failures.
-    pub max_retries: u32,
+    /// The retry limit of each model call and tool call, if one is set.
+    pub max_retries: Option<u32>,
+    /// The time in which a model call is retried after its first transient failure.
+    pub max_retry_seconds: u32,
 }
 
 /// The model and its provider.
@@ -221,7 +228,11 @@ impl LlmAgentFile {
     pub(super) fn check(self, checker: &mut FileChecker) -> Option<LlmAgent> {
         let root = FieldPath::root();
         let role = checker.require(&root.field("role"), self.role);
-        let system_prompt = checker.require(&root.field("system_prompt"), self.system_prompt);
+        let prompt_path = root.field("system_prompt");
+        let system_prompt = checker.require(&prompt_path, self.system_prompt);
+        if let Some(prompt) = &system_prompt {
+            checker.refuse_secret_in_prompt(&prompt_path, prompt.as_str());
+        }
         let config_path = root.field("llm_config");
         let llm_config = checker
             .require(&config_path, self.llm_config)
@@ -267,7 +278,8 @@ impl LlmAgentFile {
             output_schema,
             on_truncation: self.on_truncation.unwrap_or_default(),
             budget: self.budget,
-            max_retries: self.max_retries.unwrap_or(MAX_RETRIES_DEFAULT),
+            max_retries: self.max_retries,
+            max_retry_seconds: self.max_retry_seconds.unwrap_or(MAX_RETRY_SECONDS_DEFAULT),
         })
     }
 }
@@ -357,6 +369,11 @@ impl LlmConfig {
 }
 
 impl LlmAgent {
+    /// The retry limit of a tool call, and of listing the tools.
+    pub fn tool_retries_max(&self) -> u32 {
+        self.max_retries.unwrap_or(TOOL_RETRIES_DEFAULT)
+    }
+
     /// The instruction that opens each conversation: the system prompt and the output format.
     pub fn instruction(&self) -> Cow<'_, str> {
         let prompt = self.identity.system_prompt.as_str();
@@ -380,7 +397,8 @@ impl LlmAgent {
             output_schema: self.output_schema.as_ref().map(|schema| schema.json().clone()),
             on_truncation: Some(self.on_truncation),
             budget: self.budget,
-            max_retries: Some(self.max_retries),
+            max_retries: self.max_retries,
+            max_retry_seconds: Some(self.max_retry_seconds),
             a2a,
         }
     }

@@ -216,6 +216,9 @@ impl McpConfigFile {
         }
         let url_path = path.field("url");
         checker.refuse_unless(!is_stdio, &url_path, "with the transports sse and streamable_http");
+        if let Some(url) = &self.url {
+            checker.refuse_secret_part(&url_path, url.as_str());
+        }
         match transport {
             TransportFile::Stdio => {
                 let place = path.field("command");

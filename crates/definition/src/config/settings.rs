@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::redaction::RedactionFile;
 use crate::file::checker::{FileChecker, NameReference};
 use crate::file::path::FieldPath;
+use crate::file::problem::FindingText;
 use crate::value::command_line::ProgramCommand;
 use crate::value::{HttpUrl, Text, UrlTemplate};
 use crate::{nonzero_u32, nonzero_u64};
@@ -25,6 +26,8 @@ const ARTIFACT_BYTES_DEFAULT: NonZeroU64 = nonzero_u64(100 << 20);
 const SUB_AGENT_DEPTH_DEFAULT: NonZeroU32 = nonzero_u32(4);
 const SUB_AGENT_FAN_OUT_DEFAULT: NonZeroU32 = nonzero_u32(16);
 const SUB_AGENTS_DEFAULT: NonZeroU32 = nonzero_u32(1000);
+const MAP_ITEMS_DEFAULT: NonZeroU32 = nonzero_u32(10_000);
+const MAP_ITEMS_MAX: NonZeroU32 = nonzero_u32(100_000);
 const REMOTE_SECONDS_DEFAULT: NonZeroU64 = nonzero_u64(3600);
 const REMOTE_IDLE_SECONDS_DEFAULT: NonZeroU64 = nonzero_u64(300);
 
@@ -139,9 +142,13 @@ struct LimitsFile {
     /// The most sub-agents that one answer of a model may call.
     #[schemars(extend("default" = SUB_AGENT_FAN_OUT_DEFAULT))]
     sub_agent_fan_out: Option<NonZeroU32>,
-    /// The most sub-agents of one task, at all depths and over all turns.
+    /// The most sub-agents of one task, at all depths and over all turns. Each item of a map counts
+    /// its own.
     #[schemars(extend("default" = SUB_AGENTS_DEFAULT))]
     sub_agents: Option<NonZeroU32>,
+    /// The most items of one map.
+    #[schemars(range(max = MAP_ITEMS_MAX.get()), extend("default" = MAP_ITEMS_DEFAULT))]
+    map_items: Option<NonZeroU32>,
     /// The time limit of one message to a remote agent, in seconds, however busy the agent is.
     #[schemars(extend("default" = REMOTE_SECONDS_DEFAULT))]
     remote_seconds: Option<NonZeroU64>,
@@ -220,8 +227,11 @@ pub struct Limits {
     pub sub_agent_depth: NonZeroU32,
     /// The most sub-agents that one answer of a model may call.
     pub sub_agent_fan_out: NonZeroU32,
-    /// The most sub-agents of one task, at all depths and over all turns.
+    /// The most sub-agents of one task, at all depths and over all turns. Each item of a map counts
+    /// its own.
     pub sub_agents: NonZeroU32,
+    /// The most items of one map.
+    pub map_items: NonZeroU32,
     /// The time limit of one message to a remote agent, in seconds.
     pub remote_seconds: NonZeroU64,
     /// The longest time in which a remote agent may show no progress, in seconds.
@@ -239,6 +249,13 @@ impl SettingsFile {
         if let Some(name) = self.server.as_ref().and_then(|server| server.default_agent.clone()) {
             let path = FieldPath::root().field("server").field("default_agent");
             checker.refer(path, NameReference::AgentOrWorkflow(name));
+        }
+        let map_items = self.limits.as_ref().and_then(|limits| limits.map_items);
+        if let Some(items) = map_items.filter(|items| *items > MAP_ITEMS_MAX) {
+            let path = FieldPath::root().field("limits").field("map_items");
+            let message =
+                format!("{path}: {items} is more than {MAP_ITEMS_MAX}, the most there is");
+            checker.report(&path, FindingText::new(message));
         }
         let path = FieldPath::root().field("redaction");
         let redaction = self.redaction.take().unwrap_or_default().check(&path, checker);
@@ -268,6 +285,7 @@ impl SettingsFile {
                 artifact_bytes: limits.artifact_bytes.unwrap_or(ARTIFACT_BYTES_DEFAULT),
                 sub_agent_depth: limits.sub_agent_depth.unwrap_or(SUB_AGENT_DEPTH_DEFAULT),
                 sub_agents: limits.sub_agents.unwrap_or(SUB_AGENTS_DEFAULT),
+                map_items: limits.map_items.unwrap_or(MAP_ITEMS_DEFAULT),
                 sub_agent_fan_out: limits.sub_agent_fan_out.unwrap_or(SUB_AGENT_FAN_OUT_DEFAULT),
                 remote_seconds: limits.remote_seconds.unwrap_or(REMOTE_SECONDS_DEFAULT),
                 remote_idle_seconds: limits

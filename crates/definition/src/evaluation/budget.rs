@@ -9,8 +9,9 @@ use std::cell::Cell;
 /// The most bytes of the values that one evaluation makes, all together.
 pub(super) const EVALUATION_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-/// The memory of one value besides its text, in bytes.
-pub(super) const VALUE_BYTES: u64 = 32;
+/// The memory of one value besides its text, in bytes: an allocation, its header, and its place in a
+/// list that grew by doubling.
+pub(super) const VALUE_BYTES: u64 = 128;
 
 thread_local! {
     static BYTES_LEFT: Cell<u64> = const { Cell::new(0) };

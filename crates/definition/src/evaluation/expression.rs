@@ -4,11 +4,13 @@ mod bounded;
 mod guard;
 mod outcome;
 mod reader;
+mod routing_keys;
 mod values;
 
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 use cel::common::ast::IdedExpr;
@@ -16,17 +18,17 @@ use cel::common::types::{CelBool, CelList, CelString, STRING_TYPE};
 use cel::common::value::{CowVal, Val};
 use cel::parser::Parser;
 use cel::{Context, Env, ExecutionError};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::evaluation::budget::EvaluationBudget;
 use crate::evaluation::scope::{
     EvaluationError, EvaluationScope, ScopeField, ScopeReads, accepts, steps,
 };
-use crate::value::{TEMPLATE_BYTES_MAX, check_template, compiled_text};
+use crate::value::{TEMPLATE_BYTES_MAX, check_template, compiled_text, scoped_text};
 
 /// A condition over the State of a workflow: a well-formed CEL expression.
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Serialize)]
+#[serde(into = "String")]
 pub struct ConditionExpression(Arc<CompiledCondition>);
 
 struct CompiledCondition {
@@ -74,7 +76,15 @@ fn text_of<'a>(arguments: &'a [CowVal<'_, '_>]) -> Result<&'a str, ExecutionErro
     text.map(CelString::inner).ok_or_else(ExecutionError::missing_argument_or_target)
 }
 
+scoped_text!(ConditionExpression);
+
 fn compile(text: &str) -> Result<CompiledCondition, String> {
+    let compiled = compile_any(text)?;
+    compiled.reading.check_names(&[])?;
+    Ok(compiled)
+}
+
+fn compile_any(text: &str) -> Result<CompiledCondition, String> {
     check_template(text)?;
     guard::check(text)?;
     let program = Parser::new().parse(text).map_err(|errors| reader::syntax(text, &errors))?;
@@ -121,6 +131,22 @@ impl ConditionExpression {
     /// True if the expression reads a field of the State, such as `routing_key`.
     pub fn mentions(&self, field: &str) -> bool {
         ScopeField::named(field).is_some_and(|field| self.0.reading.fields.contains(&field))
+    }
+
+    /// The routing keys that the expression can give; none if that depends on the State.
+    pub(crate) fn routing_keys(&self) -> Option<BTreeSet<String>> {
+        routing_keys::outcomes(&self.0.program.expr)
+    }
+
+    /// The routing keys that the expression compares with by `==`.
+    pub(crate) fn compared_routing_keys(&self) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        routing_keys::compared(&self.0.program.expr, &mut found);
+        found
+    }
+
+    pub(crate) fn reading(&self) -> &ScopeReads {
+        &self.0.reading
     }
 
     /// The nodes that the expression reads by name.

@@ -9,12 +9,14 @@ mod steps;
 use std::borrow::Cow;
 
 use polity_model::message::Message;
+use polity_model::state::CaughtError;
 use polity_model::value::excerpt;
 use serde_json::{Map, Value};
 
 pub(crate) use self::accepts::accepts;
 pub(crate) use self::reading::{NODE_JSON, NODE_OUTPUT, ScopeReads, check_node_field};
 pub(crate) use self::steps::steps;
+use crate::workflow::ITEM_INDEX;
 
 /// The State of a task, as conditions and templates see it.
 #[derive(Debug, Clone)]
@@ -37,6 +39,32 @@ pub struct EvaluationScope<'a> {
     pub metadata: Cow<'a, Map<String, Value>>,
     /// The newest output of each node that ran, by the node's name.
     pub outputs: Vec<(&'a str, &'a str)>,
+    /// The failure that an error edge caught last.
+    pub error: Option<&'a CaughtError>,
+    /// The item of a map, in the templates and conditions of its node.
+    pub item: Option<ItemScope<'a>>,
+}
+
+/// One item of a map, as the templates and conditions of the map's node see it.
+#[derive(Debug, Clone, Copy)]
+pub struct ItemScope<'a> {
+    /// The name of the item.
+    pub name: &'a str,
+    /// The item.
+    pub value: &'a Value,
+    /// Its index in the list, from 0.
+    pub index: usize,
+}
+
+impl ItemScope<'_> {
+    /// The value of a name: the item, or its index.
+    fn value(&self, name: &str) -> Option<Value> {
+        if name == self.name {
+            Some(self.value.clone())
+        } else {
+            (name == ITEM_INDEX).then(|| self.index.into())
+        }
+    }
 }
 
 /// A condition or template that could not be evaluated, and why.
@@ -64,10 +92,11 @@ pub(crate) enum ScopeField {
     RoutingKey,
     Metadata,
     Nodes,
+    Error,
 }
 
 impl ScopeField {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Input,
         Self::Last,
         Self::Messages,
@@ -76,6 +105,7 @@ impl ScopeField {
         Self::RoutingKey,
         Self::Metadata,
         Self::Nodes,
+        Self::Error,
     ];
 
     pub(crate) fn as_str(self) -> &'static str {
@@ -88,6 +118,7 @@ impl ScopeField {
             Self::RoutingKey => "routing_key",
             Self::Metadata => "metadata",
             Self::Nodes => "nodes",
+            Self::Error => "error",
         }
     }
 
@@ -100,7 +131,10 @@ impl EvaluationScope<'_> {
     /// The fields that a text reads, and their values. A field without a value is null.
     pub(crate) fn view(&self, reading: &ScopeReads) -> Map<String, Value> {
         let fields = reading.fields.iter();
-        fields.map(|field| (field.as_str().to_owned(), self.value(*field, reading))).collect()
+        let fields = fields.map(|field| (field.as_str().to_owned(), self.value(*field, reading)));
+        let others = reading.others.iter();
+        let others = others.filter_map(|name| Some((name.clone(), self.item?.value(name)?)));
+        fields.chain(others).collect()
     }
 
     fn value(&self, field: ScopeField, reading: &ScopeReads) -> Value {
@@ -121,6 +155,10 @@ impl EvaluationScope<'_> {
                 let nodes = read.map(|(name, output)| ((*name).to_owned(), node(output, reading)));
                 Value::Object(nodes.collect())
             }
+            // It holds only texts, so this cannot fail.
+            ScopeField::Error => self
+                .error
+                .map_or(Value::Null, |error| serde_json::to_value(error).unwrap_or_default()),
         }
     }
 }

@@ -3,6 +3,7 @@
 mod bounded;
 mod constants;
 mod filters;
+mod output_fields;
 mod reader;
 mod value;
 
@@ -17,12 +18,12 @@ use polity_model::value::excerpt;
 use minijinja::machinery::{Instructions, eval, get_compiled_template, make_string_output};
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 pub(crate) use self::value::ValueTemplate;
 use crate::evaluation::budget::EvaluationBudget;
 use crate::evaluation::scope::{EvaluationError, EvaluationScope, ScopeReads, accepts, steps};
-use crate::value::{TEMPLATE_BYTES_MAX, check_template, compiled_text};
+use crate::value::{TEMPLATE_BYTES_MAX, check_template, compiled_text, scoped_text};
 
 /// The instruction limit of one template. Charges for values are instructions too.
 const FUEL: u64 = 2_000_000;
@@ -34,8 +35,8 @@ const RENDERED_BYTES_MAX: usize = 16 * 1024 * 1024;
 const NAME: &str = "template";
 
 /// A well-formed template over the State of a workflow.
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Serialize)]
+#[serde(into = "String")]
 pub struct Template(Arc<CompiledTemplate>);
 
 struct CompiledTemplate {
@@ -64,18 +65,27 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment
 });
 
+scoped_text!(Template);
+
 fn compile(text: &str) -> Result<CompiledTemplate, String> {
+    let compiled = compile_any(text)?;
+    compiled.reading.check_names(&[])?;
+    Ok(compiled)
+}
+
+fn compile_any(text: &str) -> Result<CompiledTemplate, String> {
     check_template(text)?;
     constants::check(text)?;
+    let source = output_fields::with_json_fields(text);
     let mut environment = ENVIRONMENT.clone();
     environment
-        .add_template_owned(NAME, text.to_owned())
+        .add_template_owned(NAME, source.to_string())
         .map_err(|error| format!("not a template: {}", syntax(text, &error)))?;
     let names = environment
         .get_template(NAME)
         .map(|template| template.undeclared_variables(true))
         .unwrap_or_default();
-    let reading = reader::read(text, &names)?;
+    let reading = reader::read(&source, &names)?;
     filters::check(text, &environment)?;
     Ok(CompiledTemplate { text: text.into(), environment, reading })
 }

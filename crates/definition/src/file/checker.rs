@@ -9,6 +9,7 @@ use crate::file::PINNED_FILE;
 use crate::file::path::{FieldPath, PathSegment};
 use crate::file::problem::{DefinitionProblem, FindingText, SourcePosition};
 use crate::file::source::{SourceNode, SourceNodeKind};
+use crate::workflow::ScriptPath;
 
 /// One file while its rules are checked.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(crate) enum NameReference {
     Workflow(Name),
     AgentOrWorkflow(Name),
     Script(Name),
+    /// The script of a workflow's node.
+    ScriptFile(ScriptPath),
     /// An MCP server, named as part of a tool.
     Server(String),
 }
@@ -81,6 +84,11 @@ impl FileChecker {
         self.problems.push(finding.at(&self.file, &place));
     }
 
+    /// True for a definition that a task has pinned.
+    pub(crate) fn is_pinned_definition(&self) -> bool {
+        self.file == PINNED_FILE
+    }
+
     /// True if there are no problems so far.
     pub(crate) fn is_clean(&self) -> bool {
         self.problems.is_empty()
@@ -116,10 +124,15 @@ impl FileChecker {
         }
     }
 
+    /// True for a definition that a task has pinned. It must stay readable if a rule is added later.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.file == PINNED_FILE
+    }
+
     /// Refuses a secret that is written in the file. The message does not repeat it. Definitions
     /// that are pinned already stay readable.
     pub(crate) fn refuse_secret(&mut self, path: &FieldPath, name: &str, value: &str) {
-        if self.file != PINNED_FILE && is_literal_secret(name, value) {
+        if !self.is_pinned() && is_literal_secret(name, value) {
             let message = format!(
                 "{path}: the value looks like a secret, which may not be written in a file: put it \
                  into an environment variable and write \"${{{name}}}\" here"
@@ -128,9 +141,31 @@ impl FileChecker {
         }
     }
 
+    /// Refuses a secret in a text that may refer to variables. The message does not repeat it.
+    pub(crate) fn refuse_secret_part(&mut self, path: &FieldPath, text: &str) {
+        if !self.is_pinned() && is_literal_secret("", text) {
+            let message = format!(
+                "{path}: a part of it looks like a secret, which may not be written in a file: put \
+                 it into an environment variable and write \"${{NAME}}\" in its place"
+            );
+            self.report(path, FindingText::new(message));
+        }
+    }
+
+    /// Refuses a secret in a prompt, which the model and everyone who reads the file would see.
+    pub(crate) fn refuse_secret_in_prompt(&mut self, path: &FieldPath, prompt: &str) {
+        if !self.is_pinned() && contains_token(prompt) {
+            let message = format!(
+                "{path}: the prompt contains a secret: remove it, and give it to a tool that needs \
+                 it in an environment variable"
+            );
+            self.report(path, FindingText::new(message));
+        }
+    }
+
     /// Refuses a secret that is written in an argument. The message does not repeat it.
     pub(crate) fn refuse_secret_argument(&mut self, path: &FieldPath, argument: &str, field: &str) {
-        if self.file != PINNED_FILE && contains_token(argument) {
+        if !self.is_pinned() && contains_token(argument) {
             let message = format!(
                 "{path}: the argument looks like a secret, and anyone on the machine can read \
                  arguments: put it into an environment variable and name that in {field}"

@@ -126,7 +126,7 @@ impl<'a> CallChains<'a> {
             return chain.clone();
         }
         let mut longest = CallChain::new();
-        for node in workflow.expanded().nodes {
+        for node in workflow.all_nodes() {
             let chain = match &node.kind {
                 WorkflowNodeKind::Agent { agent, sub_agents, .. } => {
                     let agent = self.agents.get(agent).copied();
@@ -139,7 +139,9 @@ impl<'a> CallChains<'a> {
                 WorkflowNodeKind::Tool { .. }
                 | WorkflowNodeKind::Condition { .. }
                 | WorkflowNodeKind::Human { .. }
-                | WorkflowNodeKind::Parallel { .. } => None,
+                | WorkflowNodeKind::Parallel { .. }
+                | WorkflowNodeKind::Script { .. }
+                | WorkflowNodeKind::Map { .. } => None,
             };
             longest = longer(longest, chain.unwrap_or_default());
         }

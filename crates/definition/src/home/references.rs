@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use polity_model::name::Name;
 
+use super::scripts::ScriptLoader;
 use super::{FileContent, FileEntry};
 use crate::agent::{AgentDefinition, AgentKind};
 use crate::file::checker::NameReference;
@@ -24,12 +25,12 @@ struct KnownNames {
     servers: Option<Vec<Name>>,
 }
 
-pub(super) fn check(entries: &mut [FileEntry]) {
+pub(super) fn check(entries: &mut [FileEntry], scripts: &mut ScriptLoader<'_>) {
     let known = KnownNames::of(entries);
     for entry in &mut *entries {
         let checker = &mut entry.checker;
         for (path, reference) in checker.take_references() {
-            if let Some(finding) = known.missing(&path, &reference) {
+            if let Some(finding) = known.missing(&path, &reference, scripts) {
                 checker.report(&path, finding);
             }
         }
@@ -58,7 +59,12 @@ impl KnownNames {
     }
 
     /// The problem of a reference, if it has one.
-    fn missing(&self, path: &FieldPath, reference: &NameReference) -> Option<FindingText> {
+    fn missing(
+        &self,
+        path: &FieldPath,
+        reference: &NameReference,
+        scripts: &mut ScriptLoader<'_>,
+    ) -> Option<FindingText> {
         match reference {
             NameReference::Agent(name) => self.missing_name(path, name, &[DefinitionKind::Agent]),
             NameReference::Workflow(name) => {
@@ -73,6 +79,10 @@ impl KnownNames {
                     .then(|| FindingText::new(message).one_of(name.as_str(), &self.scripts))
             }
             NameReference::Server(name) => self.missing_server(path, name),
+            NameReference::ScriptFile(file) => scripts.problem(file).map(|why| {
+                let message = format!("{path}: the script {file} cannot be used: {why}");
+                FindingText::new(message).found(file.as_str())
+            }),
         }
     }
 
@@ -139,15 +149,18 @@ fn sub_agents_of(content: &FileContent) -> Option<NamedUses<'_>> {
 fn sub_workflows_of(content: &FileContent) -> Option<NamedUses<'_>> {
     let FileContent::Workflow(Some(workflow)) = content else { return None };
     let path = FieldPath::root().field("nodes");
-    let uses = workflow.nodes.iter().filter_map(|node| match &node.kind {
-        WorkflowNodeKind::Workflow { workflow, .. } => {
-            Some((workflow, path.field(node.name.as_str()).field("workflow")))
-        }
-        WorkflowNodeKind::Agent { .. }
-        | WorkflowNodeKind::Tool { .. }
-        | WorkflowNodeKind::Condition { .. }
-        | WorkflowNodeKind::Human { .. }
-        | WorkflowNodeKind::Parallel { .. } => None,
+    let uses = workflow.nodes.iter().flat_map(|node| {
+        let path = path.field(node.name.as_str());
+        node.with_inner().filter_map(move |inner| match &inner.kind {
+            WorkflowNodeKind::Workflow { workflow, .. } => Some((workflow, path.field("workflow"))),
+            WorkflowNodeKind::Agent { .. }
+            | WorkflowNodeKind::Tool { .. }
+            | WorkflowNodeKind::Condition { .. }
+            | WorkflowNodeKind::Human { .. }
+            | WorkflowNodeKind::Parallel { .. }
+            | WorkflowNodeKind::Script { .. }
+            | WorkflowNodeKind::Map { .. } => None,
+        })
     });
     Some(uses.collect())
 }

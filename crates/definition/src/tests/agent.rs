@@ -37,7 +37,8 @@ fn defaults_are_filled_in() {
     assert_eq!(llm.identity.name.as_str(), "writer");
     assert_eq!(llm.max_iterations.get(), 10);
     assert_eq!(llm.temperature.get().to_string(), "0.7");
-    assert_eq!(llm.max_retries, 3);
+    assert_eq!((llm.max_retries, llm.max_retry_seconds), (None, 600));
+    assert_eq!(llm.tool_retries_max(), 3);
     assert_eq!(llm.llm_config.provider, LlmProvider::OpenAi);
     assert_eq!(llm.llm_config.timeout_seconds.get(), 120);
     assert!(llm.tools.is_empty() && llm.sub_agents.is_empty() && llm.approval.is_empty());
@@ -240,6 +241,27 @@ fn literal_secret_in_an_argument_is_refused() {
         assert_eq!(told.contains("looks like a secret"), is_refused, "{told}");
         assert!(!told.contains(token), "{told}");
     }
+}
+
+#[test]
+fn literal_secret_in_the_address_of_a_server_or_in_a_prompt_is_refused() {
+    let token = concat!("gsk", "_abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOP");
+    for (address, is_refused) in [
+        (format!("https://tools.test/mcp?api_key={token}"), true),
+        ("https://ada:hunter2hunter@tools.test/mcp".to_owned(), true),
+        ("https://tools.test/mcp?api_key=${KEY}".to_owned(), false),
+    ] {
+        let server = format!(
+            "servers: [{{name: a, transport: streamable_http, config: {{url: {address:?}}}}}]\n"
+        );
+        let found = problems("config/mcp_servers.yaml", &server, []).join("\n");
+        assert_eq!(found.contains("looks like a secret"), is_refused, "{address}: {found}");
+        assert!(!found.contains("hunter2hunter") && !found.contains(token), "{found}");
+    }
+    let text = BASE.replacen("system_prompt: ", &format!("system_prompt: Use {token} "), 1);
+    let home = home([("agents/writer.yaml", text.as_str())]);
+    let told = format!("{:?}", home.problems);
+    assert!(told.contains("the prompt contains a secret") && !told.contains(token), "{told}");
 }
 
 #[test]

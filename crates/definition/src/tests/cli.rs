@@ -1,9 +1,11 @@
 //! Tests of CLI agents.
 
+use std::num::NonZeroU64;
+
 use super::{home, problems, report};
 use crate::{
-    AccessType, AgentKind, AgentMode, CliAgent, CliTemplate, InputPattern, NameLookup,
-    OutputPattern, PermissionPolicy, WorkspaceMode,
+    AccessType, AgentKind, AgentMode, CliAgent, CliTemplate, EmptyOutputPolicy, InputPattern,
+    NameLookup, OutputPattern, PermissionPolicy, QueueFullPolicy, WorkspaceMode,
 };
 
 const BASE: &str = "kind: cli\nname: coder\nexecutable_path: coder\n";
@@ -35,13 +37,33 @@ fn defaults_are_the_safe_ones() {
     assert_eq!((cli.mode, cli.access_type), (AgentMode::Task, AccessType::ReadWrite));
     assert_eq!(cli.max_concurrent_executions.get(), 1);
     assert_eq!(cli.timeout_seconds.get(), 300);
-    assert_eq!((cli.queue_limit, cli.queue_timeout_seconds.get()), (10, 1800));
+    assert_eq!((cli.queue_full(), cli.queue_limit), (QueueFullPolicy::Wait, None));
+    assert_eq!((cli.queue_timeout_seconds, cli.empty_output), (None, EmptyOutputPolicy::Fail));
     assert_eq!((cli.max_retries, cli.grace_seconds), (3, 10));
     assert_eq!(cli.permission_policy, PermissionPolicy::Ask);
     assert_eq!(cli.workspace, WorkspaceMode::Shared);
     assert_eq!(cli.input_pattern, Some(InputPattern::Stdin));
     assert_eq!(cli.output_pattern, Some(OutputPattern::Stdout));
     assert!(cli.enabled && !cli.keep_alive && !cli.idempotent);
+}
+
+#[test]
+fn full_queue_waits_unless_the_file_limits_it() {
+    use QueueFullPolicy::{Refuse, Wait};
+    let seconds = NonZeroU64::new;
+    for (lines, expected) in [
+        ("", (Wait, None, None)),
+        ("queue_full: wait\nqueue_timeout_seconds: 60\n", (Wait, None, seconds(60))),
+        ("queue_full: refuse\n", (Refuse, Some(10), seconds(1800))),
+        ("queue_limit: 2\n", (Refuse, Some(2), seconds(1800))),
+        ("queue_full: refuse\nqueue_limit: 0\n", (Refuse, Some(0), seconds(1800))),
+    ] {
+        let cli = cli(&format!("{BASE}{lines}"));
+        let found = (cli.queue_full(), cli.queue_limit, cli.queue_timeout_seconds);
+        assert_eq!(found, expected, "{lines}");
+    }
+    let problems = of_lines("queue_full: wait\nqueue_limit: 2");
+    assert_eq!(problems, ["5:14: \"queue_limit\" has a meaning only with queue_full: refuse"]);
 }
 
 #[test]
@@ -135,12 +157,14 @@ fn unenforced_permission_policies_are_refused() {
             "preset: opencode\npermission_policy: deny",
             "preset: opencode\npermission_policy: deny\ncli_args: [run]",
             "preset: opencode\npermission_policy: ask\ncli_args: [run]",
+            "preset: opencode\nenv_unset: [OPENCODE_PERMISSION]",
+            "preset: copilot\npermission_policy: deny\nenvs: {COPILOT_ALLOW_ALL: \"1\"}",
             "preset: aider",
             "preset: aider\npermission_policy: deny",
             "preset: aider\npermission_policy: allow",
         ],
         of_lines
-    ), @r"
+    ), @r#"
     permission_policy: deny
     => 4:20: permission_policy is deny, but only a preset can enforce it; remove it, and restrict the program by its own options in cli_args
     permission_policy: ask
@@ -158,6 +182,13 @@ fn unenforced_permission_policies_are_refused() {
     permission_policy: ask
     cli_args: [run]
     => valid
+    preset: opencode
+    env_unset: [OPENCODE_PERMISSION]
+    => 1:1: permission_policy is ask, but envs, env_allow or env_unset changes OPENCODE_PERMISSION, on which it depends; remove OPENCODE_PERMISSION there, or set permission_policy to allow
+    preset: copilot
+    permission_policy: deny
+    envs: {COPILOT_ALLOW_ALL: "1"}
+    => 5:20: permission_policy is deny, but envs, env_allow or env_unset changes COPILOT_ALLOW_ALL, on which it depends; remove COPILOT_ALLOW_ALL there, or set permission_policy to allow
     preset: aider
     => 1:1: permission_policy is ask, but the preset aider can enforce only allow: the program acts without asking; set it to allow
     preset: aider
@@ -166,7 +197,7 @@ fn unenforced_permission_policies_are_refused() {
     preset: aider
     permission_policy: allow
     => valid
-    ");
+    "#);
 }
 
 #[test]
@@ -241,4 +272,20 @@ fn rejects_contradicting_fields() {
         ],
         of_lines
     ));
+}
+
+/// An older output file is removed before a run.
+#[test]
+fn output_file_above_the_working_directory_is_refused() {
+    for (template, is_refused) in
+        [("../out", true), ("a/../../out", true), ("a..b/out", false), ("/srv/out", false)]
+    {
+        let file = format!(
+            "kind: cli\nname: writer\nexecutable_path: wc\noutput_pattern: file\n\
+             output_file_template: {template}\n"
+        );
+        let home = home([("agents/writer.yaml", file.as_str())]);
+        let told = format!("{:?}", home.problems);
+        assert_eq!(told.contains("would lead out of the working directory"), is_refused, "{told}");
+    }
 }

@@ -52,6 +52,7 @@ approval: [files/write_file]
 output_schema: {type: object, properties: {z: {const: null}, a: {type: string}}}
 budget: {max_cost_usd: 1.5, max_tokens: 100000}
 max_retries: 0
+max_retry_seconds: 60
 a2a:
   base_path: /writers/writer
   transport_protocols: [grpc]
@@ -116,11 +117,13 @@ lock_key: repository
 workspace: worktree
 idempotent: true
 deduplicate_seconds: 10
+queue_full: refuse
 queue_limit: 0
 queue_timeout_seconds: 60
 grace_seconds: 0
 stop_signal: SIGINT
 success_exit_codes: [0, 3]
+empty_output: accept
 error_rules: [{pattern: "rate limit|overloaded", category: transient, stream: both}]
 resource_limits: {memory_mb: 512, cpu_seconds: 60, processes: 20, output_bytes: 1000000}
 artifacts: ["*.md"]

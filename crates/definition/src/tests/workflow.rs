@@ -2,10 +2,10 @@
 
 use super::{problems, report};
 
-const WRITER: (&str, &str) =
+pub(super) const WRITER: (&str, &str) =
     ("agents/writer.yaml", "kind: cli\nname: writer\nexecutable_path: x\n");
 
-fn of_flow(text: &str) -> Vec<String> {
+pub(super) fn of_flow(text: &str) -> Vec<String> {
     problems("workflows/flow.yaml", &format!("name: flow\n{text}"), [WRITER])
 }
 

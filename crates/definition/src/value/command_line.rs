@@ -7,6 +7,7 @@ use polity_model::value::InvalidValue;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
 
 /// A program with its arguments. One text is split at white space; quotes group words, and a
 /// backslash escapes the next character.
@@ -31,6 +32,12 @@ impl TryFrom<Vec<String>> for ProgramCommand {
                 Err(InvalidValue::new("must begin with the name of a program".to_owned()))
             }
         }
+    }
+}
+
+impl Serialize for ProgramCommand {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(std::iter::once(&self.program).chain(&self.args))
     }
 }
 

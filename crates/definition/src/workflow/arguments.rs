@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use polity_model::value::InvalidValue;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -20,6 +19,10 @@ use crate::file::path::FieldPath;
 /// value; other texts render to text.
 #[derive(Clone, Default)]
 pub struct ArgumentTemplates(Arc<Vec<(String, ArgumentTemplate)>>);
+
+/// One JSON value in which every text is a template, such as the list of a map.
+#[derive(Clone)]
+pub struct ValueSource(Arc<ArgumentTemplate>);
 
 enum ArgumentTemplate {
     /// Null, a number, true, false, or a text without braces.
@@ -66,6 +69,68 @@ impl ArgumentTemplates {
     }
 }
 
+impl ValueSource {
+    /// The value.
+    pub fn render(&self, scope: &EvaluationScope<'_>) -> Result<Value, EvaluationError> {
+        self.0.render(scope)
+    }
+
+    /// The value as written.
+    pub fn as_written(&self) -> Value {
+        self.0.as_written()
+    }
+
+    /// A description of the value, if it can never be a list.
+    pub(super) fn never_list(&self) -> Option<&'static str> {
+        match &*self.0 {
+            ArgumentTemplate::Fixed(Value::String(_)) => Some("a text"),
+            ArgumentTemplate::Fixed(Value::Null) => Some("null"),
+            ArgumentTemplate::Fixed(Value::Bool(_)) => Some("true or false"),
+            ArgumentTemplate::Fixed(Value::Number(_)) => Some("a number"),
+            ArgumentTemplate::Text(_) => Some("a text with a template in it"),
+            ArgumentTemplate::Map(_) => Some("a mapping"),
+            ArgumentTemplate::Fixed(Value::Array(_) | Value::Object(_))
+            | ArgumentTemplate::Value { .. }
+            | ArgumentTemplate::List(_) => None,
+        }
+    }
+
+    /// The State fields that each template reads, with its path.
+    pub(super) fn readings(&self, path: &FieldPath) -> Vec<(FieldPath, &ScopeReads)> {
+        let mut found = Vec::new();
+        self.0.readings(path, &mut found);
+        found
+    }
+}
+
+impl PartialEq for ValueSource {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_written() == other.as_written()
+    }
+}
+
+impl fmt::Debug for ValueSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_written().fmt(f)
+    }
+}
+
+impl Serialize for ValueSource {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.as_written().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for ValueSource {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        ArgumentTemplate::deserialize(deserializer).map(|value| Self(Arc::new(value)))
+    }
+}
+
+polity_model::inline_schema!(ValueSource, {
+    "anyOf": [{ "type": "string", "pattern": "^\\s*\\{\\{" }, { "type": "array" }]
+});
+
 impl ArgumentTemplate {
     fn text(text: String) -> Result<Self, String> {
         // Texts without braces are not limited as templates are, and may be empty.
@@ -75,7 +140,7 @@ impl ArgumentTemplate {
         if let Some(template) = ValueTemplate::compile(&text) {
             return Ok(Self::Value { template: template?, written: text });
         }
-        text.parse().map(Self::Text).map_err(|error: InvalidValue| error.to_string())
+        Template::compile(&text).map(Self::Text)
     }
 
     fn render(&self, scope: &EvaluationScope<'_>) -> Result<Value, EvaluationError> {

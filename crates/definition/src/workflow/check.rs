@@ -6,15 +6,19 @@ use std::sync::Arc;
 
 use polity_model::name::Name;
 
+use super::check_steps::{check_compensation, check_map, check_map_outputs, check_script};
 use super::file::{EdgeFile, EdgeTargetFile, MAX_ITERATIONS_DEFAULT, NodeFile, WorkflowFile};
+use super::outputs::OutputsFile;
 use super::patterns::{self, PatternGraph};
 use super::{
-    EdgeTarget, REFLECTION_ROUNDS, REFLECTION_ROUNDS_MAX, WorkflowDefinition, WorkflowEdge,
-    WorkflowNode, WorkflowNodeKind, WorkflowPattern,
+    EdgeTarget, ITEM_INDEX, REFLECTION_ROUNDS, REFLECTION_ROUNDS_MAX, WorkflowDefinition,
+    WorkflowEdge, WorkflowNode, WorkflowNodeKind, WorkflowPattern,
 };
+use crate::evaluation::scope::ScopeReads;
 use crate::file::checker::{FileChecker, NameReference};
 use crate::file::path::FieldPath;
 use crate::file::problem::FindingText;
+use crate::value::suggest;
 
 impl WorkflowFile {
     pub(crate) fn check(self, checker: &mut FileChecker) -> Option<WorkflowDefinition> {
@@ -32,8 +36,13 @@ impl WorkflowFile {
         }
         let names: Vec<Name> = files.iter().map(|(name, _)| name.clone()).collect();
         let known = KnownNodes { names: &names };
-        let nodes: Vec<Option<WorkflowNode>> =
-            files.into_iter().map(|(name, file)| check_node(name, file, &known, checker)).collect();
+        let nodes: Vec<Option<WorkflowNode>> = files
+            .into_iter()
+            .map(|(name, file)| {
+                let path = root.field("nodes").field(name.as_str());
+                check_node(name, &path, file, &known, checker)
+            })
+            .collect();
         let edges_path = root.field("edges");
         let edges: Vec<Option<WorkflowEdge>> = self
             .edges
@@ -58,7 +67,11 @@ impl WorkflowFile {
             known.check(node, &checkpoints_path.index(index), checker);
         }
         for node in nodes.iter().flatten() {
-            known.check_read_by(node, checker);
+            let path = root.field("nodes").field(node.name.as_str());
+            known.check_read_by(node, &path, &[], checker);
+        }
+        if let Some(on_cancel) = &self.on_cancel {
+            known.check(on_cancel, &root.field("on_cancel"), checker);
         }
         let patterns = self.patterns.unwrap_or_default();
         let agents = self.agents.unwrap_or_default();
@@ -72,6 +85,7 @@ impl WorkflowFile {
             nodes: nodes.into_iter().collect::<Option<_>>()?,
             edges: edges.into_iter().collect::<Option<_>>()?,
             entry_point,
+            on_cancel: self.on_cancel,
             checkpoints,
             max_iterations: self.max_iterations.unwrap_or(MAX_ITERATIONS_DEFAULT),
             from_patterns,
@@ -103,7 +117,7 @@ impl WorkflowFile {
                 checker.report(&agents_path, FindingText::new(message));
             }
         }
-        for field in ["edges", "entry_point", "checkpoints"] {
+        for field in ["edges", "entry_point", "on_cancel", "checkpoints"] {
             let path = root.field(field);
             checker.refuse_unless(has_nodes || checker.is_empty(&path), &path, "with nodes");
         }
@@ -147,8 +161,8 @@ fn expand(
 }
 
 /// The nodes that edges and branches may name.
-struct KnownNodes<'a> {
-    names: &'a [Name],
+pub(super) struct KnownNodes<'a> {
+    pub(super) names: &'a [Name],
 }
 
 impl KnownNodes<'_> {
@@ -162,14 +176,21 @@ impl KnownNodes<'_> {
         }
     }
 
-    /// Checks the nodes that a condition or template reads.
-    fn check_read<'n>(
+    /// Checks the nodes and names that a condition or template reads.
+    fn check_read(
         &self,
-        nodes: impl Iterator<Item = &'n str>,
+        reading: &ScopeReads,
         path: &FieldPath,
+        item_names: &[&str],
         checker: &mut FileChecker,
     ) {
-        for node in nodes {
+        if let Err(message) = reading.check_names(item_names) {
+            let (message, suggestion) = suggest::split(&message);
+            let mut finding = FindingText::new(format!("{path}: {message}"));
+            finding.suggestion = suggestion.map(str::to_owned);
+            checker.report(path, finding);
+        }
+        for node in &reading.nodes {
             let is_known = self.names.iter().any(|name| name.as_str() == node)
                 || checker.is_there(&FieldPath::root().field("nodes").field(node));
             if !is_known {
@@ -179,38 +200,57 @@ impl KnownNodes<'_> {
         }
     }
 
-    fn check_read_by(&self, node: &WorkflowNode, checker: &mut FileChecker) {
-        let path = FieldPath::root().field("nodes").field(node.name.as_str());
-        match &node.kind {
-            WorkflowNodeKind::Agent { input: Some(input), .. }
-            | WorkflowNodeKind::Workflow { input: Some(input), .. } => {
-                self.check_read(input.nodes_named(), &path.field("input"), checker);
-            }
-            WorkflowNodeKind::Tool { arguments, .. } => {
-                for (place, reading) in arguments.readings(&path.field("arguments")) {
-                    self.check_read(reading.nodes.iter().map(String::as_str), &place, checker);
-                }
-            }
-            WorkflowNodeKind::Condition { expression } => {
-                self.check_read(expression.nodes_named(), &path.field("expression"), checker);
-            }
-            WorkflowNodeKind::Human { question, .. } => {
-                self.check_read(question.nodes_named(), &path.field("question"), checker);
-            }
-            WorkflowNodeKind::Agent { input: None, .. }
-            | WorkflowNodeKind::Workflow { input: None, .. }
-            | WorkflowNodeKind::Parallel { .. } => {}
+    /// Checks everything that a node, the node inside it and its compensation read.
+    fn check_read_by(
+        &self,
+        node: &WorkflowNode,
+        path: &FieldPath,
+        item_names: &[&str],
+        checker: &mut FileChecker,
+    ) {
+        for (place, reading) in readings(&node.kind, path) {
+            self.check_read(reading, &place, item_names, checker);
+        }
+        if let WorkflowNodeKind::Map { node, item_name, .. } = &node.kind {
+            let names = [item_name.as_str(), ITEM_INDEX];
+            self.check_read_by(node, &path.field("node"), &names, checker);
+        }
+        if let Some(compensation) = &node.compensate {
+            self.check_read_by(compensation, &path.field("compensate"), &[], checker);
         }
     }
 }
 
-fn check_node(
+/// The State fields that the templates and conditions of a node read, with their paths.
+fn readings<'n>(kind: &'n WorkflowNodeKind, path: &FieldPath) -> Vec<(FieldPath, &'n ScopeReads)> {
+    match kind {
+        WorkflowNodeKind::Agent { input: Some(input), .. }
+        | WorkflowNodeKind::Workflow { input: Some(input), .. } => {
+            vec![(path.field("input"), input.reading())]
+        }
+        WorkflowNodeKind::Tool { arguments, .. } | WorkflowNodeKind::Script { arguments, .. } => {
+            arguments.readings(&path.field("arguments"))
+        }
+        WorkflowNodeKind::Condition { expression } => {
+            vec![(path.field("expression"), expression.reading())]
+        }
+        WorkflowNodeKind::Human { question, .. } => {
+            vec![(path.field("question"), question.reading())]
+        }
+        WorkflowNodeKind::Map { over, .. } => over.readings(&path.field("over")),
+        WorkflowNodeKind::Agent { input: None, .. }
+        | WorkflowNodeKind::Workflow { input: None, .. }
+        | WorkflowNodeKind::Parallel { .. } => Vec::new(),
+    }
+}
+
+pub(super) fn check_node(
     name: Name,
+    path: &FieldPath,
     file: NodeFile,
     known: &KnownNodes<'_>,
     checker: &mut FileChecker,
 ) -> Option<WorkflowNode> {
-    let path = FieldPath::root().field("nodes").field(name.as_str());
     let common = file.common();
     let kind = match file {
         NodeFile::Agent(file) => WorkflowNodeKind::Agent {
@@ -254,6 +294,8 @@ fn check_node(
             workflow: checker.require(&path.field("workflow"), file.workflow)?,
             input: file.input,
         },
+        NodeFile::Script(file) => check_script(file, path, checker)?,
+        NodeFile::Map(file) => check_map(&name, file, path, known, checker)?,
     };
     match &kind {
         WorkflowNodeKind::Agent { agent, sub_agents, .. } => {
@@ -268,16 +310,27 @@ fn check_node(
         }
         WorkflowNodeKind::Condition { .. }
         | WorkflowNodeKind::Human { .. }
-        | WorkflowNodeKind::Parallel { .. } => {}
+        | WorkflowNodeKind::Parallel { .. }
+        | WorkflowNodeKind::Script { .. } => {}
+        WorkflowNodeKind::Map { .. } => check_map_outputs(common.outputs.as_ref(), path, checker),
     }
+    if let Some(target) = &common.on_error {
+        known.check(target, &path.field("on_error"), checker);
+    }
+    let compensate = match common.compensate {
+        Some(step) => Some(Box::new(check_compensation(&name, step, path, known, checker)?)),
+        None => None,
+    };
     Some(WorkflowNode {
         name,
         kind,
         inputs: common.inputs.unwrap_or_default(),
-        outputs: common.outputs.unwrap_or_default(),
+        outputs: common.outputs.map(OutputsFile::into_outputs).unwrap_or_default(),
         idempotent: common.idempotent.unwrap_or(false),
         max_retries: common.max_retries,
         timeout_seconds: common.timeout_seconds,
+        on_error: common.on_error,
+        compensate,
     })
 }
 
@@ -330,7 +383,7 @@ fn check_edge(
     };
     if let Some(condition) = &file.condition {
         let condition_path = path.field("condition");
-        known.check_read(condition.nodes_named(), &condition_path, checker);
+        known.check_read(condition.reading(), &condition_path, &[], checker);
         if let Some(kind) = condition.never_boolean() {
             let message = format!(
                 "{condition_path} gives {kind}, but true or false is needed: compare it with \
@@ -339,10 +392,14 @@ fn check_edge(
             checker.report(&condition_path, FindingText::new(message).found(condition.as_str()));
         }
     }
+    if let Some(target) = &file.on_error {
+        known.check(target, &path.field("on_error"), checker);
+    }
     Some(WorkflowEdge {
         from: from?,
         to: to?,
         condition: file.condition,
         max_loops: file.max_loops,
+        on_error: file.on_error,
     })
 }

@@ -20,15 +20,25 @@ pub(super) fn check_graph(workflow: &WorkflowDefinition, checker: &mut FileCheck
     if !checker.is_clean() {
         return;
     }
-    let WorkflowDefinition { nodes, edges, checkpoints, max_iterations, .. } = workflow;
-    let (plan, faults) =
-        WorkflowPlan::with_faults(nodes, edges, entry_point, checkpoints, *max_iterations);
+    let (plan, faults) = WorkflowPlan::with_faults(&workflow.plan_source());
     for fault in faults {
         report_data(workflow, &fault, checker);
     }
     let reached = plan.reached();
-    for (node, _) in workflow.nodes.iter().zip(reached).filter(|(_, reached)| !reached) {
+    let by_cancel = plan.reached_by_cancel().unwrap_or_else(|| vec![false; reached.len()]);
+    for ((node, reached), by_cancel) in workflow.nodes.iter().zip(reached).zip(by_cancel) {
         let name = &node.name;
+        if reached && by_cancel {
+            let message = format!(
+                "on_cancel leads to \"{name}\", which also runs without a cancellation: give \
+                 on_cancel nodes of its own"
+            );
+            checker.report(&FieldPath::root().field("on_cancel"), FindingText::new(message));
+            return;
+        }
+        if reached || by_cancel {
+            continue;
+        }
         let message = format!(
             "no way leads from \"{entry_point}\" to the node \"{name}\": draw an edge to it, or \
              take it out"
@@ -64,19 +74,32 @@ fn check_branches(workflow: &WorkflowDefinition, entry_point: &Name, checker: &m
             }
         }
     }
+    let mut refuse = |node: &Name, path: FieldPath| {
+        if let Some(owner) = owners.get(node) {
+            let message = format!(
+                "\"{node}\" is a branch of \"{owner}\", which begins it and goes on after it: \
+                 draw the edge to or from \"{owner}\""
+            );
+            checker.report(&path, FindingText::new(message));
+        }
+    };
     for (index, edge) in workflow.edges.iter().enumerate() {
         let path = FieldPath::root().field("edges").index(index);
-        let ends =
-            std::iter::once((&edge.from, "from")).chain(edge.to.nodes().map(|to| (to, "to")));
+        let ends = std::iter::once((&edge.from, "from"))
+            .chain(edge.to.nodes().map(|to| (to, "to")))
+            .chain(edge.on_error.iter().map(|to| (to, "on_error")));
         for (node, field) in ends {
-            if let Some(owner) = owners.get(node) {
-                let message = format!(
-                    "\"{node}\" is a branch of \"{owner}\", which begins it and goes on after it: \
-                     draw the edge to or from \"{owner}\""
-                );
-                checker.report(&path.field(field), FindingText::new(message));
-            }
+            refuse(node, path.field(field));
         }
+    }
+    for node in &workflow.nodes {
+        let Some(to) = &node.on_error else { continue };
+        let path = node_path(&node.name).field("on_error");
+        refuse(&node.name, path.clone());
+        refuse(to, path);
+    }
+    if let Some(node) = &workflow.on_cancel {
+        refuse(node, FieldPath::root().field("on_cancel"));
     }
 }
 
@@ -94,16 +117,33 @@ fn check_cycles(workflow: &WorkflowDefinition, checker: &mut FileChecker) {
         }
     }
     for edge in workflow.edges.iter().filter(|edge| edge.max_loops.is_none()) {
-        unlimited[number(&edge.from)].extend(edge.to.nodes().map(number));
+        let targets = edge.to.nodes().chain(&edge.on_error);
+        unlimited[number(&edge.from)].extend(targets.map(number));
+    }
+    for (index, node) in workflow.nodes.iter().enumerate() {
+        unlimited[index].extend(node.on_error.iter().map(number));
     }
     for cycle in graph::cycles(&unlimited) {
         let message = format!(
-            "the workflow has a cycle, {}, without a limit: give one of these edges max_loops",
-            in_words(workflow, &cycle)
+            "the workflow has a cycle, {}, without a limit: give one of these edges max_loops{}",
+            in_words(workflow, &cycle),
+            if has_node_error(workflow, &cycle) {
+                ", with on_error at an edge instead of a node"
+            } else {
+                ""
+            }
         );
         let place = closing_edge(workflow, &cycle).unwrap_or_else(FieldPath::root);
         checker.report(&place, FindingText::new(message));
     }
+}
+
+/// True if the `on_error` of a node, which has no limit, is part of a cycle.
+fn has_node_error(workflow: &WorkflowDefinition, cycle: &[usize]) -> bool {
+    let next = cycle.iter().cycle().skip(1);
+    cycle.iter().zip(next).any(|(from, to)| {
+        workflow.nodes[*from].on_error.as_ref() == Some(&workflow.nodes[*to].name)
+    })
 }
 
 fn in_words(workflow: &WorkflowDefinition, cycle: &[usize]) -> String {
@@ -138,7 +178,9 @@ fn closing_edge(workflow: &WorkflowDefinition, cycle: &[usize]) -> Option<FieldP
     let (first, last) = (cycle.first()?, cycle.last()?);
     let (first, last) = (&workflow.nodes[*first].name, &workflow.nodes[*last].name);
     let closes = |edge: &WorkflowEdge| {
-        edge.max_loops.is_none() && edge.from == *last && edge.to.nodes().any(|to| to == first)
+        edge.max_loops.is_none()
+            && edge.from == *last
+            && edge.to.nodes().chain(&edge.on_error).any(|to| to == first)
     };
     let edge = workflow.edges.iter().position(closes);
     let edges = FieldPath::root().field("edges");

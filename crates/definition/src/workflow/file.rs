@@ -12,16 +12,20 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize, Serializer};
+use serde_json::Value;
 
+use super::outputs::OutputsFile;
 use super::{
-    ArgumentTemplates, JoinMode, REFLECTION_ROUNDS, REFLECTION_ROUNDS_MAX, WorkflowPattern,
+    ArgumentTemplates, ItemErrorPolicy, JoinMode, MAP_PARALLEL_DEFAULT, REFLECTION_ROUNDS,
+    REFLECTION_ROUNDS_MAX, ScriptPath, ValueSource, WorkflowPattern,
 };
 use crate::evaluation::expression::ConditionExpression;
 use crate::evaluation::template::Template;
 use crate::file::canonical;
 use crate::file::ordered::OrderedMap;
 use crate::nonzero_u32;
-use crate::value::Text;
+use crate::value::command_line::ProgramCommand;
+use crate::value::{EnvName, Text};
 
 pub(super) const MAX_ITERATIONS_DEFAULT: NonZeroU32 = nonzero_u32(50);
 
@@ -49,6 +53,9 @@ pub(crate) struct WorkflowFile {
     pub(super) edges: Option<Vec<EdgeFile>>,
     /// The step that runs first; needed with `nodes`.
     pub(super) entry_point: Option<Name>,
+    /// The step that runs when the workflow is cancelled, before it ends as cancelled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) on_cancel: Option<Name>,
     /// Steps that wait for a person before they run.
     #[schemars(extend("default" = [], "uniqueItems" = true))]
     pub(super) checkpoints: Option<Vec<Name>>,
@@ -74,16 +81,39 @@ pub(crate) enum NodeFile {
     Parallel(ParallelNodeFile),
     /// Runs another workflow.
     Workflow(WorkflowNodeFile),
+    /// Runs a script.
+    Script(ScriptNodeFile),
+    /// Runs one step for every item of a list.
+    Map(MapNodeFile),
+}
+
+/// One step inside another: the step of a map, or a compensation.
+#[derive(Debug, Clone, DeriveDeserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(tag = "type")]
+pub(crate) enum StepFile {
+    /// Runs an agent.
+    Agent(AgentStepFile),
+    /// Calls a tool.
+    Tool(ToolStepFile),
+    /// Evaluates an expression.
+    Condition(ConditionStepFile),
+    /// Runs another workflow.
+    Workflow(WorkflowStepFile),
+    /// Runs a script.
+    Script(ScriptStepFile),
 }
 
 /// The common fields of steps.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CommonFile {
     pub(super) inputs: Option<Vec<Text>>,
-    pub(super) outputs: Option<Vec<Text>>,
+    pub(super) outputs: Option<OutputsFile>,
     pub(super) idempotent: Option<bool>,
     pub(super) max_retries: Option<u32>,
     pub(super) timeout_seconds: Option<NonZeroU64>,
+    pub(super) on_error: Option<Name>,
+    pub(super) compensate: Option<StepFile>,
 }
 
 // Flattening the common fields would give up the check for unknown ones, so each type has them.
@@ -96,8 +126,9 @@ macro_rules! node_file {
             $($(#[$attribute])* pub(super) $field: Option<$type>,)*
             /// The parts of the State that the step reads; default all.
             pub(super) inputs: Option<Vec<Text>>,
-            /// The parts of the State that the step writes.
-            pub(super) outputs: Option<Vec<Text>>,
+            /// The parts of the State that the step writes: a list of names, which keep text as
+            /// text, or a mapping of names to `text` or `json`.
+            pub(super) outputs: Option<OutputsFile>,
             /// True if the step is safe to repeat.
             #[schemars(extend("default" = false))]
             pub(super) idempotent: Option<bool>,
@@ -105,6 +136,13 @@ macro_rules! node_file {
             pub(super) max_retries: Option<u32>,
             /// The time limit of the step, in seconds.
             pub(super) timeout_seconds: Option<NonZeroU64>,
+            /// The step to go to when this one has failed; without one the workflow fails.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub(super) on_error: Option<Name>,
+            /// The step that undoes this one. It runs when this step has finished and the workflow
+            /// fails or is cancelled later.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub(super) compensate: Option<StepFile>,
         }
 
         impl $name {
@@ -115,13 +153,66 @@ macro_rules! node_file {
                     idempotent: self.idempotent,
                     max_retries: self.max_retries,
                     timeout_seconds: self.timeout_seconds,
+                    on_error: self.on_error.clone(),
+                    compensate: self.compensate.clone(),
                 }
             }
 
             pub(super) fn with_common(self, common: CommonFile) -> Self {
-                let CommonFile { inputs, outputs, idempotent, max_retries, timeout_seconds } =
-                    common;
-                Self { inputs, outputs, idempotent, max_retries, timeout_seconds, ..self }
+                let CommonFile {
+                    inputs,
+                    outputs,
+                    idempotent,
+                    max_retries,
+                    timeout_seconds,
+                    on_error,
+                    compensate,
+                } = common;
+                Self {
+                    inputs,
+                    outputs,
+                    idempotent,
+                    max_retries,
+                    timeout_seconds,
+                    on_error,
+                    compensate,
+                    ..self
+                }
+            }
+        }
+    };
+    // A kind of step that may also be inside another.
+    ($(#[$doc:meta])* $name:ident, $step:ident {
+        $($(#[$attribute:meta])* $field:ident: $type:ty,)*
+    }) => {
+        node_file!($(#[$doc])* $name { $($(#[$attribute])* $field: $type,)* });
+
+        $(#[$doc])*
+        #[derive(Debug, Clone, Default, Serialize, DeriveDeserialize, JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        pub(crate) struct $step {
+            $($(#[$attribute])* $field: Option<$type>,)*
+            /// True if the step is safe to repeat.
+            #[schemars(extend("default" = false))]
+            idempotent: Option<bool>,
+            /// The retry limit after transient failures.
+            max_retries: Option<u32>,
+            /// The time limit of the step, in seconds.
+            timeout_seconds: Option<NonZeroU64>,
+        }
+
+        impl From<$step> for $name {
+            fn from(step: $step) -> Self {
+                let $step { $($field,)* idempotent, max_retries, timeout_seconds } = step;
+                let rest = Self::default();
+                Self { $($field,)* idempotent, max_retries, timeout_seconds, ..rest }
+            }
+        }
+
+        impl From<$name> for $step {
+            fn from(node: $name) -> Self {
+                let $name { $($field,)* idempotent, max_retries, timeout_seconds, .. } = node;
+                Self { $($field,)* idempotent, max_retries, timeout_seconds }
             }
         }
     };
@@ -129,7 +220,7 @@ macro_rules! node_file {
 
 node_file!(
     /// Runs an agent.
-    AgentNodeFile {
+    AgentNodeFile, AgentStepFile {
         /// The agent's name.
         #[schemars(required)]
         agent: Name,
@@ -143,7 +234,7 @@ node_file!(
 );
 node_file!(
     /// Calls a tool.
-    ToolNodeFile {
+    ToolNodeFile, ToolStepFile {
         /// The tool, as `server/tool`.
         #[schemars(required)]
         tool: ToolName,
@@ -153,7 +244,7 @@ node_file!(
 );
 node_file!(
     /// Evaluates an expression, whose value becomes the routing key.
-    ConditionNodeFile {
+    ConditionNodeFile, ConditionStepFile {
         /// A CEL expression over the State.
         #[schemars(required)]
         expression: ConditionExpression,
@@ -184,7 +275,7 @@ node_file!(
 );
 node_file!(
     /// Runs another workflow.
-    WorkflowNodeFile {
+    WorkflowNodeFile, WorkflowStepFile {
         /// The workflow's name.
         #[schemars(required)]
         workflow: Name,
@@ -193,7 +284,72 @@ node_file!(
     }
 );
 
+node_file!(
+    /// Runs a script, which reads JSON and writes JSON. Give it a `file` or a `command`.
+    ScriptNodeFile, ScriptStepFile {
+        /// The script's path inside the home, such as `steps/score.py`. Its ending selects the
+        /// interpreter: `.py`, `.js`, `.mjs`, `.ts` or `.sh`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        file: ScriptPath,
+        /// A program with its arguments, without a shell.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        command: ProgramCommand,
+        /// The `arguments` of the script's input; texts in them are templates.
+        arguments: ArgumentTemplates,
+        /// Environment variables of the script. A value may name another variable as `${NAME}`,
+        /// whose value is masked wherever the script prints it.
+        envs: BTreeMap<EnvName, String>,
+    }
+);
+node_file!(
+    /// Runs one step for every item of a list. Give it a `node` or a `workflow`.
+    MapNodeFile {
+        /// The list: a template of one `{{ expression }}` that gives one, or a list.
+        #[schemars(required)]
+        over: ValueSource,
+        /// The name of the item in the templates of the step. Its index is `item_index`.
+        #[schemars(extend("default" = "item"))]
+        r#as: Name,
+        /// The step that runs for each item.
+        node: StepFile,
+        /// The workflow that runs for each item, with the item as its input.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        workflow: Name,
+        /// The most items that are worked on at once.
+        #[schemars(extend("default" = MAP_PARALLEL_DEFAULT))]
+        max_parallel: NonZeroU32,
+        /// The result of a failed item: `fail` fails the step, `collect` puts `{error: ...}` in the
+        /// item's place.
+        #[schemars(extend("default" = ItemErrorPolicy::Fail))]
+        on_item_error: ItemErrorPolicy,
+    }
+);
+
+impl From<StepFile> for NodeFile {
+    fn from(step: StepFile) -> Self {
+        match step {
+            StepFile::Agent(file) => Self::Agent(file.into()),
+            StepFile::Tool(file) => Self::Tool(file.into()),
+            StepFile::Condition(file) => Self::Condition(file.into()),
+            StepFile::Workflow(file) => Self::Workflow(file.into()),
+            StepFile::Script(file) => Self::Script(file.into()),
+        }
+    }
+}
+
 impl NodeFile {
+    /// The same step inside another; none for a kind that cannot be there.
+    pub(super) fn into_step(self) -> Option<StepFile> {
+        match self {
+            Self::Agent(file) => Some(StepFile::Agent(file.into())),
+            Self::Tool(file) => Some(StepFile::Tool(file.into())),
+            Self::Condition(file) => Some(StepFile::Condition(file.into())),
+            Self::Workflow(file) => Some(StepFile::Workflow(file.into())),
+            Self::Script(file) => Some(StepFile::Script(file.into())),
+            Self::Human(_) | Self::Parallel(_) | Self::Map(_) => None,
+        }
+    }
+
     pub(super) fn common(&self) -> CommonFile {
         match self {
             Self::Agent(file) => file.common(),
@@ -202,6 +358,8 @@ impl NodeFile {
             Self::Human(file) => file.common(),
             Self::Parallel(file) => file.common(),
             Self::Workflow(file) => file.common(),
+            Self::Script(file) => file.common(),
+            Self::Map(file) => file.common(),
         }
     }
 }
@@ -215,12 +373,31 @@ impl Serialize for NodeFile {
             Self::Human(file) => ("human", canonical::to_value(file)),
             Self::Parallel(file) => ("parallel", canonical::to_value(file)),
             Self::Workflow(file) => ("workflow", canonical::to_value(file)),
+            Self::Script(file) => ("script", canonical::to_value(file)),
+            Self::Map(file) => ("map", canonical::to_value(file)),
         };
-        if let Some(fields) = value.as_object_mut() {
-            fields.insert("type".to_owned(), r#type.into());
-        }
-        value.serialize(serializer)
+        with_type(&mut value, r#type).serialize(serializer)
     }
+}
+
+impl Serialize for StepFile {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (r#type, mut value) = match self {
+            Self::Agent(file) => ("agent", canonical::to_value(file)),
+            Self::Tool(file) => ("tool", canonical::to_value(file)),
+            Self::Condition(file) => ("condition", canonical::to_value(file)),
+            Self::Workflow(file) => ("workflow", canonical::to_value(file)),
+            Self::Script(file) => ("script", canonical::to_value(file)),
+        };
+        with_type(&mut value, r#type).serialize(serializer)
+    }
+}
+
+fn with_type<'a>(value: &'a mut Value, r#type: &str) -> &'a Value {
+    if let Some(fields) = value.as_object_mut() {
+        fields.insert("type".to_owned(), r#type.into());
+    }
+    value
 }
 
 /// An edge from one step to the next.
@@ -238,6 +415,9 @@ pub(crate) struct EdgeFile {
     pub(super) condition: Option<ConditionExpression>,
     /// The most times the edge may be taken in one task; required for an edge back.
     pub(super) max_loops: Option<NonZeroU32>,
+    /// The step to go to when the condition cannot be evaluated or the step in `from` has failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) on_error: Option<Name>,
 }
 
 /// The target of an edge, as written.

@@ -176,6 +176,8 @@ impl PatternBuilder {
             idempotent: false,
             max_retries: None,
             timeout_seconds: None,
+            on_error: None,
+            compensate: None,
         });
         Ok(name)
     }
@@ -188,7 +190,13 @@ impl PatternBuilder {
     ) -> Result<(), ExpansionError> {
         let condition = condition.map(str::parse).transpose()?;
         let to = EdgeTarget::Node(to.clone());
-        self.edges.push(WorkflowEdge { from: from.clone(), to, condition, max_loops: None });
+        self.edges.push(WorkflowEdge {
+            from: from.clone(),
+            to,
+            condition,
+            max_loops: None,
+            on_error: None,
+        });
         Ok(())
     }
 }

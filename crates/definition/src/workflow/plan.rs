@@ -1,8 +1,10 @@
 //! A workflow ready to run: nodes and the links between them, by number.
 //!
-//! A link is one connection between two nodes: an edge, with one link for each target of a mapping,
-//! or a data dependency, if one node reads the other's output. Links back to an earlier node are
-//! kept apart: without them the graph has no cycle, so the nodes have an order.
+//! A link is one connection between two nodes: an edge, with one link for each target of a mapping;
+//! an error edge; or a data dependency, if one node reads the other's output. Links back to an
+//! earlier node are kept apart: without them the graph has no cycle, so the nodes have an order.
+//!
+//! Compensations are nodes without links, after all others.
 
 mod data;
 mod order;
@@ -12,7 +14,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 
 use polity_model::name::Name;
 
-use super::{EdgeTarget, JoinMode, WorkflowEdge, WorkflowNode, WorkflowNodeKind};
+use super::{EdgeTarget, ExpandedGraph, JoinMode, WorkflowEdge, WorkflowNode, WorkflowNodeKind};
 use crate::ConditionExpression;
 use crate::graph;
 
@@ -25,7 +27,17 @@ pub struct WorkflowPlan {
     edges: Vec<PlanEdge>,
     links: Vec<PlanLink>,
     entry: usize,
+    on_cancel: Option<usize>,
     max_iterations: NonZeroU32,
+}
+
+/// The checked parts of a workflow that make its plan.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PlanSource<'a> {
+    pub(super) graph: ExpandedGraph<'a>,
+    pub(super) checkpoints: &'a [Name],
+    pub(super) on_cancel: Option<&'a Name>,
+    pub(super) max_iterations: NonZeroU32,
 }
 
 /// A node with its place among the others.
@@ -43,6 +55,10 @@ pub struct PlanNode {
     pub branches: Vec<usize>,
     /// The parallel node that runs it, if one does.
     pub branch_of: Option<usize>,
+    /// The node that undoes it, if there is one.
+    pub compensation: Option<usize>,
+    /// The node that it undoes, if it is a compensation.
+    pub compensates: Option<usize>,
     /// Its index in a topological order.
     pub rank: u32,
     /// True if a person is asked before it runs.
@@ -58,6 +74,8 @@ pub struct PlanEdge {
     pub max_loops: Option<NonZeroU32>,
     /// The target.
     pub target: PlanTarget,
+    /// The link to take when the condition cannot be evaluated.
+    pub on_error: Option<usize>,
 }
 
 /// The target of an edge, as links.
@@ -81,33 +99,36 @@ pub struct PlanLink {
     pub from: usize,
     /// The node it leads to.
     pub to: usize,
-    /// The edge; none for a data dependency.
+    /// The kind of connection.
+    pub kind: LinkKind,
+    /// The edge it belongs to; none for a data dependency and for the `on_error` of a node.
     pub edge: Option<usize>,
     /// True if it leads back to an earlier node.
     pub is_back: bool,
 }
 
+/// The kind of connection between two nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkKind {
+    /// An edge, taken when the node at its start finishes.
+    Edge,
+    /// An error edge, taken when the node at its start fails or its edge cannot be evaluated.
+    Error,
+    /// A data dependency: the node at its end reads what the node at its start writes.
+    Data,
+}
+
 impl WorkflowPlan {
     /// Builds the plan from checked nodes and edges.
-    pub(super) fn new(
-        nodes: &[WorkflowNode],
-        edges: &[WorkflowEdge],
-        entry_point: &Name,
-        checkpoints: &[Name],
-        max_iterations: NonZeroU32,
-    ) -> Self {
-        let (plan, _) = Self::with_faults(nodes, edges, entry_point, checkpoints, max_iterations);
+    pub(super) fn new(source: &PlanSource<'_>) -> Self {
+        let (plan, _) = Self::with_faults(source);
         plan
     }
 
     /// Builds the plan, and reports errors in the data flow.
-    pub(super) fn with_faults(
-        nodes: &[WorkflowNode],
-        edges: &[WorkflowEdge],
-        entry_point: &Name,
-        checkpoints: &[Name],
-        max_iterations: NonZeroU32,
-    ) -> (Self, Vec<DataFlowError>) {
+    pub(super) fn with_faults(source: &PlanSource<'_>) -> (Self, Vec<DataFlowError>) {
+        let PlanSource { graph, checkpoints, on_cancel, max_iterations } = *source;
+        let ExpandedGraph { nodes, edges, entry_point } = graph;
         let numbers: BTreeMap<&Name, usize> =
             nodes.iter().enumerate().map(|(number, node)| (&node.name, number)).collect();
         // Every name was checked, so the fallback is never used.
@@ -117,6 +138,7 @@ impl WorkflowPlan {
             edges: Vec::new(),
             links: Vec::new(),
             entry: number(entry_point),
+            on_cancel: on_cancel.map(number),
             max_iterations,
         };
         for (index, node) in nodes.iter().enumerate() {
@@ -130,10 +152,32 @@ impl WorkflowPlan {
         for edge in edges {
             plan.add_edge(edge, number);
         }
+        for (from, node) in nodes.iter().enumerate() {
+            if let Some(to) = &node.on_error {
+                plan.add_error_link(from, number(to), None);
+            }
+        }
         plan.mark_links_back();
         let faults = plan.add_data_links();
+        plan.add_compensations(nodes);
         plan.sort();
         (plan, faults)
+    }
+
+    fn add_compensations(&mut self, nodes: &[WorkflowNode]) {
+        for (index, node) in nodes.iter().enumerate() {
+            if let Some(compensation) = &node.compensate {
+                self.nodes[index].compensation = Some(self.nodes.len());
+                let mut planned = PlanNode::new(compensation, &[]);
+                planned.compensates = Some(index);
+                self.nodes.push(planned);
+            }
+        }
+    }
+
+    fn add_error_link(&mut self, from: usize, to: usize, edge: Option<usize>) -> usize {
+        self.links.push(PlanLink { from, to, kind: LinkKind::Error, edge, is_back: false });
+        self.links.len() - 1
     }
 
     fn add_edge(&mut self, edge: &WorkflowEdge, number: impl Fn(&Name) -> usize) {
@@ -145,7 +189,13 @@ impl WorkflowPlan {
             if let Some(known) = self.links[first..].iter().position(|link| link.to == to) {
                 return first + known;
             }
-            self.links.push(PlanLink { from, to, edge: Some(index), is_back: false });
+            self.links.push(PlanLink {
+                from,
+                to,
+                kind: LinkKind::Edge,
+                edge: Some(index),
+                is_back: false,
+            });
             self.links.len() - 1
         };
         let target = match &edge.to {
@@ -155,10 +205,13 @@ impl WorkflowPlan {
                 default: default.as_ref().map(link),
             },
         };
+        let on_error = edge.on_error.as_ref().map(&number);
+        let on_error = on_error.map(|to| self.add_error_link(from, to, Some(index)));
         self.edges.push(PlanEdge {
             condition: edge.condition.clone(),
             max_loops: edge.max_loops,
             target,
+            on_error,
         });
         self.nodes[from].edges.push(index);
     }
@@ -192,6 +245,11 @@ impl WorkflowPlan {
         graph::reachable(&self.successors(|_| true), self.entry)
     }
 
+    /// Marks the nodes that only a cancellation reaches.
+    pub(super) fn reached_by_cancel(&self) -> Option<Vec<bool>> {
+        Some(graph::reachable(&self.successors(|_| true), self.on_cancel?))
+    }
+
     /// The nodes, in file order.
     pub fn nodes(&self) -> &[PlanNode] {
         &self.nodes
@@ -210,6 +268,11 @@ impl WorkflowPlan {
     /// The node that runs first.
     pub fn entry(&self) -> usize {
         self.entry
+    }
+
+    /// The node that runs when the workflow is cancelled.
+    pub fn on_cancel(&self) -> Option<usize> {
+        self.on_cancel
     }
 
     /// The most node runs of one task.
@@ -238,7 +301,10 @@ impl WorkflowPlan {
     /// True if the workflow ends with this node, whose output is then the result.
     pub fn is_end(&self, node: usize) -> bool {
         let node = &self.nodes[node];
-        node.links_out.is_empty() && node.branch_of.is_none()
+        let leads_on = |link: &usize| self.links[*link].kind != LinkKind::Error;
+        !node.links_out.iter().any(leads_on)
+            && node.branch_of.is_none()
+            && node.compensates.is_none()
     }
 
     /// The edge back among these links, if its target alone does not identify it.
@@ -248,6 +314,24 @@ impl WorkflowPlan {
         let is_alone = self.nodes[back.from].links_out.iter().filter(is_same).count() < 2;
         let edge = back.edge.filter(|_| !is_alone)?;
         u32::try_from(edge).ok()
+    }
+
+    /// True if a node has a compensation.
+    pub fn has_compensations(&self) -> bool {
+        self.nodes.last().is_some_and(|node| node.compensates.is_some())
+    }
+
+    /// The link to take when a node fails: that of the edge whose condition failed, the node's own,
+    /// or the first of its edges.
+    pub fn error_link(&self, node: usize, edge: Option<usize>) -> Option<usize> {
+        let links = || {
+            let links = self.nodes[node].links_out.iter().copied();
+            links.filter(|link| self.links[*link].kind == LinkKind::Error)
+        };
+        let of_edge = edge.and_then(|_| links().find(|link| self.links[*link].edge == edge));
+        of_edge
+            .or_else(|| links().find(|link| self.links[*link].edge.is_none()))
+            .or_else(|| links().min_by_key(|link| self.links[*link].edge))
     }
 
     /// The node and its descendants, which run again after a link back.
@@ -266,6 +350,8 @@ impl PlanNode {
             links_in: Vec::new(),
             branches: Vec::new(),
             branch_of: None,
+            compensation: None,
+            compensates: None,
             rank: 0,
             pauses: checkpoints.contains(&node.name),
         }
@@ -276,6 +362,11 @@ impl PlanNode {
         &self.node.name
     }
 
+    /// True if it runs a step for every item of a list.
+    pub fn is_map(&self) -> bool {
+        matches!(self.node.kind, WorkflowNodeKind::Map { .. })
+    }
+
     /// The join condition, if it is a parallel node.
     pub fn join(&self) -> Option<JoinMode> {
         match &self.node.kind {
@@ -284,7 +375,9 @@ impl PlanNode {
             | WorkflowNodeKind::Tool { .. }
             | WorkflowNodeKind::Condition { .. }
             | WorkflowNodeKind::Human { .. }
-            | WorkflowNodeKind::Workflow { .. } => None,
+            | WorkflowNodeKind::Workflow { .. }
+            | WorkflowNodeKind::Script { .. }
+            | WorkflowNodeKind::Map { .. } => None,
         }
     }
 }

@@ -4,9 +4,13 @@ use serde_json::Value;
 
 use super::file::{
     AgentNodeFile, CommonFile, ConditionNodeFile, EdgeFile, EdgeTargetFile, HumanNodeFile,
-    NodeFile, ParallelNodeFile, ToolNodeFile, WorkflowFile, WorkflowNodeFile,
+    MapNodeFile, NodeFile, ParallelNodeFile, ScriptNodeFile, ToolNodeFile, WorkflowFile,
+    WorkflowNodeFile,
 };
-use super::{EdgeTarget, WorkflowDefinition, WorkflowEdge, WorkflowNode, WorkflowNodeKind};
+use super::outputs::OutputsFile;
+use super::{
+    EdgeTarget, ScriptProgram, WorkflowDefinition, WorkflowEdge, WorkflowNode, WorkflowNodeKind,
+};
 use crate::file::canonical;
 use crate::file::ordered::OrderedMap;
 
@@ -29,6 +33,7 @@ impl WorkflowDefinition {
             nodes: if self.nodes.is_empty() { None } else { Some(OrderedMap(nodes)) },
             edges: Some(self.edges.iter().map(WorkflowEdge::to_file).collect()),
             entry_point: self.entry_point.clone(),
+            on_cancel: self.on_cancel.clone(),
             checkpoints: Some(self.checkpoints.clone()),
             max_iterations: Some(self.max_iterations),
         }
@@ -39,10 +44,12 @@ impl WorkflowNode {
     fn to_file(&self) -> NodeFile {
         let common = CommonFile {
             inputs: Some(self.inputs.clone()),
-            outputs: Some(self.outputs.clone()),
+            outputs: Some(OutputsFile::of(&self.outputs)),
             idempotent: Some(self.idempotent),
             max_retries: self.max_retries,
             timeout_seconds: self.timeout_seconds,
+            on_error: self.on_error.clone(),
+            compensate: self.compensate.as_ref().and_then(|node| node.to_file().into_step()),
         };
         match self.kind.clone() {
             WorkflowNodeKind::Agent { agent, input, sub_agents } => NodeFile::Agent(
@@ -85,6 +92,30 @@ impl WorkflowNode {
                 WorkflowNodeFile { workflow: Some(workflow), input, ..Default::default() }
                     .with_common(common),
             ),
+            WorkflowNodeKind::Script { program, arguments, envs } => {
+                let (file, command) = match program {
+                    ScriptProgram::File(file) => (Some(file), None),
+                    ScriptProgram::Command(command) => (None, Some(command)),
+                };
+                let (arguments, envs) = (Some(arguments), Some(envs));
+                NodeFile::Script(
+                    ScriptNodeFile { file, command, arguments, envs, ..Default::default() }
+                        .with_common(common),
+                )
+            }
+            WorkflowNodeKind::Map { over, item_name, node, max_parallel, on_item_error } => {
+                NodeFile::Map(
+                    MapNodeFile {
+                        over: Some(over),
+                        r#as: Some(item_name),
+                        node: node.to_file().into_step(),
+                        max_parallel: Some(max_parallel),
+                        on_item_error: Some(on_item_error),
+                        ..Default::default()
+                    }
+                    .with_common(common),
+                )
+            }
         }
     }
 }
@@ -104,6 +135,7 @@ impl WorkflowEdge {
             to: Some(to),
             condition: self.condition.clone(),
             max_loops: self.max_loops,
+            on_error: self.on_error.clone(),
         }
     }
 }

@@ -58,7 +58,7 @@ fn id(node: &DiagramNode<'_>) -> String {
 
 fn node_line(node: &DiagramNode<'_>) -> String {
     let (open, close) = match node.shape {
-        NodeShape::Tool | NodeShape::Parallel => ("[", "]"),
+        NodeShape::Tool | NodeShape::Script | NodeShape::Parallel | NodeShape::Map => ("[", "]"),
         NodeShape::Condition => ("{", "}"),
         NodeShape::Human => ("{{", "}}"),
         NodeShape::Workflow => ("[[", "]]"),
@@ -77,7 +77,7 @@ fn edge_line(graph: &DiagramGraph<'_>, edge: &DiagramEdge) -> String {
     let arrow = match edge.kind {
         EdgeKind::Forward => "-->",
         EdgeKind::Branch => "==>",
-        EdgeKind::Back => "-.->",
+        EdgeKind::Back | EdgeKind::Error => "-.->",
     };
     if edge.labels.is_empty() {
         return format!("{from} {arrow} {to}");

@@ -26,6 +26,7 @@ use tokio::sync::watch;
 
 pub(crate) struct RunFixture {
     programs: Arc<CliDriver>,
+    slots: Arc<FileSlotPools>,
     home: TempDir,
 }
 
@@ -66,7 +67,8 @@ impl RunFixture {
                 bytes: 1000.try_into().unwrap(),
             },
         });
-        Self { programs: Arc::new(programs), home }
+        let slots = Arc::new(FileSlotPools::new(home.path().join("data/places")));
+        Self { programs: Arc::new(programs), slots, home }
     }
 
     /// A runtime with a journal in this home.
@@ -78,7 +80,7 @@ impl RunFixture {
         let models = Arc::new(FakeModels::new([], Duration::ZERO));
         let deps = RuntimeDeps {
             programs: Arc::clone(&self.programs) as Arc<dyn ProgramDriver>,
-            slots: Arc::new(self.slots()),
+            slots: Arc::clone(&self.slots) as Arc<dyn SlotPools>,
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
             limits: HomeSettings::default().limits,
@@ -87,16 +89,12 @@ impl RunFixture {
         polity_store::block_on(Runtime::start(deps)).unwrap()
     }
 
-    fn slots(&self) -> FileSlotPools {
-        FileSlotPools::new(self.home.path().join("data/places"))
-    }
-
     /// Runs an agent and forgets the run.
     pub(crate) async fn run(&self, agent: &AgentDefinition, number: u64, slots: u32) -> RunOutcome {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&number.to_le_bytes());
         let execution_id = ExecutionId::from_random_bytes(bytes);
-        let slot = self.slots().acquire("bench", slots).await.unwrap().unwrap();
+        let slot = self.slots.acquire("bench", slots).await.unwrap().unwrap();
         let (_keep, stop) = watch::channel(false);
         let outcome = self
             .programs
@@ -108,6 +106,7 @@ impl RunFixture {
                 input: "a question",
                 parameters: &Map::new(),
                 overrides: &RunOverrides::default(),
+                script: None,
                 slot: &slot,
                 stop: &stop,
                 progress: &NullSink,

@@ -118,13 +118,14 @@ impl ModelDriver for RepeatingModel {
     }
 }
 
-struct CountingTool {
+/// A tool that answers at once.
+pub(crate) struct CountingTool {
     toolbox: Arc<Toolbox>,
     calls: AtomicU32,
 }
 
 impl CountingTool {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
         let schema = schema.as_object().unwrap().clone();
         let (name, text, minute) =

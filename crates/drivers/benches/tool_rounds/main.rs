@@ -10,6 +10,7 @@ mod langgraph;
 mod load;
 mod long_conversation;
 mod measure;
+mod retry;
 mod rounds;
 mod servers;
 
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
             langgraph::compare(quick, round);
             load::measure(quick);
             long_conversation::measure(quick);
+            retry::measure(quick);
         }
     }
     ExitCode::SUCCESS

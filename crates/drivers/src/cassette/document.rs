@@ -15,6 +15,7 @@ use super::conversation::CassetteMessage;
 use super::multiline::MultilineText;
 use super::program_runs::RecordedRun;
 use super::remote_messages::RecordedMessage;
+use super::reviews::RecordedReview;
 
 /// The format version.
 const VERSION: u64 = 1;
@@ -27,6 +28,9 @@ pub struct Cassette {
     /// The agent of the run.
     pub(super) agent: String,
     pub(super) input: MultilineText,
+    /// The parameters of the run, with secrets redacted.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub(super) parameters: Map<String, Value>,
     /// The agents that called a model, by name.
     pub(super) agents: BTreeMap<String, ModelSettings>,
     /// The conversations, by session name.
@@ -35,6 +39,9 @@ pub struct Cassette {
     /// a number after its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) tools: BTreeMap<String, ListedTool>,
+    /// The answers to reviews, in the order in which they were given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) reviews: Vec<RecordedReview>,
 }
 
 /// The settings that every call of an agent's model has.
@@ -176,6 +183,8 @@ pub(super) struct FailedCall {
     pub(super) maybe_done: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) timed_out: bool,
+    #[serde(default, skip_serializing_if = "Usage::is_zero")]
+    pub(super) usage: Usage,
 }
 
 /// One tool call with its outcome.
@@ -220,6 +229,8 @@ pub struct CassetteSize {
     pub runs: usize,
     /// Messages to remote agents.
     pub messages: usize,
+    /// Answers to reviews.
+    pub reviews: usize,
 }
 
 /// An error while parsing a cassette.
@@ -264,7 +275,15 @@ impl Cassette {
             agents: BTreeMap::new(),
             tools: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            parameters: Map::new(),
+            reviews: Vec::new(),
         }
+    }
+
+    /// Sets the parameters of the run. A recorder redacts them.
+    #[must_use]
+    pub fn with_parameters(self, parameters: Map<String, Value>) -> Self {
+        Self { parameters, ..self }
     }
 
     /// Parses a cassette.
@@ -293,6 +312,11 @@ impl Cassette {
         self.input.as_str()
     }
 
+    /// The parameters of the run, with secrets redacted.
+    pub fn parameters(&self) -> &Map<String, Value> {
+        &self.parameters
+    }
+
     /// The number of answers.
     pub fn size(&self) -> CassetteSize {
         let turns = || self.sessions.values().flat_map(|session| &session.turns);
@@ -301,6 +325,7 @@ impl Cassette {
             tool_calls: turns().map(|turn| turn.calls.len()).sum(),
             runs: self.sessions.values().filter(|session| session.run.is_some()).count(),
             messages: self.sessions.values().map(|session| session.messages.len()).sum(),
+            reviews: self.reviews.len(),
         }
     }
 }

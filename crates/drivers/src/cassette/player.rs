@@ -22,6 +22,7 @@ use super::document::{
     FailedCall, ModelOutcome, ToolListing, ToolOutcome,
 };
 use super::remote_messages::RecordedMessage;
+use super::reviews::REVIEWS_SESSION;
 use super::session::{ExchangeIndex, tool_name};
 use crate::secrets::SecretSet;
 
@@ -31,7 +32,7 @@ pub(super) const REMEDY: &str = "if the current run is right, record it again wi
 /// Answers each request with the one recorded at the same call site, if the requests match. No
 /// model is called and no server started.
 pub struct CassettePlayer {
-    cassette: Cassette,
+    pub(super) cassette: Cassette,
     pub(super) secrets: SecretSet,
     state: Mutex<PlaybackState>,
 }
@@ -53,6 +54,7 @@ pub(super) enum AnswerKey {
     ToolCall { turn: u32, number: usize },
     Run,
     Message { number: u32 },
+    Review { number: usize },
 }
 
 impl CassettePlayer {
@@ -91,7 +93,16 @@ impl CassettePlayer {
                 }
             }
         }
+        for (number, review) in self.cassette.reviews.iter().enumerate() {
+            if !state.used.contains(&(REVIEWS_SESSION.to_owned(), AnswerKey::Review { number })) {
+                unused.push(format!("the person at {}", review.place));
+            }
+        }
         unused
+    }
+
+    pub(super) fn is_used(&self, session: &str, key: AnswerKey) -> bool {
+        self.lock_state().used.contains(&(session.to_owned(), key))
     }
 
     fn lock_state(&self) -> MutexGuard<'_, PlaybackState> {
@@ -300,8 +311,10 @@ fn model_failure(failed: &FailedCall) -> ModelFailure {
     let message = failed.message.as_str().to_owned();
     ModelFailure {
         context_full: failed.context_full,
-        // The category decides the task's outcome and stays; retries must not wait.
-        retry_after: Some(Duration::ZERO),
+        // A cassette holds the outcome of the last attempt. Its category decides the task's outcome
+        // and stays.
+        is_final: true,
+        usage: failed.usage,
         ..ModelFailure::new(AttemptFailure { category: failed.category, message })
     }
 }

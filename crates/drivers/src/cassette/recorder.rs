@@ -13,6 +13,7 @@ use polity_engine::driver::{
 use polity_engine::pinned::PinnedAgent;
 use polity_model::failure::AttemptFailure;
 use polity_model::tool::ToolPattern;
+use polity_model::usage::Usage;
 
 use super::conversation::{ModelQuestion, redacted_tool_name};
 use super::document::{
@@ -39,6 +40,7 @@ impl CassetteRecorder {
         mut cassette: Cassette,
     ) -> Self {
         cassette.input = secrets.redact(cassette.input.as_str()).into();
+        cassette.parameters = secrets.redact_fields(std::mem::take(&mut cassette.parameters));
         Self { models, tools, secrets, cassette: Mutex::new(cassette) }
     }
 
@@ -48,7 +50,7 @@ impl CassetteRecorder {
     }
 
     /// Updates are atomic, so a poisoned lock is still consistent.
-    fn lock_cassette(&self) -> MutexGuard<'_, Cassette> {
+    pub(super) fn lock_cassette(&self) -> MutexGuard<'_, Cassette> {
         self.cassette.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -65,10 +67,13 @@ impl CassetteRecorder {
         let question = ModelQuestion::from_request(request, llm, &self.secrets);
         let outcome = match outcome {
             Ok(reply) => ModelOutcome::Answer(self.to_answer(reply, request.toolbox)),
-            Err(ModelFailure { failure, context_full, .. }) => ModelOutcome::Failure(FailedCall {
-                context_full: *context_full,
-                ..self.to_failed_call(failure)
-            }),
+            Err(ModelFailure { failure, context_full, usage, .. }) => {
+                ModelOutcome::Failure(FailedCall {
+                    context_full: *context_full,
+                    usage: *usage,
+                    ..self.to_failed_call(failure)
+                })
+            }
         };
         let settings = question.settings.clone();
         self.lock_cassette().agents.insert(question.agent.clone(), settings);
@@ -162,6 +167,7 @@ impl CassetteRecorder {
             context_full: false,
             maybe_done: false,
             timed_out: false,
+            usage: Usage::default(),
         }
     }
 

@@ -14,12 +14,15 @@ use polity_engine::pinned::PinnedAgent;
 use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::ids::ToolCallId;
 use polity_model::message::{Message, ToolCall};
+use polity_model::review::ReviewVerdict;
 use polity_model::tool::{ToolName, ToolPattern};
 use polity_model::usage::Usage;
 use polity_testkit::tools::{FakeToolAct, FakeTools, ToolEffects};
 use serde_json::{Map, Value, json};
 
-use super::{Cassette, CassetteError, CassettePlayer, CassetteRecorder};
+use super::{
+    Cassette, CassetteError, CassettePlayer, CassetteRecorder, CassetteVerdict, ReviewQuestion,
+};
 use crate::secrets::SecretSet;
 
 /// A model that answers each request with a function's result.
@@ -425,15 +428,48 @@ async fn redacts_secrets_and_still_matches() {
     assert!(mismatch.failure.message.contains("  - user: use ***\n  + user: use *** now\n"));
 }
 
+#[test]
+fn parameters_and_answers_to_reviews_are_redacted_and_replayed_once() {
+    let secrets = || SecretSet::new(["canary-1234"]);
+    let map = |value: Value| value.as_object().unwrap().clone();
+    let cassette = Cassette::new("editor", "Hi").with_parameters(map(json!({"k": "canary-1234"})));
+    let recorder = recorder([], [], secrets(), cassette);
+    let review = ReviewQuestion { place: "flow/ask", question: "Use canary-1234?" };
+    let answer = |verdict, message: &str| CassetteVerdict {
+        verdict,
+        message: Some(message.to_owned()),
+        state_updates: map(json!({"metadata.key": "canary-1234"})).try_into().unwrap(),
+    };
+    let arguments = map(json!({"with": "canary-1234"}));
+    recorder.record_review(review, answer(ReviewVerdict::Modify { arguments }, "not canary-1234"));
+    recorder.record_review(review, answer(ReviewVerdict::Approve, "now"));
+    let text = recorder.cassette().to_text().unwrap();
+    assert!(!text.contains("canary"), "{text}");
+    let cassette = Cassette::parse(&text).unwrap();
+    assert_eq!(*cassette.parameters(), map(json!({"k": "***"})));
+    assert_eq!(cassette.size().reviews, 2);
+
+    let player = CassettePlayer::new(cassette, secrets());
+    let other = ReviewQuestion { question: "Really?", ..review };
+    assert_eq!(player.review_answer(other), None);
+    let first = player.review_answer(review).unwrap();
+    let arguments = map(json!({"with": "***"}));
+    assert_eq!(first.verdict, ReviewVerdict::Modify { arguments });
+    assert_eq!(first.message.as_deref(), Some("not ***"));
+    assert_eq!(player.unused_answers(), ["the person at flow/ask"]);
+    assert_eq!(player.review_answer(review).unwrap().verdict, ReviewVerdict::Approve);
+    assert_eq!((player.review_answer(review), player.unused_answers().len()), (None, 0));
+}
+
 #[tokio::test]
-async fn replays_failures_without_delay() {
+async fn replays_failures_as_final() {
     let script = [Err(failure(ErrorCategory::Transient, "overloaded"))];
     let recorder = plain_recorder(script, []);
     let conversation = TestConversation::new("editor", 1, "Hi");
     conversation.ask(&recorder, &recorder).await.unwrap_err();
     let player = play(recorder.cassette());
     let failed = conversation.ask(&player, &player).await.unwrap_err();
-    assert_eq!(failed.retry_after, Some(Duration::ZERO));
+    assert!(failed.is_final, "{failed:?}");
     assert_eq!(failed.failure.category, ErrorCategory::Transient);
 }
 

@@ -9,6 +9,7 @@ use polity_engine::driver::{
 };
 use polity_model::digest::Digest;
 use polity_model::ids::ExecutionId;
+use polity_model::usage::Usage;
 use serde_json::{Map, Value};
 
 use super::invocation::{self, presets};
@@ -31,6 +32,10 @@ impl ProgramPreparation for CliDriver {
     fn slot_pool(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> String {
         let own = format!("agent {}", agent.name);
         let Ok(program) = cli_agent(agent) else { return own };
+        // Scripts of workflows run side by side, like other steps.
+        if program.script.is_some() {
+            return own;
+        }
         match (&program.lock_key, program.access_type, program.workspace) {
             (Some(key), _, _) => format!("key {}", key.as_str()),
             (None, AccessType::ReadWrite, WorkspaceMode::Shared) => {
@@ -78,13 +83,17 @@ impl RunDedup for CliDriver {
 
 impl ProgramRunner for CliDriver {
     fn run<'a>(&'a self, request: RunRequest<'a>) -> BoxFuture<'a, RunOutcome> {
-        Box::pin(self.run_until_shutdown(request))
+        Box::pin(async move {
+            let outcome = self.run_until_shutdown(request).await;
+            with_usage_of_script(request.agent, outcome)
+        })
     }
 
     fn recover<'a>(&'a self, run: LostRun<'a>) -> BoxFuture<'a, Option<RunOutcome>> {
         Box::pin(async move {
             let outcome = self.recover_outcome(run.agent, run.execution_id, run.attempt).await?;
-            Some(self.settle_recovered(run, outcome).await)
+            let outcome = self.settle_recovered(run, outcome).await;
+            Some(with_usage_of_script(run.agent, outcome))
         })
     }
 
@@ -138,6 +147,14 @@ impl RunCleanup for CliDriver {
             ),
             hint: format!("check the folder {}", data.display()),
         })
+    }
+}
+
+/// The outcome with the model usage of a script, which is none, as for a tool.
+fn with_usage_of_script(agent: &AgentDefinition, outcome: RunOutcome) -> RunOutcome {
+    match agent.program() {
+        Some(cli) if cli.script.is_some() => RunOutcome { usage: Usage::default(), ..outcome },
+        Some(_) | None => outcome,
     }
 }
 

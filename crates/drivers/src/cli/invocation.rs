@@ -3,9 +3,11 @@
 //! Nothing is started or written here. `presets` resolves the agent's preset, `arguments` renders
 //! templates, `variables` collects the environment, and `request_digest` makes the dedup key.
 
+pub(crate) mod answer_path;
 mod arguments;
 pub(crate) mod presets;
 pub(crate) mod request_digest;
+mod scripts;
 mod variables;
 
 #[cfg(test)]
@@ -15,11 +17,13 @@ mod tests;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use polity_definition::CliPlaceholder;
+use polity_definition::{CliPlaceholder, ScriptProgram, ScriptSource};
 use polity_engine::driver::{NotReady, RunOverrides};
 use serde_json::{Map, Value, json};
 
+use self::answer_path::AnswerPath;
 use self::arguments::TemplateValues;
+use self::scripts::ScriptInvocation;
 use self::variables::EnvVariables;
 pub(crate) use self::variables::secrets;
 use crate::cli::invocation::presets::{InputMode, OutputMode, ResolvedAgent};
@@ -42,6 +46,8 @@ pub(crate) struct RunInputs<'a> {
     pub(crate) parameters: &'a Map<String, Value>,
     /// The task's overrides of the agent's definition.
     pub(crate) overrides: &'a RunOverrides,
+    /// The pinned script, if the agent runs one.
+    pub(crate) script: Option<&'a ScriptSource>,
     /// The agent's own id of the session to resume.
     pub(crate) session_id: Option<&'a str>,
     pub(crate) environment: &'a EnvSource,
@@ -61,8 +67,10 @@ pub(crate) struct CliInvocation {
     pub(crate) stdin: StdinContent,
     /// Files to write before the start, readable only by the owner.
     pub(crate) files: Vec<(PathBuf, String)>,
+    /// The script to write before the start, which nobody may change.
+    pub(crate) script: Option<(PathBuf, String)>,
     /// The file to read the answer from. A file left by an earlier run is removed first.
-    pub(crate) output_file: Option<PathBuf>,
+    pub(crate) output_file: Option<AnswerPath>,
     /// Values to mask in everything the process writes.
     pub(crate) secrets: Vec<String>,
 }
@@ -93,11 +101,11 @@ pub(crate) fn build(
     let (folder, variables, path) = prepare(resolved, inputs)?;
     let mut values = TemplateValues::new(resolved, inputs, &folder);
     let output_file = match &resolved.output {
-        OutputMode::File(Some(template)) => Some(folder.join(values.path(template)?)),
-        OutputMode::File(None) => Some(inputs.private_folder.join(OUTPUT_FILE)),
+        OutputMode::File(Some(template)) => Some(AnswerPath::new(&folder, &values.path(template)?)),
+        OutputMode::File(None) => Some(AnswerPath::private(inputs.private_folder)),
         OutputMode::Stdout | OutputMode::JsonRpc => None,
     };
-    values.output_file.clone_from(&output_file);
+    values.output_file = output_file.as_ref().map(|file| file.path.clone());
     let (mut files, mut last_argument) = (Vec::new(), None);
     let stdin = match &resolved.input {
         InputMode::Stdin => StdinContent::Text(inputs.input.to_owned()),
@@ -118,9 +126,15 @@ pub(crate) fn build(
         (Some(resumed), Some(_)) => resumed,
         (Some(_) | None, _) => &resolved.args,
     };
-    let args = arguments::render_arguments(args, last_argument.as_ref(), &values)?;
+    let (args, script) = match &resolved.script {
+        Some(script) => {
+            let ScriptInvocation { args, copy } = scripts::build(script, inputs)?;
+            (args, copy)
+        }
+        None => (arguments::render_arguments(args, last_argument.as_ref(), &values)?, None),
+    };
     let program = ProcessCommand { path, args, env: variables.all.into_iter().collect(), folder };
-    Ok(CliInvocation { program, stdin, files, output_file, secrets: variables.secrets })
+    Ok(CliInvocation { program, stdin, files, script, output_file, secrets: variables.secrets })
 }
 
 /// Checks that folder, variables and executable exist. The task's values are not known yet.
@@ -140,9 +154,44 @@ fn prepare(
         });
     }
     let folder = working_directory(resolved, inputs)?;
-    let variables = variables::collect_variables(resolved, inputs)?;
+    let mut variables = variables::collect_variables(resolved, inputs)?;
+    if let Some(ScriptProgram::File(path)) = &resolved.script {
+        scripts::add_import_folder(path, inputs.home, &mut variables.all);
+    }
+    let user_home = variables.all.get("HOME").map(Path::new);
+    if let Some(code) = find_folder_code(&folder, resolved.folder_code, user_home) {
+        return Err(NotReady {
+            message: format!(
+                "agent \"{}\": the program \"{}\" would run code of {}, whatever its \
+                 permission_policy",
+                inputs.agent,
+                resolved.executable,
+                code.display()
+            ),
+            hint: "use another working directory, remove the file, or set permission_policy to \
+                   allow if you trust it"
+                .to_owned(),
+        });
+    }
     let path = executable(resolved, inputs, variables.path())?;
     Ok((folder, variables, path))
+}
+
+/// The first of these names in a folder or its parents, up to the root of a Git repository. The
+/// files of the user's home folder are settings of the user.
+fn find_folder_code(folder: &Path, names: &[&str], user_home: Option<&Path>) -> Option<PathBuf> {
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    for parent in folder.ancestors().take_while(|parent| Some(*parent) != user_home) {
+        let mut paths = names.iter().map(|name| parent.join(name));
+        let found = paths.find(|path| path.symlink_metadata().is_ok());
+        if found.is_some() {
+            return found;
+        }
+        if parent.join(".git").symlink_metadata().is_ok() {
+            break;
+        }
+    }
+    None
 }
 
 fn request(inputs: RunInputs<'_>) -> String {
@@ -194,13 +243,17 @@ fn executable(
     } else {
         "not found in the PATH".to_owned()
     };
-    let hint = match resolved.install {
-        Some(install) => format!("install it ({install}), or set executable_path"),
-        None => "install it, or change executable_path in the agent's file".to_owned(),
+    let owner = match &resolved.script {
+        Some(script) => format!("script \"{}\"", script.label()),
+        None => format!("agent \"{}\"", inputs.agent),
     };
-    let agent = inputs.agent;
+    let hint = match (&resolved.script, resolved.install) {
+        (Some(_), _) => "install it, or give the step another command".to_owned(),
+        (None, Some(install)) => format!("install it ({install}), or set executable_path"),
+        (None, None) => "install it, or change executable_path in the agent's file".to_owned(),
+    };
     Err(NotReady {
-        message: format!("the program \"{command}\" of agent \"{agent}\" cannot be run: {wrong}"),
+        message: format!("the program \"{command}\" of {owner} cannot be run: {wrong}"),
         hint,
     })
 }

@@ -5,15 +5,17 @@ pub(crate) mod verdict;
 use std::io::{self, Read as _};
 use std::num::NonZeroU64;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 
 use polity_engine::driver::{RunEnd, RunOutcome};
+use polity_files::RegularFileError;
 use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::run::{OutputFiles, ProcessExit, RunReport};
 use polity_model::usage::Usage;
 
+use crate::cli::invocation::answer_path::AnswerPath;
 use crate::cli::output::json_rpc::RpcResponse;
 use crate::cli::output::output_reader::{ParsedStream, StreamSummary};
 use crate::cli::output::parser::{ANSWER_BYTES_MAX, AnswerParser, ParsedOutput};
@@ -21,7 +23,6 @@ use crate::cli::run::deadlines::MissedDeadline;
 use crate::cli::run::{AgentInfo, PreparedRun, exit_without_record, system_error};
 use crate::file_work::with_time_limit;
 use crate::process::run_record::{EndEntry, ResourceLimit, RunExit, ShimRecord};
-use crate::regular_file::{RegularFileError, open_regular_file};
 
 /// The maximum time to read the output file.
 const ANSWER_FILE_WAIT: Duration = Duration::from_secs(30);
@@ -200,17 +201,27 @@ fn run_end(
 ) -> RunEnd {
     let parsed = parsed.map_err(|message| agent_error(message, &tails.stderr));
     let is_cut = parsed.as_ref().is_ok_and(|parsed| parsed.answer_is_cut);
+    let cut_reason = parsed.as_ref().ok().and_then(|parsed| parsed.cut_reason.clone());
     let verdict = parsed.and_then(|parsed| {
         verdict::judge(&info.resolved, exit, &parsed, &tails.stderr, &tails.stdout)
     });
     match verdict {
-        Ok(answer) if is_cut => RunEnd::Truncated { answer, message: truncated_message(info) },
+        Ok(answer) if is_cut => {
+            RunEnd::Truncated { answer, message: truncated_message(info, cut_reason.as_deref()) }
+        }
         Ok(answer) => RunEnd::Answered(answer),
         Err(failure) => RunEnd::Failed(failure),
     }
 }
 
-fn truncated_message(info: &AgentInfo<'_>) -> String {
+fn truncated_message(info: &AgentInfo<'_>, cut_reason: Option<&str>) -> String {
+    if let Some(reason) = cut_reason {
+        return format!(
+            "the answer of the program of \"{}\" is incomplete: its model stopped with the reason \
+             \"{reason}\"; ask for less in one task, or use another model",
+            info.name
+        );
+    }
     format!(
         "the answer of the program of \"{}\" was cut: an answer has at most {} MiB; have it write \
          long results to files and name them in the agent's artifacts",
@@ -229,6 +240,9 @@ pub(crate) fn stdout_result(stdout: ParsedStream) -> Result<ParsedOutput, String
         ParsedStream::Response(Some(RpcResponse::Error(error))) => {
             Ok(ParsedOutput { error: Some(error), ..ParsedOutput::default() })
         }
+        ParsedStream::Response(Some(RpcResponse::TooLong)) => {
+            Ok(ParsedOutput { answer_is_cut: true, ..ParsedOutput::default() })
+        }
         ParsedStream::Response(Some(RpcResponse::Invalid(line))) => {
             Err(format!("the program wrote a line that is not JSON-RPC 2.0; {line}"))
         }
@@ -242,9 +256,9 @@ pub(crate) fn stdout_result(stdout: ParsedStream) -> Result<ParsedOutput, String
 }
 
 /// Reads an output file on another thread.
-pub(crate) async fn read_answer_file(path: PathBuf) -> Result<Vec<u8>, String> {
-    let unreadable = unreadable_file(&path);
-    let read = with_time_limit(ANSWER_FILE_WAIT, move || read_regular_answer(&path)).await;
+pub(crate) async fn read_answer_file(file: AnswerPath) -> Result<Vec<u8>, String> {
+    let unreadable = unreadable_file(&file.path);
+    let read = with_time_limit(ANSWER_FILE_WAIT, move || read_regular_answer(&file)).await;
     read.map_err(unreadable).flatten()
 }
 
@@ -255,15 +269,17 @@ fn unreadable_file(path: &Path) -> impl Fn(io::Error) -> String + use<> {
     }
 }
 
-fn read_regular_answer(path: &Path) -> Result<Vec<u8>, String> {
-    let unreadable = unreadable_file(path);
-    let file = open_regular_file(path).map_err(|error| match error {
+fn read_regular_answer(answer: &AnswerPath) -> Result<Vec<u8>, String> {
+    let unreadable = unreadable_file(&answer.path);
+    let file = answer.open().map_err(|error| match error {
         RegularFileError::NotRegular(kind) => format!(
             "the output file is {kind}, not a regular file: {}; the program must write its answer \
              to a regular file",
-            path.display()
+            answer.path.display()
         ),
-        RegularFileError::Io(error) => unreadable(error),
+        error @ (RegularFileError::LinkedFolder(_)
+        | RegularFileError::TooLarge { .. }
+        | RegularFileError::Io(_)) => unreadable(error.into()),
     })?;
     let mut bytes = Vec::new();
     file.take(ANSWER_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
@@ -272,7 +288,8 @@ fn read_regular_answer(path: &Path) -> Result<Vec<u8>, String> {
 
 fn parse_output_file(prepared: &PreparedRun<'_>, content: &[u8]) -> ParsedOutput {
     let is_cut = content.len() > ANSWER_BYTES_MAX;
-    let mut parser = AnswerParser::new(&prepared.info.resolved.parser);
+    let resolved = &prepared.info.resolved;
+    let mut parser = AnswerParser::new(&resolved.parser).with_events(&resolved.event_rules);
     // The run is over: live output is dropped.
     let _ = parser.push(&prepared.mask.mask_bytes(content));
     let parsed = parser.finish();

@@ -10,6 +10,7 @@ use polity_model::failure::AttemptFailure;
 use polity_model::ids::ExecutionId;
 use polity_model::run::RunReport;
 use polity_model::usage::Usage;
+use tokio::sync::watch;
 
 use super::{CliDriver, cli_agent, permanent_failure};
 use crate::cli::invocation::{self, presets};
@@ -18,7 +19,7 @@ use crate::cli::workspace::artifacts::{ArtifactCollector, ArtifactLimits, unsear
 use crate::cli::workspace::{RunWorkspace, WorkspaceError};
 use crate::file_work::with_time_limit;
 
-/// The maximum duration of file operations on a workspace. Each Git command has a shorter one.
+/// The maximum duration of file operations on a workspace. Git commands have a shorter one.
 const FILE_WORK_MAX: Duration = Duration::from_hours(1);
 
 impl CliDriver {
@@ -35,20 +36,22 @@ impl CliDriver {
             self.workspace_for(request.agent, cli, request.overrides, request.execution_id);
         let Some(workspace) = workspace else { return self.run_in_folder(request, cli).await };
         let (new_workspace, stop) = (workspace.clone(), request.stop.clone());
+        let settle_stop = stop.clone();
         let folder = match run_blocking(move || Ok(new_workspace.create(&stop))).await {
             Ok(Ok(folder)) => folder,
             Ok(Err(WorkspaceError::Stopped)) => {
-                return self.settle(workspace, not_run(RunEnd::Stopped)).await;
+                return self.settle(workspace, not_run(RunEnd::Stopped), settle_stop).await;
             }
             Ok(Err(WorkspaceError::Failed(failure))) | Err(failure) => {
-                return self.settle(workspace, not_run(RunEnd::Failed(failure))).await;
+                let outcome = not_run(RunEnd::Failed(failure));
+                return self.settle(workspace, outcome, settle_stop).await;
             }
         };
         let working_directory = Some(folder.to_string_lossy().into_owned());
         let overrides = RunOverrides { working_directory, envs: request.overrides.envs.clone() };
         let outcome =
             self.run_in_folder(RunRequest { overrides: &overrides, ..request }, cli).await;
-        self.settle(workspace, outcome).await
+        self.settle(workspace, outcome, settle_stop).await
     }
 
     /// Collects artifacts and settles the workspace of a recovered run.
@@ -63,7 +66,8 @@ impl CliDriver {
         let workspace = self.workspace_for(run.agent, cli, run.overrides, run.execution_id);
         let folder = match workspace.clone() {
             Some(workspace) => {
-                match run_blocking(move || Ok(workspace.working_directory())).await {
+                let stop = self.active_runs.stop_signal();
+                match run_blocking(move || Ok(workspace.working_directory(&stop))).await {
                     Ok(folder) => folder,
                     Err(failure) => return RunOutcome { end: RunEnd::Failed(failure), ..outcome },
                 }
@@ -78,7 +82,9 @@ impl CliDriver {
             }
         };
         match workspace {
-            Some(workspace) => self.settle(workspace, outcome).await,
+            Some(workspace) => {
+                self.settle(workspace, outcome, self.active_runs.stop_signal()).await
+            }
             None => outcome,
         }
     }
@@ -137,17 +143,22 @@ impl CliDriver {
     }
 
     /// Keeps the workspace of a successful run and removes that of any other.
-    async fn settle(&self, workspace: RunWorkspace, mut outcome: RunOutcome) -> RunOutcome {
+    async fn settle(
+        &self,
+        workspace: RunWorkspace,
+        mut outcome: RunOutcome,
+        stop: watch::Receiver<bool>,
+    ) -> RunOutcome {
         match &outcome.end {
             RunEnd::Answered(_) | RunEnd::Truncated { .. } => {
-                match run_blocking(move || Ok(workspace.finish())).await {
+                match run_blocking(move || Ok(workspace.finish(&stop))).await {
                     Ok(collected) => outcome.report.workspace = Some(collected),
                     Err(failure) => outcome.end = RunEnd::Failed(failure),
                 }
             }
             RunEnd::Failed(_) | RunEnd::TimedOut(_) | RunEnd::Stopped => {
                 let removed = run_blocking(move || {
-                    workspace.remove().map_err(|error| system_error(&error.to_string()))
+                    workspace.remove(&stop).map_err(|error| system_error(&error.to_string()))
                 });
                 if let Err(failure) = removed.await {
                     // Cleanup removes it at the next start.

@@ -4,10 +4,10 @@ pub(crate) mod deadlines;
 pub(crate) mod files;
 mod supervise;
 
-use std::fs::{self, DirBuilder};
+use std::fs::{DirBuilder, Permissions};
 use std::io::{self, Write as _};
 use std::os::fd::AsFd;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ use crate::cli::output::output_file::{OutputBudget, OutputFile};
 use crate::cli::output::output_reader::{OutputReader, StreamParser, StreamSummary};
 use crate::cli::output::parser::{AnswerParser, Utf8Decoder};
 use crate::cli::run::deadlines::{LastOutput, RunDeadlines};
-use crate::cli::run::files::{RunFiles, ignore_missing};
+use crate::cli::run::files::RunFiles;
 #[cfg(target_os = "linux")]
 use crate::process::cgroup;
 #[cfg(target_os = "linux")]
@@ -54,6 +54,9 @@ use crate::process::{
 const PIPE_BYTES: usize = 1 << 20;
 
 const BYTES_PER_MB: u64 = 1 << 20;
+
+/// The mode of the private copy of a script: its owner may read and run it.
+const SCRIPT_MODE: u32 = 0o500;
 
 pub(crate) struct AgentInfo<'a> {
     pub(crate) name: &'a str,
@@ -184,7 +187,10 @@ pub(crate) fn stdout_parser(
     respond: Option<watch::Sender<bool>>,
 ) -> StreamParser {
     match resolved.output {
-        OutputMode::Stdout => StreamParser::Answer(Box::new(AnswerParser::new(&resolved.parser))),
+        OutputMode::Stdout => {
+            let parser = AnswerParser::new(&resolved.parser).with_events(&resolved.event_rules);
+            StreamParser::Answer(Box::new(parser))
+        }
         OutputMode::JsonRpc => StreamParser::Response(RpcResponseScanner::default(), respond),
         OutputMode::File(_) => StreamParser::Show(Utf8Decoder::default()),
     }
@@ -261,19 +267,25 @@ async fn kill_orphans_of_killed_shim(prepared: &PreparedRun<'_>, request: &RunRe
 
 /// Writes the private files of a run.
 fn write_private_files(prepared: &PreparedRun<'_>) -> io::Result<()> {
-    let CliInvocation { files, output_file, .. } = &prepared.invocation;
-    if files.is_empty() && output_file.is_none() {
+    let CliInvocation { files, script, output_file, .. } = &prepared.invocation;
+    if files.is_empty() && script.is_none() && output_file.is_none() {
         return Ok(());
     }
     prepared.files.remove_private()?;
     DirBuilder::new().mode(0o700).create(&prepared.files.private)?;
-    if let Some(path) = output_file {
+    if let Some(file) = output_file {
         // A file left by an earlier run is not this run's answer.
-        ignore_missing(fs::remove_file(path))?;
+        file.remove()?;
     }
-    files.iter().try_for_each(|(path, content)| {
-        create_file(path, FileAccess::Private)?.write_all(content.as_bytes())
-    })
+    for (path, content) in files {
+        create_file(path, FileAccess::Private)?.write_all(content.as_bytes())?;
+    }
+    if let Some((path, content)) = script {
+        let mut file = create_file(path, FileAccess::Private)?;
+        file.write_all(content.as_bytes())?;
+        file.set_permissions(Permissions::from_mode(SCRIPT_MODE))?;
+    }
+    Ok(())
 }
 
 /// Enlarges a pipe. Failing is harmless: unprivileged users have a quota.

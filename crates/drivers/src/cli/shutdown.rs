@@ -25,6 +25,11 @@ impl ActiveRuns {
         ActiveRun(self)
     }
 
+    /// The signal that all runs are to stop.
+    pub(crate) fn stop_signal(&self) -> watch::Receiver<bool> {
+        self.is_stopping.subscribe()
+    }
+
     /// Stops all runs and waits until they have ended.
     pub(crate) async fn stop(&self) {
         self.is_stopping.send_replace(true);
@@ -45,7 +50,7 @@ impl CliDriver {
     pub(crate) async fn run_until_shutdown(&self, request: RunRequest<'_>) -> RunOutcome {
         let active = self.active_runs.enter();
         let mut requested = request.stop.clone();
-        let mut shutdown = self.active_runs.is_stopping.subscribe();
+        let mut shutdown = self.active_runs.stop_signal();
         let is_stopped = *requested.borrow() || *shutdown.borrow();
         let (stop_sender, stop) = watch::channel(is_stopped);
         let forward_stop = async {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use polity_definition::{CliAgent, WorkspaceMode};
 use polity_engine::driver::NotReady;
-use polity_files::create_private_folders;
+use polity_files::{create_private_folders, remove_tree_until};
 use polity_model::failure::AttemptFailure;
 use polity_model::ids::ExecutionId;
 use polity_model::run::SavedWorkspace;
@@ -77,7 +77,12 @@ impl RunWorkspace {
             let message = format!("the workspace {root} of {source} cannot be made: {error}");
             WorkspaceError::Failed(system_error(&message))
         };
-        remove(&self.root, &self.git, BranchPolicy::Delete).map_err(failed)?;
+        match remove(&self.root, &self.git, BranchPolicy::Delete, Some(stop)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                return Err(WorkspaceError::Stopped);
+            }
+            removed => removed.map_err(failed)?,
+        }
         let parent = self.root.parent().map_or(Ok(()), create_private_folders);
         parent.map_err(failed)?;
         match self.kind {
@@ -103,10 +108,10 @@ impl RunWorkspace {
     }
 
     /// The working directory in the workspace. Blocks.
-    pub(crate) fn working_directory(&self) -> PathBuf {
+    pub(crate) fn working_directory(&self, stop: &watch::Receiver<bool>) -> PathBuf {
         match self.kind {
             WorkspaceMode::Worktree => {
-                let prefix = self.git.repository_prefix(&self.source).unwrap_or_default();
+                let prefix = self.git.repository_prefix(&self.source, stop).unwrap_or_default();
                 self.root.join(prefix)
             }
             WorkspaceMode::Copy | WorkspaceMode::Shared => self.root.clone(),
@@ -114,14 +119,15 @@ impl RunWorkspace {
     }
 
     /// Keeps the workspace and counts the changes.
-    pub(crate) fn finish(&self) -> SavedWorkspace {
+    pub(crate) fn finish(&self, stop: &watch::Receiver<bool>) -> SavedWorkspace {
         let (branch, changed) = match self.kind {
             WorkspaceMode::Worktree => {
-                let changed = self.git.commit_changes(&self.root);
+                let changed = self.git.commit_changes(&self.root, stop);
                 (Some(self.branch()), changed.map_err(|error| error.to_string()))
             }
             WorkspaceMode::Copy | WorkspaceMode::Shared => {
-                let changed = file_tree::count_differences(&self.source, &self.root, &self.data);
+                let changed =
+                    file_tree::count_differences(&self.source, &self.root, &self.data, stop);
                 (None, changed.map_err(|error| error.to_string()))
             }
         };
@@ -133,8 +139,8 @@ impl RunWorkspace {
         SavedWorkspace { folder, branch, changed_files, problem }
     }
 
-    pub(crate) fn remove(&self) -> io::Result<()> {
-        remove(&self.root, &self.git, BranchPolicy::Delete)
+    pub(crate) fn remove(&self, stop: &watch::Receiver<bool>) -> io::Result<()> {
+        remove(&self.root, &self.git, BranchPolicy::Delete, Some(stop))
     }
 }
 
@@ -153,23 +159,33 @@ pub(crate) fn discard(
     branch: BranchPolicy,
 ) -> io::Result<()> {
     let root = options.data.join(WORKSPACES).join(execution_id.to_string());
-    remove(&root, &GitCommand::new(options), branch)
+    remove(&root, &GitCommand::new(options), branch, None)
 }
 
-fn remove(root: &Path, git: &GitCommand, branch: BranchPolicy) -> io::Result<()> {
-    if !root.try_exists()? {
-        return Ok(());
-    }
-    let name = root.file_name().map(|name| name.to_string_lossy().into_owned());
+fn remove(
+    root: &Path,
+    git: &GitCommand,
+    branch: BranchPolicy,
+    stop: Option<&watch::Receiver<bool>>,
+) -> io::Result<()> {
+    let is_folder = root.symlink_metadata().is_ok_and(|about| about.is_dir());
     // In a worktree `.git` is a file, in a repository a folder.
-    if root.join(".git").is_file() {
-        let name =
-            name.filter(|_| branch == BranchPolicy::Delete).map(|name| format!("{BRANCHES}{name}"));
-        if let Err(error) = git.remove_worktree(root, name.as_deref()) {
-            tracing::warn!(path = %root.display(), %error, "Git cannot remove a worktree");
-        }
+    let is_worktree = is_folder && root.join(".git").is_file();
+    let repository = is_worktree.then(|| git.common_dir(root, &git.removing(stop)));
+    // Git would follow folders of any depth on its stack. Each step has its own time after a stop;
+    // a removal that takes longer continues at the next start.
+    let removal = git.removing(stop);
+    let removed = remove_tree_until(root, &|| removal.is_stopped());
+    let Some(repository) = repository else { return removed };
+    let work = git.removing(stop);
+    let name = root.file_name().filter(|_| branch == BranchPolicy::Delete);
+    let name = name.map(|name| format!("{BRANCHES}{}", name.to_string_lossy()));
+    let forgotten =
+        repository.and_then(|common| git.forget_worktree(&common, root, name.as_deref(), &work));
+    if let Err(error) = forgotten {
+        tracing::warn!(path = %root.display(), %error, "Git cannot remove a worktree");
     }
-    file_tree::remove_tree(root)
+    removed
 }
 
 /// Checks that a workspace could be made, without making one.

@@ -173,10 +173,10 @@ fn encode_body(
     }
 }
 
-/// Decodes an answer until the stream ends.
+/// Reads an answer. An error has the usage that was reported before it.
 async fn read_answer(
     protocol: ProviderProtocol,
-    mut response: ResponseStream,
+    response: ResponseStream,
     request_bytes: usize,
     progress: &dyn TextSink,
 ) -> Result<ModelAnswer, ModelCallError> {
@@ -185,6 +185,22 @@ async fn read_answer(
         ProviderProtocol::Anthropic => Box::<AnthropicDecoder>::default(),
         ProviderProtocol::Gemini => Box::<GeminiDecoder>::default(),
     };
+    let read = decode_events(&mut *decoder, response, request_bytes, progress).await;
+    let (input, output) = decoder.tokens();
+    let reported = Usage::reported(input, output, None);
+    // More may have been used before the end of the stream.
+    let known = Usage { tokens_unknown: true, ..reported };
+    read.map_err(|error| error.with_usage(known))?;
+    decoder.finish().map_err(|error| error.with_usage(reported))
+}
+
+/// Decodes events until the stream ends.
+async fn decode_events(
+    decoder: &mut dyn StreamDecoder,
+    mut response: ResponseStream,
+    request_bytes: usize,
+    progress: &dyn TextSink,
+) -> Result<(), ModelCallError> {
     let mut events = SseParser::default();
     while decoder.state() != StreamState::Ended {
         let chunk = match response.next().await {
@@ -210,5 +226,5 @@ async fn read_answer(
             return Err(ModelCallError::interrupted("the server ended it"));
         }
     }
-    decoder.finish()
+    Ok(())
 }

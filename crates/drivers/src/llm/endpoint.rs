@@ -125,7 +125,9 @@ impl<'a> ModelEndpoint<'a> {
             failure: AttemptFailure { category: error.category, message },
             context_full: error.context_full,
             retry_after: error.retry_after,
+            is_final: false,
             mark: None,
+            usage: error.usage,
         }
     }
 }

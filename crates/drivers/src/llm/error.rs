@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use polity_model::failure::ErrorCategory;
-use polity_model::usage::estimate_tokens;
+use polity_model::usage::{Usage, estimate_tokens};
 use serde_json::Value;
 
 /// The longest provider message that an error repeats.
@@ -54,6 +54,8 @@ pub(super) struct ModelCallError {
     pub(super) status: Option<u16>,
     /// True if the provider's content filter refused the request.
     pub(super) is_filtered: bool,
+    /// The usage up to the error; zero if the model did not read the request.
+    pub(super) usage: Usage,
 }
 
 /// The setting that the user should check.
@@ -86,7 +88,13 @@ impl ModelCallError {
             remedy: ErrorRemedy::None,
             status: None,
             is_filtered: false,
+            usage: Usage::default(),
         }
+    }
+
+    /// Adds the usage up to the error.
+    pub(super) fn with_usage(self, usage: Usage) -> Self {
+        Self { usage, ..self }
     }
 
     /// Adds the setting to check.

@@ -35,6 +35,9 @@ pub(crate) trait StreamDecoder: Send {
     /// The completeness of the answer so far.
     fn state(&self) -> StreamState;
 
+    /// The input and output tokens that the provider has reported so far.
+    fn tokens(&self) -> (Option<u64>, Option<u64>);
+
     fn finish(self: Box<Self>) -> Result<ModelAnswer, ModelCallError>;
 }
 
@@ -151,6 +154,7 @@ impl Serialize for ArgumentsSchema<'_> {
 
 #[cfg(test)]
 mod tests {
+    use polity_model::usage::TOKENS_MAX;
     use serde_json::json;
 
     use super::*;
@@ -174,11 +178,13 @@ mod tests {
     }
 
     #[test]
-    fn token_count_with_a_fraction_counts() {
+    fn token_count_with_a_fraction_counts_and_a_huge_one_is_cut() {
         for (value, expected) in [
             (json!(100), Some(100)),
             (json!(100.0), Some(100)),
             (json!(0), Some(0)),
+            (json!(u64::MAX), Some(TOKENS_MAX)),
+            (json!(1e30), Some(TOKENS_MAX)),
             (json!(-1), None),
             (json!("100"), None),
             (json!(null), None),

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use polity_model::usage::Usage;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Response, Url};
 
@@ -40,12 +41,14 @@ impl HttpTransport {
         })?;
         let sent = client.post(url.clone()).headers(headers).body(body).send().await;
         let response = sent.map_err(|error| {
-            let (what, remedy) = if error.is_connect() {
-                ("cannot be reached", ErrorRemedy::Endpoint)
+            let (what, remedy, usage) = if error.is_connect() {
+                ("cannot be reached", ErrorRemedy::Endpoint, Usage::default())
             } else {
-                ("the call was broken off", ErrorRemedy::None)
+                ("the call was broken off", ErrorRemedy::None, Usage::UNKNOWN)
             };
-            ModelCallError::transient(format!("{what}: {}", root_cause(error))).with_remedy(remedy)
+            ModelCallError::transient(format!("{what}: {}", root_cause(error)))
+                .with_remedy(remedy)
+                .with_usage(usage)
         })?;
         let status = response.status().as_u16();
         let mut stream = ResponseStream { response, bytes: 0 };
@@ -105,6 +108,9 @@ impl ResponseStream {
         let body = read_error_body(&mut self.response, ERROR_BYTES_MAX).await;
         let ModelCallError { message, .. } = ModelCallError::from_status(status, &body, None);
         let message = format!("answered with {kind}, not with events: {message}");
-        Err(ModelCallError::permanent(message).with_remedy(ErrorRemedy::Endpoint))
+        // A server that does not stream may have answered; a web page has no model.
+        let usage = if kind == "text/html" { Usage::default() } else { Usage::UNKNOWN };
+        let error = ModelCallError::permanent(message).with_remedy(ErrorRemedy::Endpoint);
+        Err(error.with_usage(usage))
     }
 }

@@ -9,7 +9,7 @@ use polity_engine::driver::{
 };
 use polity_model::failure::AttemptFailure;
 use polity_model::message::{Message, MessageRole};
-use polity_model::usage::Usage;
+use polity_model::usage::{Cost, Usage};
 use regex::Captures;
 use serde_json::{Map, Value};
 
@@ -84,23 +84,23 @@ fn build_reply(
                     signature: None,
                 })
                 .collect(),
-            usage: Usage {
-                input_tokens: answer.input_tokens.unwrap_or(0),
-                output_tokens: answer.output_tokens.unwrap_or(0),
-                ..Usage::default()
-            },
+            usage: Usage::reported(
+                Some(answer.input_tokens.unwrap_or(0)),
+                Some(answer.output_tokens.unwrap_or(0)),
+                Some(Cost::ZERO),
+            ),
             ending: AnswerEnding::Complete,
             stop_reason: None,
             mark,
         }),
         ScriptOutcome::Error { status, retry_after_seconds } => Err(ModelFailure {
-            failure: AttemptFailure {
+            retry_after: retry_after_seconds.map(Duration::from_secs),
+            is_final: false,
+            mark,
+            ..ModelFailure::new(AttemptFailure {
                 category: status_category(*status),
                 message: format!("the scripted model answered with status {status}"),
-            },
-            context_full: false,
-            retry_after: retry_after_seconds.map(Duration::from_secs),
-            mark,
+            })
         }),
     }
 }

@@ -11,6 +11,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use polity_files::open_regular_file_for_update;
+#[cfg(target_os = "linux")]
+use polity_files::open_regular_file_for_writing;
 use polity_model::run::{OutputFiles, ProcessExit, ResourceUsage};
 use rustix::fs::FlockOperation;
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -19,9 +22,6 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(target_os = "linux")]
 use super::proc_stat::{ProcStat, own_pid_scope};
-use crate::regular_file::open_regular_file_for_update;
-#[cfg(target_os = "linux")]
-use crate::regular_file::open_regular_file_for_writing;
 
 /// The size of an entry, in bytes.
 const ENTRY_BYTES: usize = 512;

@@ -64,8 +64,10 @@ pub(crate) fn runtime_with(
 /// A workflow from its file.
 pub(crate) fn workflow(name: &str, text: &str) -> PinnedWorkflow {
     let file = |path: String, text: &str| HomeFile { path, text: Ok(text.to_owned()) };
+    let server = "servers: [{name: echo, transport: sse, config: {url: 'http://localhost/'}}]";
     let home = Home::parse(vec![
         file("polity.yaml".to_owned(), "{}"),
+        file("config/mcp_servers.yaml".to_owned(), server),
         file(format!("workflows/{name}.yaml"), text),
     ]);
     assert!(home.problems.is_empty(), "{:?}", home.problems);

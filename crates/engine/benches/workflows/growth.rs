@@ -78,8 +78,8 @@ fn agent(turns: u32) -> PinnedAgent {
 }
 
 /// A model and a tool that send texts of equal size for a number of rounds.
-struct EchoConversation {
-    rounds: u32,
+pub(crate) struct EchoConversation {
+    pub(crate) rounds: u32,
 }
 
 fn text(number: usize) -> String {

@@ -1,7 +1,8 @@
 //! Answers a workflow's review: a human node's question, or the approval before a node.
 //!
 //! The action becomes the routing key, and the route is decided in the same commit. The next owner
-//! only starts the nodes.
+//! only starts the nodes. The output of a human node is the person's message; without one, a node
+//! that was not rejected passes on the newest output before it.
 
 use polity_model::event::NodeOutput;
 use polity_model::failure::ErrorCode;
@@ -54,13 +55,21 @@ pub(crate) fn answer_node(
         | ReviewSubject::Doubt { .. }
         | ReviewSubject::RunDoubt { .. }
         | ReviewSubject::RemoteQuestion { .. } => {
-            let output = message.as_deref().unwrap_or(verdict.action());
+            let output = message.as_deref().unwrap_or_else(|| match verdict {
+                ReviewVerdict::Reject => verdict.action(),
+                // Without a message, the node passes on the text that was reviewed.
+                ReviewVerdict::Approve
+                | ReviewVerdict::Modify { .. }
+                | ReviewVerdict::Retry
+                | ReviewVerdict::SkipWith { .. } => run.scope(node).last,
+            });
             workflow.finish(FinishedNode {
                 node,
                 output,
                 stored: NodeOutput::Text(output.to_owned()),
                 routing_key: answered.routing_key.clone(),
                 answer: Some((&answered, message.as_deref())),
+                script: None,
             });
         }
     }

@@ -4,21 +4,32 @@ use std::time::Duration;
 
 use crate::entropy::Entropy;
 
-/// The longest wait between two attempts, whatever a server asks for.
+/// The longest wait that a server can ask for.
 pub const RETRY_WAIT_SECONDS_MAX: u64 = 300;
 
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 
-/// Doubles from one second and adds up to a quarter of jitter, so that failed tasks do not return
-/// together. A server's own `retry_after` takes precedence.
+/// The longest wait that no server asked for.
+const OWN_WAIT_MAX: Duration = Duration::from_mins(1);
+
+/// The share of the own wait that passes at least, however short a wait a server asks for.
+const ASKED_WAIT_DIVISOR: u32 = 8;
+
+/// Doubles from one second to a minute and adds up to a quarter of jitter, so that failed tasks do
+/// not return together. A server's own `retry_after` takes precedence; an eighth of the own wait
+/// passes in any case, so that a server that always asks for none is not called without a pause.
 pub(crate) fn delay(
     retries_so_far: u32,
     asked_for: Option<Duration>,
     entropy: &mut Entropy,
 ) -> Duration {
     let doubled = FIRST_WAIT.saturating_mul(1u32.checked_shl(retries_so_far).unwrap_or(u32::MAX));
-    let wait = asked_for.unwrap_or_else(|| doubled.mul_f64(1.0 + entropy.fraction() / 4.0));
-    wait.min(Duration::from_secs(RETRY_WAIT_SECONDS_MAX))
+    match asked_for {
+        Some(asked) => asked
+            .max(doubled.min(OWN_WAIT_MAX) / ASKED_WAIT_DIVISOR)
+            .min(Duration::from_secs(RETRY_WAIT_SECONDS_MAX)),
+        None => doubled.mul_f64(1.0 + entropy.fraction() / 4.0).min(OWN_WAIT_MAX),
+    }
 }
 
 #[cfg(test)]
@@ -33,10 +44,22 @@ mod tests {
             let least = f64::from(least);
             assert!((least..least * 1.25).contains(&wait), "{retries}: {wait}");
         }
-        let limit = Duration::from_secs(RETRY_WAIT_SECONDS_MAX);
-        assert_eq!(delay(40, None, &mut entropy), limit);
-        let asked = Duration::from_millis(30);
-        assert_eq!(delay(9, Some(asked), &mut entropy), asked);
-        assert_eq!(delay(0, Some(Duration::MAX), &mut entropy), limit);
+        for retries in [6, 40] {
+            assert_eq!(delay(retries, None, &mut entropy), Duration::from_mins(1));
+        }
+    }
+
+    #[test]
+    fn asked_wait_counts_within_limits() {
+        let mut entropy = Entropy::from_seed([3; 16]);
+        let mut delay = |retries, asked| delay(retries, Some(asked), &mut entropy);
+        let asked = Duration::from_secs(9);
+        assert_eq!(delay(0, asked), asked);
+        assert_eq!(delay(9, asked), asked);
+        assert_eq!(delay(0, Duration::MAX), Duration::from_secs(RETRY_WAIT_SECONDS_MAX));
+        // A server that always asks for no wait is called less and less often.
+        let waits: Vec<u128> =
+            (0..8).map(|retries| delay(retries, Duration::ZERO).as_millis()).collect();
+        assert_eq!(waits, [125, 250, 500, 1000, 2000, 4000, 7500, 7500]);
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use polity_definition::{LlmAgent, WorkflowNode};
-use polity_model::event::{Event, ToolChange};
+use polity_model::event::{Event, ToolChange, UnsettledCall};
 use polity_model::failure::{AttemptFailure, ErrorCode};
 use polity_model::ids::{CheckpointId, ToolCallId};
 use polity_model::machine::tool_call::CallState;
@@ -19,10 +19,10 @@ use polity_model::tool::ToolName;
 use polity_model::trace::shorten;
 use serde_json::{Map, Value};
 
-use crate::decide::outcomes::{call_model, fail_task, ordinal};
+use crate::decide::outcomes::{call_model_for_next_turn, fail_task, next_checkpoint, ordinal};
 use crate::decide::{CommandRejection, Decision, DecisionContext, Effect, llm};
 use crate::driver::ToolSpec;
-use crate::state::{CorruptJournal, TaskState, WorkflowRun};
+use crate::state::{CorruptJournal, TaskState, WorkflowRun, item_node};
 
 /// The time limit of a call whose tool is no longer in the toolbox.
 const TIMEOUT_DEFAULT: Duration = Duration::from_mins(5);
@@ -44,8 +44,8 @@ pub(crate) struct CallBatch<'a> {
     call_states: Vec<CallState>,
     events: Vec<Event>,
     effects: Vec<Effect>,
-    /// The calls that the events so far have started for nodes.
-    new_calls: Vec<ToolCallId>,
+    /// The calls that the events so far have started for nodes, with the items of maps.
+    new_calls: Vec<(ToolCallId, Option<u32>)>,
     /// The error code of a node's failed call.
     error_code: Option<ErrorCode>,
 }
@@ -57,6 +57,14 @@ enum Caller<'a> {
     Agent(&'a LlmAgent),
     /// The nodes' of a workflow.
     Workflow(&'a WorkflowRun),
+}
+
+/// The answer to a call.
+struct CallAnswer {
+    content: String,
+    structured: Option<Value>,
+    is_error: bool,
+    duration_ms: u64,
 }
 
 /// The parts of a call that a review shows.
@@ -157,14 +165,13 @@ impl<'a> CallBatch<'a> {
 
     /// The number of the next checkpoint after the events so far.
     pub(crate) fn next_checkpoint(&self) -> u32 {
-        let is_checkpoint = |event: &&Event| matches!(event, Event::CheckpointTaken { .. });
-        self.state.checkpoints() + ordinal(self.events.iter().filter(is_checkpoint).count())
+        next_checkpoint(self.state, &self.events)
     }
 
     /// The index of a call, including calls that the events so far have started.
     fn index_of(&self, call_id: ToolCallId) -> Option<usize> {
         let known = self.state.calls().all().len();
-        let new = || self.new_calls.iter().position(|new| *new == call_id);
+        let new = || self.new_calls.iter().position(|(new, _)| *new == call_id);
         self.state.calls().index(call_id).or_else(|| new().map(|new| known + new))
     }
 
@@ -174,16 +181,18 @@ impl<'a> CallBatch<'a> {
         if self.call_states[index] == CallState::Answered {
             return;
         }
-        self.answer_with_error(index, call_id, why.to_owned(), 0);
+        let is_new = self.new_calls.iter().any(|(new, _)| *new == call_id);
+        let unsettled = if is_new { UnsettledCall::NotCalled } else { UnsettledCall::MaybeDone };
+        self.answer_unsettled(index, call_id, why.to_owned(), 0, unsettled);
         self.effects.retain(|effect| effect.begins() != Some(call_id));
-        if !self.new_calls.contains(&call_id) {
+        if !is_new {
             self.effects.push(Effect::AbandonCall { call_id });
         }
     }
 
     /// Answers the calls that the events so far have started, because the task ends.
     pub(crate) fn answer_new_calls(&mut self, why: &str) {
-        for call_id in self.new_calls.clone() {
+        for (call_id, _) in self.new_calls.clone() {
             self.abandon(call_id, &format!("{why} before the tool was called"));
         }
     }
@@ -191,7 +200,7 @@ impl<'a> CallBatch<'a> {
     /// The number of retries of a call.
     pub(crate) fn max_retries(&self, call_id: ToolCallId) -> u32 {
         match self.caller {
-            Caller::Agent(llm) => llm.max_retries,
+            Caller::Agent(llm) => llm.tool_retries_max(),
             Caller::Workflow(_) => {
                 let own = self.node_of(call_id).and_then(|node| node.max_retries);
                 own.unwrap_or(NODE_RETRIES_DEFAULT)
@@ -217,13 +226,26 @@ impl<'a> CallBatch<'a> {
     /// The time limit of the call's node, if the workflow sets one.
     fn timeout_of(&self, call_id: ToolCallId) -> Option<NonZeroU64> {
         let run = self.workflow_run()?;
-        run.plan().timeout_seconds(run.node_of(call_id)?)
+        self.step_timeout(run, run.node_of(call_id)?)
     }
 
-    /// The node that a call performs.
+    /// The time limit of a node's call: for an item, the limit of the map's step, and no longer than
+    /// that of the map.
+    fn step_timeout(&self, run: &WorkflowRun, node: usize) -> Option<NonZeroU64> {
+        let step = item_node(&run.plan().nodes()[node].node);
+        let own = step.and_then(|step| step.timeout_seconds);
+        [own, self.state.node_timeout(run, node)].into_iter().flatten().min()
+    }
+
+    /// The step that a call performs: a node, or the step of a map.
     fn node_of(&self, call_id: ToolCallId) -> Option<&'a WorkflowNode> {
-        let run = self.workflow_run()?;
-        run.node_of(call_id).map(|node| &run.plan().nodes()[node].node)
+        self.workflow_run()?.step_of(call_id)
+    }
+
+    /// The item of a map that a call performs, including calls that the events so far have started.
+    fn item_of(&self, call_id: ToolCallId) -> Option<u32> {
+        let new = self.new_calls.iter().find(|(new, _)| *new == call_id);
+        new.map_or_else(|| self.workflow_run()?.item_of(call_id), |(_, item)| *item)
     }
 
     pub(crate) fn ctx(&mut self) -> &mut DecisionContext {
@@ -250,17 +272,22 @@ impl<'a> CallBatch<'a> {
         self.call_by_name(index, call_id, name, arguments, tool.repeatable, tool.timeout);
     }
 
-    /// Starts a call that a node has just requested.
+    /// Starts a call that a node has just requested, for itself or for an item of a map.
     pub(crate) fn call_new(
         &mut self,
         call_id: ToolCallId,
         tool: &ToolName,
-        is_idempotent: bool,
-        timeout: Option<Duration>,
+        node: usize,
+        item: Option<u32>,
     ) {
+        let Some(run) = self.workflow_run() else { return };
+        let planned = &run.plan().nodes()[node].node;
+        let step = item_node(planned).unwrap_or(planned);
+        let is_idempotent = planned.idempotent || step.idempotent;
+        let timeout = self.step_timeout(run, node).map(|limit| Duration::from_secs(limit.get()));
         let index = self.call_states.len();
         self.call_states.push(CallState::Asked);
-        self.new_calls.push(call_id);
+        self.new_calls.push((call_id, item));
         let known = self.ctx.toolbox.find(tool.server(), tool.tool());
         let repeatable = is_idempotent || known.is_some_and(|tool| tool.repeatable);
         let deadline = timeout.map(|timeout| after(self.ctx.now, timeout));
@@ -371,7 +398,8 @@ impl<'a> CallBatch<'a> {
         structured: Option<Value>,
         duration_ms: u64,
     ) {
-        self.push_answer(index, call_id, content, structured, false, duration_ms);
+        let answer = CallAnswer { content, structured, is_error: false, duration_ms };
+        self.push_answer(index, call_id, answer, None);
     }
 
     /// Answers the call with an error that the model can act on.
@@ -382,23 +410,45 @@ impl<'a> CallBatch<'a> {
         content: String,
         duration_ms: u64,
     ) {
-        self.push_answer(index, call_id, content, None, true, duration_ms);
+        let answer = CallAnswer { content, structured: None, is_error: true, duration_ms };
+        self.push_answer(index, call_id, answer, None);
+    }
+
+    /// Answers a call that has no outcome of its own with an error.
+    pub(crate) fn answer_unsettled(
+        &mut self,
+        index: usize,
+        call_id: ToolCallId,
+        content: String,
+        duration_ms: u64,
+        unsettled: UnsettledCall,
+    ) {
+        let answer = CallAnswer { content, structured: None, is_error: true, duration_ms };
+        self.push_answer(index, call_id, answer, Some(unsettled));
     }
 
     fn push_answer(
         &mut self,
         index: usize,
         call_id: ToolCallId,
-        content: String,
-        structured: Option<Value>,
-        is_error: bool,
-        duration_ms: u64,
+        answer: CallAnswer,
+        unsettled: Option<UnsettledCall>,
     ) {
         self.call_states[index] = CallState::Answered;
         // Calls of nodes are independent, so their answers have no order.
         let is_alone = self.workflow_run().is_some();
         let ordinal = (!is_alone).then(|| ordinal(self.first_answer + index));
-        let change = ToolChange::Answer { ordinal, content, structured, is_error, duration_ms };
+        let CallAnswer { content, structured, is_error, duration_ms } = answer;
+        let item = self.item_of(call_id);
+        let change = ToolChange::Answer {
+            ordinal,
+            content,
+            structured,
+            is_error,
+            duration_ms,
+            unsettled,
+            item,
+        };
         self.push_change(call_id, change);
     }
 
@@ -417,7 +467,7 @@ impl<'a> CallBatch<'a> {
 
     /// Calls the model with the answers.
     pub(crate) fn into_model_call(self) -> Decision {
-        call_model(self.state, self.ctx, self.events, [])
+        call_model_for_next_turn(self.state, self.ctx, self.events, [])
     }
 
     /// The decision without the effects.
@@ -447,8 +497,11 @@ impl<'a> CallBatch<'a> {
         let arguments = Value::Object(arguments.clone()).to_string();
         let arguments = shorten(&arguments, QUESTION_CHARACTERS_MAX);
         let (subject, question) = if in_doubt {
+            let call = self.state.calls().get(call_id);
+            let is_inherited = call.is_some_and(|call| call.earlier_sub_task.is_some());
+            let ended = if is_inherited { "the earlier task" } else { "its process" };
             let question = format!(
-                "{agent} was calling {name} with {arguments} when its process ended; it is unknown \
+                "{agent} was calling {name} with {arguments} when {ended} ended; it is unknown \
                  whether the call took effect"
             );
             (ReviewSubject::Doubt { call_id }, question)

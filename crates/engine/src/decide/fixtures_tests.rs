@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use polity_definition::{AgentDefinition, HomeSettings, ScriptDefinition};
+use polity_definition::{AgentDefinition, Home, HomeFile, HomeSettings, ScriptDefinition};
 use polity_model::event::{
     Event, JournalPosition, OwnerEpoch, RecordedEvent, StreamId, StreamSequence, ToolChange,
 };
@@ -27,7 +27,7 @@ use crate::driver::{
     AnswerEnding, AskedArguments, AskedTool, ModelFailure, ModelReply, ToolSpec, Toolbox,
 };
 use crate::entropy::Entropy;
-use crate::pinned::PinnedAgent;
+use crate::pinned::{Assignee, PinnedAgent, PinnedWorkflow};
 use crate::state::TaskState;
 
 /// The imports that most unit tests share.
@@ -42,7 +42,7 @@ pub(crate) mod prelude {
     pub(crate) use super::{
         answer_review, answer_to, asks_for, assert_rejected, backing_off, call_id, cancelled,
         instance, labels, pending, pinned, reply, retried, run_queued, run_running, running,
-        running_with, step, test_context, turn_with_calls, with,
+        running_with, running_workflow, step, test_context, turn_with_calls, with,
     };
     pub(crate) use crate::commands::{
         CancelOrigin, CancelTask, RecordModelReply, RecordRecoveredRun, RecordToolReply, ResumeTask,
@@ -171,11 +171,25 @@ pub(crate) fn with(mut state: TaskState, events: Vec<Event>) -> TaskState {
 }
 
 pub(crate) fn pending() -> TaskState {
-    pending_with(&pinned())
+    pending_with(pinned())
 }
 
-fn pending_with(pinned: &PinnedAgent) -> TaskState {
-    let create = CreateTask::new(pinned.clone(), "Ada");
+/// A running workflow of these nodes and edges, which use the tools of `files`.
+pub(crate) fn running_workflow(text: &str) -> TaskState {
+    let file = |path: &str, text: String| HomeFile { path: path.to_owned(), text: Ok(text) };
+    let servers = "servers: [{name: files, transport: sse, config: {url: 'http://localhost/'}}]";
+    let home = Home::parse(vec![
+        file("config/mcp_servers.yaml", servers.to_owned()),
+        file("workflows/flow.yaml", format!("name: flow\n{text}")),
+    ]);
+    assert!(home.problems.is_empty(), "{:?}", home.problems);
+    let flow = PinnedWorkflow::of(&home, Arc::clone(&home.workflows["flow"])).unwrap().unwrap();
+    step(pending_with(flow), |state, ctx| StartTask.decide(state, ctx))
+}
+
+fn pending_with(assignee: impl Into<Assignee>) -> TaskState {
+    let assignee = assignee.into();
+    let create = CreateTask::new(assignee.clone(), "Ada");
     let limits = HomeSettings::default().limits;
     let mut events =
         create.decide(instance(1), &limits, &mut test_context(), false).unwrap().events;
@@ -187,7 +201,7 @@ fn pending_with(pinned: &PinnedAgent) -> TaskState {
         at: test_context().now,
         event: events.remove(0),
     };
-    with(TaskState::begin(&pinned.clone().into(), first).unwrap(), rest)
+    with(TaskState::begin(&assignee, first).unwrap(), rest)
 }
 
 pub(crate) fn running() -> TaskState {
@@ -196,7 +210,7 @@ pub(crate) fn running() -> TaskState {
 
 /// A running task of another agent.
 pub(crate) fn running_with(pinned: &PinnedAgent) -> TaskState {
-    let pending = pending_with(pinned);
+    let pending = pending_with(pinned.clone());
     step(pending, |state, ctx| StartTask.decide(state, ctx))
 }
 
@@ -273,6 +287,7 @@ pub(crate) fn task_row(number: u8) -> TaskRow {
         class: None,
         retention_days: None,
         parent_task_id: None,
+        map_item: None,
         usage: Usage::default(),
         message_count: 1,
         checkpoint_count: 0,

@@ -1,7 +1,9 @@
 //! Events that several commands share: they end executions and tasks, or call the model.
 
 use jiff::Timestamp;
-use polity_model::event::{Event, ExecutionChange, ResultRef, ToolChange};
+use polity_model::event::{
+    Event, ExecutionChange, ResultRef, ToolChange, TurnCheckpoint, UnsettledCall,
+};
 use polity_model::failure::{AttemptFailure, ErrorCategory, ErrorCode};
 use polity_model::ids::{CheckpointId, ExecutionId};
 use polity_model::machine::execution::ExecutionState;
@@ -11,6 +13,7 @@ use polity_model::review::ReviewSubject;
 
 use crate::decide::{Decision, DecisionContext, Effect};
 use crate::state::TaskState;
+use crate::workflow::cancel_workflow;
 
 /// An execution's transition, as an event.
 pub(crate) fn execution_event(execution_id: ExecutionId, change: ExecutionChange) -> Event {
@@ -53,6 +56,17 @@ pub(crate) fn open_review(
     [taken, opened]
 }
 
+/// Takes the checkpoint at the end of an agent's task.
+pub(crate) fn final_checkpoint(state: &TaskState, ctx: &mut DecisionContext) -> Event {
+    Event::CheckpointTaken {
+        checkpoint_id: CheckpointId::from_random_bytes(ctx.entropy.id_bytes()),
+        sequence: state.checkpoints(),
+        node: state.task().order().assigned_agent.to_string(),
+        awaiting_human: false,
+        message_count: None,
+    }
+}
+
 /// Ends and cleans up the newest execution. A model loop has nothing to clean up, so its cleanup
 /// ends at once.
 pub(crate) fn end_execution(state: &TaskState, how: ExecutionChange) -> Vec<Event> {
@@ -80,13 +94,43 @@ pub(crate) fn end_execution(state: &TaskState, how: ExecutionChange) -> Vec<Even
     }
 }
 
-/// Calls the model, or fails the task if its budget is used up. `prepared` holds events that only
-/// the call needs.
+/// Calls the model for the first time, or repeats a call. Fails the task if its budget is used up.
+/// `prepared` holds events that only the call needs.
 pub(crate) fn call_model(
+    state: &TaskState,
+    ctx: &DecisionContext,
+    events: Vec<Event>,
+    prepared: impl IntoIterator<Item = Event>,
+) -> Decision {
+    request_reply(state, ctx, events, prepared, None)
+}
+
+/// Calls the model for its next turn, and takes a checkpoint after the turn before. Fails the task
+/// if its budget is used up.
+pub(crate) fn call_model_for_next_turn(
+    state: &TaskState,
+    ctx: &mut DecisionContext,
+    events: Vec<Event>,
+    prepared: impl IntoIterator<Item = Event>,
+) -> Decision {
+    let checkpoint = TurnCheckpoint {
+        checkpoint_id: CheckpointId::from_random_bytes(ctx.entropy.id_bytes()),
+        sequence: next_checkpoint(state, &events),
+    };
+    request_reply(state, ctx, events, prepared, Some(checkpoint))
+}
+
+/// The number of the next checkpoint after the events so far.
+pub(crate) fn next_checkpoint(state: &TaskState, events: &[Event]) -> u32 {
+    state.checkpoints() + ordinal(events.iter().filter_map(Event::checkpoint).count())
+}
+
+fn request_reply(
     state: &TaskState,
     ctx: &DecisionContext,
     mut events: Vec<Event>,
     prepared: impl IntoIterator<Item = Event>,
+    checkpoint: Option<TurnCheckpoint>,
 ) -> Decision {
     if let Some(over) = ctx.budget.reached() {
         fail_task(state, &mut events, ErrorCode::Budget, over.to_owned());
@@ -95,12 +139,15 @@ pub(crate) fn call_model(
     let is_new = events.iter().any(|event| matches!(event, Event::ModelAnswered { .. }));
     let iteration = state.iterations() + u32::from(is_new) + 1;
     events.extend(prepared);
-    events.push(Event::ModelCalled { iteration });
+    events.push(Event::ModelCalled { iteration, checkpoint });
     Decision { events, effects: vec![Effect::CallModel] }
 }
 
-/// Cancels the task after the events so far.
+/// Cancels the task after the events so far. A workflow may have something to run first.
 pub(crate) fn cancel_task(state: &TaskState, mut events: Vec<Event>) -> Decision {
+    if let Some(decision) = cancel_workflow(state, &events) {
+        return decision;
+    }
     answer_open_calls(state, "the task was cancelled", &mut events);
     events.extend(end_execution(state, ExecutionChange::Cancel));
     events.push(Event::TaskCancelled);
@@ -136,14 +183,18 @@ pub(crate) fn answer_open_calls(state: &TaskState, why: &str, events: &mut Vec<E
     let first_answer = state.message_count();
     let is_alone = state.workflow_run().is_some();
     for (index, call) in state.calls().all().iter().enumerate() {
-        let content = match call.state {
+        let (content, unsettled) = match call.state {
             CallState::Answered => continue,
-            CallState::Waiting => format!("{why} while the sub-agent waited for a person"),
+            CallState::Waiting => {
+                let content = format!("{why} while the sub-agent waited for a person");
+                (content, UnsettledCall::MaybeDone)
+            }
             CallState::Running | CallState::InDoubt => {
-                format!("{why} while the tool was being called; it may have had its effect")
+                let doubt = "while the tool was being called; it may have had its effect";
+                (format!("{why} {doubt}"), UnsettledCall::MaybeDone)
             }
             CallState::Asked | CallState::Held | CallState::Failed => {
-                format!("{why} before the tool was called")
+                (format!("{why} before the tool was called"), UnsettledCall::NotCalled)
             }
         };
         // The events so far may have answered the call already.
@@ -161,6 +212,8 @@ pub(crate) fn answer_open_calls(state: &TaskState, why: &str, events: &mut Vec<E
             structured: None,
             is_error: true,
             duration_ms: 0,
+            unsettled: Some(unsettled),
+            item: state.workflow_run().and_then(|run| run.item_of(call_id)),
         };
         events.push(Event::ToolChanged { call_id, change });
     }

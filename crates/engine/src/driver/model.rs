@@ -152,14 +152,25 @@ pub struct ModelFailure {
     pub context_full: bool,
     /// The wait that the server asks for.
     pub retry_after: Option<Duration>,
+    /// True if a retry is known to fail the same way, whatever the category: a replayed failure.
+    pub is_final: bool,
     /// A value that the driver gets again in later calls of this task.
     pub mark: Option<u32>,
+    /// The usage up to the failure; zero if the model did not read the request.
+    pub usage: Usage,
 }
 
 impl ModelFailure {
-    /// A failure without details.
+    /// A failure without details, of a call that used nothing.
     pub fn new(failure: AttemptFailure) -> Self {
-        Self { failure, context_full: false, retry_after: None, mark: None }
+        Self {
+            failure,
+            context_full: false,
+            retry_after: None,
+            is_final: false,
+            mark: None,
+            usage: Usage::default(),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use polity_definition::AgentDefinition;
+use polity_definition::{AgentDefinition, ScriptSource};
 use polity_model::digest::Digest;
 use polity_model::failure::AttemptFailure;
 use polity_model::ids::ExecutionId;
@@ -31,6 +31,8 @@ pub struct RunRequest<'a> {
     pub parameters: &'a Map<String, Value>,
     /// The overrides of the agent's definition.
     pub overrides: &'a RunOverrides,
+    /// The pinned script, if the agent runs a script of a workflow.
+    pub script: Option<&'a ScriptSource>,
     /// The slot of the run. The started process holds it too, so that it is free exactly when
     /// nothing of the run is left.
     pub slot: &'a Slot,

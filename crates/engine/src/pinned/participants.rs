@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use polity_definition::{
-    AgentDefinition, DefinitionProblem, Home, ScriptDefinition, WorkflowDefinition,
+    AgentDefinition, DefinitionProblem, Home, ScriptDefinition, ScriptPath, ScriptSource,
+    WorkflowDefinition,
 };
 use polity_model::event::{DefinitionPin, PinKind};
 use polity_model::name::Name;
@@ -19,6 +20,8 @@ pub struct TaskParticipants {
     pub(super) agents: BTreeMap<Name, Arc<AgentDefinition>>,
     pub(super) scripts: BTreeMap<Name, Arc<ScriptDefinition>>,
     pub(super) workflows: BTreeMap<Name, Arc<WorkflowDefinition>>,
+    /// The scripts of the workflows' nodes.
+    pub(super) steps: BTreeMap<ScriptPath, Arc<ScriptSource>>,
 }
 
 impl TaskParticipants {
@@ -64,6 +67,16 @@ impl TaskParticipants {
                 let workflow = find(&home.workflows, PinKind::Workflow, name, &next.name)?;
                 waiting.push(workflow);
             }
+            for program in &needs.scripts {
+                let Some(file) = program.file() else { continue };
+                let missing = || MissingDefinition {
+                    kind: PinKind::Step,
+                    name: program.agent_name(),
+                    needed_by: next.name.clone(),
+                };
+                let script = home.steps.get(file).cloned().ok_or_else(missing)?;
+                self.steps.insert(file.clone(), script);
+            }
             self.workflows.insert(next.name.clone(), next);
         }
         Ok(())
@@ -98,6 +111,11 @@ impl TaskParticipants {
                     let script =
                         ScriptDefinition::from_canonical(&pin.name, &json).map_err(unreadable)?;
                     participants.scripts.insert(name, Arc::new(script));
+                }
+                PinKind::Step => {
+                    let script = ScriptSource::from_canonical(&json)
+                        .map_err(|problem| PinnedError::Unreadable { name, problem })?;
+                    participants.steps.insert(script.file.clone(), Arc::new(script));
                 }
             }
         }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use polity_definition::{
-    AgentDefinition, AgentKind, Home, LlmAgent, WorkflowDefinition, WorkflowNode, WorkflowNodeKind,
-    WorkflowPlan,
+    AgentDefinition, AgentKind, Home, LlmAgent, ScriptProgram, WorkflowDefinition, WorkflowNode,
+    WorkflowNodeKind, WorkflowPlan,
 };
 use polity_model::name::Name;
 use polity_model::tool::{ToolName, ToolPattern};
@@ -26,15 +26,16 @@ pub struct PinnedWorkflow {
 
 /// The names that the nodes of a workflow refer to.
 #[derive(Debug, Default)]
-pub(super) struct DefinitionNeeds {
+pub(super) struct DefinitionNeeds<'a> {
     pub(super) agents: BTreeSet<Name>,
     pub(super) workflows: BTreeSet<Name>,
+    pub(super) scripts: Vec<&'a ScriptProgram>,
 }
 
-/// Collects the agents and workflows that the nodes of a workflow refer to.
-pub(super) fn needs(workflow: &WorkflowDefinition) -> DefinitionNeeds {
+/// Collects the agents, workflows and scripts that the nodes of a workflow refer to.
+pub(super) fn needs(workflow: &WorkflowDefinition) -> DefinitionNeeds<'_> {
     let mut needs = DefinitionNeeds::default();
-    for node in workflow.expanded().nodes {
+    for node in workflow.all_nodes() {
         match &node.kind {
             WorkflowNodeKind::Agent { agent, sub_agents, .. } => {
                 needs.agents.insert(agent.clone());
@@ -43,10 +44,12 @@ pub(super) fn needs(workflow: &WorkflowDefinition) -> DefinitionNeeds {
             WorkflowNodeKind::Workflow { workflow, .. } => {
                 needs.workflows.insert(workflow.clone());
             }
+            WorkflowNodeKind::Script { program, .. } => needs.scripts.push(program),
             WorkflowNodeKind::Tool { .. }
             | WorkflowNodeKind::Condition { .. }
             | WorkflowNodeKind::Human { .. }
-            | WorkflowNodeKind::Parallel { .. } => {}
+            | WorkflowNodeKind::Parallel { .. }
+            | WorkflowNodeKind::Map { .. } => {}
         }
     }
     needs
@@ -91,15 +94,33 @@ impl PinnedWorkflow {
                 let workflow = self.participants.workflows.get(workflow)?;
                 Self::within(Arc::clone(workflow), &self.participants).map(Assignee::Workflow)
             }
+            WorkflowNodeKind::Script { .. } => {
+                let agent = Arc::new(AgentDefinition::of_script(node)?);
+                Some(Assignee::Agent(PinnedAgent::within(agent, &self.participants)))
+            }
             WorkflowNodeKind::Tool { .. }
             | WorkflowNodeKind::Condition { .. }
             | WorkflowNodeKind::Human { .. }
-            | WorkflowNodeKind::Parallel { .. } => None,
+            | WorkflowNodeKind::Parallel { .. }
+            | WorkflowNodeKind::Map { .. } => None,
         }
     }
 
+    /// The agents that run the scripts of the workflow and of its sub-workflows, each once.
+    pub(super) fn script_agents(&self) -> Vec<PinnedAgent> {
+        let workflows = self.workflows();
+        let nodes = workflows.iter().flat_map(|workflow| workflow.all_nodes());
+        let mut found: Vec<PinnedAgent> = Vec::new();
+        for agent in nodes.filter_map(AgentDefinition::of_script) {
+            if found.iter().all(|known| *known.agent != agent) {
+                found.push(PinnedAgent::within(Arc::new(agent), &self.participants));
+            }
+        }
+        found
+    }
+
     fn assignees(&self) -> impl Iterator<Item = Assignee> {
-        self.plan.nodes().iter().filter_map(|node| self.assignee_of(&node.node))
+        self.workflow.all_nodes().filter_map(|node| self.assignee_of(node))
     }
 
     /// The workflow and its sub-workflows, each once.
@@ -119,7 +140,7 @@ impl PinnedWorkflow {
         found
     }
 
-    /// Every agent that may work for the workflow, each once, without node overrides.
+    /// Every agent that may work for the workflow, each once, without node overrides and scripts.
     pub(super) fn everyone(&self) -> Vec<PinnedAgent> {
         let mut found: BTreeMap<Name, PinnedAgent> = BTreeMap::new();
         for workflow in self.workflows() {
@@ -136,15 +157,14 @@ impl PinnedWorkflow {
 
     /// The tools that its own nodes call.
     pub fn tools(&self) -> Vec<ToolPattern> {
-        let nodes = self.plan.nodes().iter();
-        nodes.filter_map(|node| tool_of(&node.node)).map(ToolPattern::exactly).collect()
+        self.workflow.all_nodes().filter_map(tool_of).map(ToolPattern::exactly).collect()
     }
 
     /// The tools that its nodes and its sub-workflows call.
     pub fn all_tools(&self) -> Vec<ToolPattern> {
         let workflows = self.workflows();
-        let nodes = workflows.iter().flat_map(|workflow| workflow.expanded().nodes.to_vec());
-        nodes.filter_map(|node| tool_of(&node).map(ToolPattern::exactly)).collect()
+        let nodes = workflows.iter().flat_map(|workflow| workflow.all_nodes());
+        nodes.filter_map(tool_of).map(ToolPattern::exactly).collect()
     }
 
     /// True if a node delegates to an agent or another workflow.
@@ -153,7 +173,12 @@ impl PinnedWorkflow {
     }
 
     pub(super) fn longest_chain(&self) -> Vec<Name> {
-        let below = self.assignees().map(|part| part.longest_chain()).max_by_key(Vec::len);
+        // The limit on delegation does not count scripts.
+        let is_script = |part: &Assignee| {
+            part.agent().and_then(AgentDefinition::program).is_some_and(|cli| cli.script.is_some())
+        };
+        let parts = self.assignees().filter(|part| !is_script(part));
+        let below = parts.map(|part| part.longest_chain()).max_by_key(Vec::len);
         let below = below.unwrap_or_default();
         std::iter::once(self.workflow.name.clone()).chain(below).collect()
     }
@@ -166,7 +191,9 @@ fn tool_of(node: &WorkflowNode) -> Option<&ToolName> {
         | WorkflowNodeKind::Condition { .. }
         | WorkflowNodeKind::Human { .. }
         | WorkflowNodeKind::Parallel { .. }
-        | WorkflowNodeKind::Workflow { .. } => None,
+        | WorkflowNodeKind::Workflow { .. }
+        | WorkflowNodeKind::Script { .. }
+        | WorkflowNodeKind::Map { .. } => None,
     }
 }
 
@@ -182,7 +209,7 @@ fn as_node_says(
             let more = sub_agents.iter().filter(|name| !llm.sub_agents.contains(name)).cloned();
             let more: Vec<Name> = more.collect();
             llm.sub_agents.extend(more);
-            llm.max_retries = node.max_retries.unwrap_or(llm.max_retries);
+            llm.max_retries = node.max_retries.or(llm.max_retries);
             AgentKind::Llm(llm)
         }
         AgentKind::Cli(cli) if node.idempotent || node.max_retries.is_some() => {

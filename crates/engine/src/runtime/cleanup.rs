@@ -1,6 +1,6 @@
 //! Cleanup after processes that died: processes and files of their CLI agents.
 //!
-//! Runs once, when a runtime starts.
+//! Runs when a runtime starts, and after a process has cancelled tasks without a runtime.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(super) fn start(deps: &RuntimeDeps) {
     let (programs, leases) = (Arc::clone(&deps.programs), Arc::clone(&deps.leases));
     let tokio = Handle::current();
     tokio::task::spawn_blocking(move || {
-        if let Err(error) = tokio.block_on(clean_up(&*store, &*programs, &*leases)) {
+        if let Err(error) = tokio.block_on(clean_up_runs(&*store, &*programs, &*leases)) {
             // The next process tries again.
             tracing::warn!(%error, "cannot look up remaining processes of CLI agents");
         }
@@ -25,7 +25,8 @@ pub(super) fn start(deps: &RuntimeDeps) {
 }
 
 /// Kills what executions of dead owners left running, and removes the files of those that are over.
-async fn clean_up(
+/// Blocks while it waits for processes.
+pub async fn clean_up_runs(
     store: &dyn Store,
     runs: &dyn RunCleanup,
     leases: &dyn Leases,

@@ -29,6 +29,9 @@ pub enum CancelOutcome {
     Done(TaskStatus),
     /// The task's owner was asked, and will notice.
     Requested,
+    /// The workflow must undo finished nodes before it ends, and no process runs it. The process
+    /// that adopts it does so.
+    Compensating,
 }
 
 /// The dependencies of a cancel.
@@ -88,11 +91,7 @@ async fn cancel_one(
                 Command::CancelTask(CancelTask { by: CancelOrigin::Other { owner_alive } });
             let mut context = cancel_context(clock);
             let events = decide(state, &command, &mut context)?.events;
-            let output = if events.contains(&Event::TaskCancelled) {
-                CancelOutcome::Done(TaskStatus::Cancelled)
-            } else {
-                CancelOutcome::Requested
-            };
+            let output = events.last().map_or(CancelOutcome::Requested, outcome_of);
             Ok(ProposedEvents { at: context.now, events, output })
         },
     })
@@ -101,6 +100,17 @@ async fn cancel_one(
         cancel_remote_work(&journal, remotes, clock, agent, &mut state).await?;
     }
     Ok(outcome)
+}
+
+/// The outcome of a cancel, from its last event.
+fn outcome_of(last: &Event) -> CancelOutcome {
+    match last {
+        Event::TaskCancelled => CancelOutcome::Done(TaskStatus::Cancelled),
+        // A second cancel ends the compensations after a failure.
+        Event::TaskFailed { .. } => CancelOutcome::Done(TaskStatus::Failed),
+        Event::CompensationStarted { .. } => CancelOutcome::Compensating,
+        _ => CancelOutcome::Requested,
+    }
 }
 
 /// A cancel needs only the time.

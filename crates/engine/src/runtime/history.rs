@@ -1,6 +1,8 @@
 //! Loads tasks from the store.
 
-use polity_model::event::{Event, ForkPoint, RecordedEvent, StreamId, StreamSequence};
+use polity_model::event::{
+    DefinitionPin, Event, ForkPoint, RecordedEvent, StreamId, StreamSequence,
+};
 use polity_model::ids::TaskId;
 use polity_store::Store;
 
@@ -36,24 +38,26 @@ pub struct TaskHistory {
 }
 
 impl TaskHistory {
-    /// Loads the history of a task. A fork begins with the State of its origin at the checkpoint.
+    /// Loads the history of a task. A fork or retry begins with the State of its origin at the point
+    /// from which it continues.
     pub async fn load(store: &dyn Store, id: TaskId) -> Result<Self, EngineError> {
-        Self::load_lineage(store, id).await?.pop().ok_or(EngineError::NotFound(id))
+        let mut at_fork = None;
+        let mut lineage = read_lineage(store, id).await?;
+        while let Some((task, events)) = lineage.pop() {
+            let history = begin(store, task, events, at_fork.take()).await?;
+            if lineage.is_empty() {
+                return Ok(history);
+            }
+            let state = history.state.following(history.rest);
+            at_fork = Some(state.map_err(|broken| EngineError::broken(task, &broken))?);
+        }
+        Err(EngineError::NotFound(id))
     }
 
-    /// Loads the histories of a task and its fork origins, the oldest origin first. Each has the
+    /// Loads the histories of a task and of those that it continues, the oldest first. Each has the
     /// events that the next one shares.
     pub async fn load_lineage(store: &dyn Store, id: TaskId) -> Result<Vec<Self>, EngineError> {
-        let events = store.events(&StreamId::Task(id), StreamSequence::default()).await?;
-        let mut lineage = vec![(id, events)];
-        while let Some((_, events)) = lineage.last()
-            && let Some(from) = events.first().and_then(fork_point).copied()
-        {
-            let origin = StreamId::Task(from.task_id);
-            let mut shared = store.events(&origin, StreamSequence::default()).await?;
-            shared.retain(|recorded| recorded.sequence <= from.sequence);
-            lineage.push((from.task_id, shared));
-        }
+        let lineage = read_lineage(store, id).await?;
         let mut histories: Vec<Self> = Vec::with_capacity(lineage.len());
         for (task, events) in lineage.into_iter().rev() {
             // The state of the origin at the fork point.
@@ -65,6 +69,33 @@ impl TaskHistory {
         }
         Ok(histories)
     }
+}
+
+/// Reads the events of a task, and those that it shares with the tasks that it continues, the oldest
+/// last.
+async fn read_lineage(
+    store: &dyn Store,
+    id: TaskId,
+) -> Result<Vec<(TaskId, Vec<RecordedEvent>)>, EngineError> {
+    let events = store.events(&StreamId::Task(id), StreamSequence::default()).await?;
+    let mut lineage = vec![(id, events)];
+    while let Some((_, events)) = lineage.last()
+        && let Some(from) = events.first().and_then(fork_point).copied()
+    {
+        let origin = StreamId::Task(from.task_id);
+        let mut shared = store.events(&origin, StreamSequence::default()).await?;
+        shared.retain(|recorded| recorded.sequence <= from.sequence);
+        lineage.push((from.task_id, shared));
+    }
+    Ok(lineage)
+}
+
+/// The definitions that a task pinned.
+pub async fn pins_of(store: &dyn Store, id: TaskId) -> Result<Vec<DefinitionPin>, EngineError> {
+    let events = store.events(&StreamId::Task(id), StreamSequence::default()).await?;
+    let first = events.into_iter().next().map(|recorded| recorded.event);
+    let Some(Event::TaskCreated(created)) = first else { return Err(EngineError::NotFound(id)) };
+    Ok(created.pins)
 }
 
 fn fork_point(first: &RecordedEvent) -> Option<&ForkPoint> {
@@ -84,8 +115,9 @@ async fn begin(
         return Err(EngineError::NotFound(id));
     };
     let assignee = Assignee::load(store, &created.assigned_agent, &created.pins).await?;
+    let assignee = assignee.with_timeout(created.raised.timeout_seconds);
     let state = match at_fork {
-        Some(state) => state.fork(first),
+        Some(state) => state.fork(first, &assignee),
         None => TaskState::begin(&assignee, first),
     };
     let state = state.map_err(|broken| EngineError::broken(id, &broken))?;

@@ -2,7 +2,10 @@
 //!
 //! A queued task is a row in the store; the scheduler keeps only its id and its completion handles.
 //! It caches the loaded state of the first few queued tasks, up to the concurrency limit, so that
-//! starting them needs no read.
+//! starting them needs no read. A task that waits for its next attempt or for a slot of its CLI
+//! agent keeps its worker and gives up its slot.
+
+mod tree_slots;
 
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU32;
@@ -17,6 +20,8 @@ use super::history::{LoadedTask, load_task};
 use super::lifecycle::release_task;
 use super::worker::Worker;
 use super::{EngineError, RuntimeInner, TaskHandle, TaskOutcome};
+use tree_slots::TreeSlots;
+pub(super) use tree_slots::WorkerActivity;
 
 /// A signal to a waiting worker.
 #[derive(Debug, Clone, Copy)]
@@ -35,12 +40,11 @@ pub(super) struct Scheduler {
     abandoned: Arc<Notify>,
 }
 
-#[derive(Default)]
 struct SchedulerState {
     is_closed: bool,
     workers: HashMap<TaskId, ActiveWorker>,
-    /// The number of workers that count against the limit.
-    slots_taken: usize,
+    /// The slots of the workers that count against the limit.
+    slots: TreeSlots,
     /// Tasks that wait for a slot, in order.
     queue: VecDeque<TaskId>,
     /// The loaded state of some queued tasks, at most as many as there are slots.
@@ -61,15 +65,26 @@ struct ReadyTask {
 
 /// A worker, with the completion handles from before its start.
 struct ActiveWorker {
-    /// True for a sub-task, which uses the slot of its waiting parent.
-    is_sub_task: bool,
+    /// The first task of the tree whose slot it uses. None if it runs beyond the limit.
+    tree: Option<TaskId>,
+    activity: WorkerActivity,
     signals: mpsc::UnboundedSender<WorkerSignal>,
     handles: Vec<oneshot::Sender<TaskOutcome>>,
 }
 
 impl Scheduler {
     pub(super) fn new(limit: NonZeroU32) -> Self {
-        Self { limit: limit.get() as usize, state: Mutex::default(), abandoned: Arc::default() }
+        let limit = limit.get() as usize;
+        let state = SchedulerState {
+            is_closed: false,
+            workers: HashMap::new(),
+            slots: TreeSlots::new(limit),
+            queue: VecDeque::new(),
+            loaded: HashMap::new(),
+            abandoned: HashMap::new(),
+            handles: HashMap::new(),
+        };
+        Self { limit, state: Mutex::new(state), abandoned: Arc::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, SchedulerState> {
@@ -113,7 +128,7 @@ impl Scheduler {
         let mut state = self.state();
         state.is_closed = true;
         state.workers.clear();
-        state.slots_taken = 0;
+        state.slots.clear();
         state.handles.clear();
         state.queue.clear();
         state.loaded.clear();
@@ -156,24 +171,35 @@ impl Scheduler {
         !state.workers.contains_key(&id) && state.handles.contains_key(&id)
     }
 
+    /// Changes the activity of the task's worker. Returns the receiver of the slot if the worker
+    /// must wait for one.
+    fn set_activity(&self, id: TaskId, activity: WorkerActivity) -> Option<oneshot::Receiver<()>> {
+        let mut state = self.state();
+        let SchedulerState { workers, slots, .. } = &mut *state;
+        let worker = workers.get_mut(&id)?;
+        let before = std::mem::replace(&mut worker.activity, activity);
+        slots.change(worker.tree?, before, activity)
+    }
+
     /// Starts a task beyond the limit, to cancel it.
     fn start_extra(&self, id: TaskId) -> Option<mpsc::UnboundedReceiver<WorkerSignal>> {
         let mut state = self.state();
         state.leave_queue(id);
-        state.start(id, true)
+        state.start(id, None)
     }
 
     /// Starts the oldest queued task, if a slot is free.
     fn start_next(&self) -> Option<ReadyTask> {
         let mut state = self.state();
-        if state.slots_taken >= self.limit {
+        state.slots.grant_returning();
+        if !state.slots.has_free() {
             return None;
         }
         // A task that was adopted again waits until its last worker has ended.
         let next = state.queue.iter().position(|id| !state.workers.contains_key(id))?;
         let id = state.queue.remove(next)?;
         let loaded = state.loaded.remove(&id);
-        let signals = state.start(id, false)?;
+        let signals = state.start(id, Some(id))?;
         Some(ReadyTask { id, loaded, signals })
     }
 
@@ -210,21 +236,26 @@ impl SchedulerState {
     fn start(
         &mut self,
         id: TaskId,
-        is_sub_task: bool,
+        tree: Option<TaskId>,
     ) -> Option<mpsc::UnboundedReceiver<WorkerSignal>> {
         if self.is_closed || self.workers.contains_key(&id) {
             return None;
         }
         let (signals, receiver) = mpsc::unbounded_channel();
         let handles = self.handles.remove(&id).unwrap_or_default();
-        self.workers.insert(id, ActiveWorker { is_sub_task, signals, handles });
-        self.slots_taken += usize::from(!is_sub_task);
+        let activity = WorkerActivity::Busy;
+        self.workers.insert(id, ActiveWorker { tree, activity, signals, handles });
+        if let Some(tree) = tree {
+            self.slots.enter(tree);
+        }
         Some(receiver)
     }
 
     fn stop(&mut self, id: TaskId) -> Vec<oneshot::Sender<TaskOutcome>> {
         let Some(worker) = self.workers.remove(&id) else { return Vec::new() };
-        self.slots_taken -= usize::from(!worker.is_sub_task);
+        if let Some(tree) = worker.tree {
+            self.slots.leave(tree, worker.activity);
+        }
         worker.handles
     }
 
@@ -235,7 +266,7 @@ impl SchedulerState {
 }
 
 /// Runs the task if a slot is free and no other is queued; queues it otherwise. A sub-task, which
-/// has a session name, runs at once: its parent waits for it and holds a slot.
+/// has a session name, runs at once: its parent waits for it and shares its slot.
 pub(super) async fn enqueue(
     inner: &Arc<RuntimeInner>,
     loaded: LoadedTask,
@@ -249,7 +280,9 @@ pub(super) async fn enqueue(
         state.abandoned.remove(&id);
         state.handles.entry(id).or_default().push(sender);
         if session.is_some() {
-            state.start(id, true).map(|signals| (loaded, signals))
+            let parent = loaded.state.task().order().parent_task_id;
+            let tree = parent.and_then(|parent| state.workers.get(&parent)?.tree);
+            state.start(id, tree).map(|signals| (loaded, signals))
         } else {
             state.queue.push_back(id);
             if state.loaded.len() < scheduler.limit {
@@ -265,6 +298,17 @@ pub(super) async fn enqueue(
     // Another process may have ended it before it was queued here.
     check_queued(inner, id).await;
     TaskHandle { id, done }
+}
+
+/// Gives up the slot of a waiting task, unless others of its tree are busy.
+pub(super) fn give_up_slot(inner: &Arc<RuntimeInner>, id: TaskId, activity: WorkerActivity) {
+    inner.scheduler.set_activity(id, activity);
+    dispatch(inner);
+}
+
+/// Makes a waiting task busy again. Returns the receiver of the slot if it must wait for one.
+pub(super) fn retake_slot(inner: &RuntimeInner, id: TaskId) -> Option<oneshot::Receiver<()>> {
+    inner.scheduler.set_activity(id, WorkerActivity::Busy)
 }
 
 /// Fills free slots with queued tasks.

@@ -10,27 +10,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use polity_model::event::RaisedLimits;
 use polity_model::failure::ErrorCode;
 use polity_model::ids::{TaskId, ToolCallId};
 use polity_model::machine::task::TaskStatus;
 use polity_model::name::Name;
-use polity_model::session::{TASK_DESCRIPTION_ARGUMENT, task_of_call};
+use polity_model::session::TASK_DESCRIPTION_ARGUMENT;
 use polity_model::task::Task;
 use polity_model::tool::ToolName;
 use polity_store::{CommitError, Store};
 use serde_json::{Map, Value, json};
 
-use super::lifecycle::{claim_task, create_task};
+use super::history::LoadedTask;
+use super::lifecycle::{RetryIdentity, claim_task, continue_ended, create_task};
 use super::orphans::is_stalled;
 use super::scheduler::enqueue;
 use super::worker::elapsed_ms;
-use super::{EngineError, RuntimeInner};
+use super::{EngineError, RetryError, RuntimeInner};
 use crate::commands::{CreateTask, RecordSessionWait, RecordToolReply, ReopenSession, TaskOrigin};
 use crate::decide::{Command, CommandRejection};
 use crate::driver::{RunOverrides, ToolReply, ToolSpec};
 use crate::pinned::Assignee;
 
-pub(super) use allowance::open_allowance;
+pub(super) use allowance::{budget_of, open_allowance};
 pub(super) use ending::{end_sub_task, end_sub_tasks};
 
 /// The interval at which a sub-task is checked that another process runs, or that waits for a
@@ -41,8 +43,14 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 pub(super) struct SubAgentOrder {
     /// The call that opened it.
     pub(super) call_id: ToolCallId,
+    /// The id of the sub-task.
+    pub(super) task: TaskId,
+    /// The sub-task of the same call in the task that the parent continues.
+    pub(super) earlier: Option<TaskId>,
     /// The parent task.
     pub(super) parent: TaskId,
+    /// The limits that the parent raises.
+    pub(super) raised: RaisedLimits,
     /// The sub-agent or workflow, with its definitions.
     pub(super) assignee: Assignee,
     /// The name of its conversation.
@@ -55,6 +63,8 @@ pub(super) struct SubAgentOrder {
     pub(super) retention_days: Option<u32>,
     /// The node whose `timeout_seconds` sets the deadline.
     pub(super) limited_by: Option<Name>,
+    /// The item of the parent's map that it performs.
+    pub(super) item: Option<u32>,
 }
 
 /// The outcome of a sub-task.
@@ -111,7 +121,7 @@ pub(super) async fn run_sub_agent(
     deadline: Option<Timestamp>,
 ) -> Result<Command, EngineError> {
     let began = inner.deps.clock.now();
-    let (call_id, limited_by) = (order.call_id, order.limited_by.clone());
+    let (call_id, task, limited_by) = (order.call_id, order.task, order.limited_by.clone());
     let outcome = match deadline {
         None => run_to_outcome(&inner, order).await?,
         Some(deadline) => {
@@ -119,7 +129,7 @@ pub(super) async fn run_sub_agent(
             if let Ok(outcome) = tokio::time::timeout(left, run_to_outcome(&inner, order)).await {
                 outcome?
             } else {
-                end_sub_task(&inner, task_of_call(call_id)).await?;
+                end_sub_task(&inner, task).await?;
                 SubAgentOutcome::Answered(timed_out(limited_by.as_ref()))
             }
         }
@@ -138,8 +148,8 @@ pub(super) async fn run_sub_agent(
 pub(super) async fn watch_sub_agent(
     inner: Arc<RuntimeInner>,
     call_id: ToolCallId,
+    task: TaskId,
 ) -> Result<Command, EngineError> {
-    let task = task_of_call(call_id);
     loop {
         tokio::time::sleep(CHECK_INTERVAL).await;
         if !is_waiting(&*inner.deps.store, task, inner.deps.clock.now()).await? {
@@ -160,7 +170,7 @@ async fn run_to_outcome(
     inner: &Arc<RuntimeInner>,
     order: SubAgentOrder,
 ) -> Result<SubAgentOutcome, EngineError> {
-    let id = task_of_call(order.call_id);
+    let id = order.task;
     let store = &*inner.deps.store;
     loop {
         let loaded = match store.task_row(id).await? {
@@ -168,9 +178,15 @@ async fn run_to_outcome(
                 return Ok(SubAgentOutcome::Answered(summary(store.task(&row).await?)));
             }
             Some(_) => claim_task(inner, id).await,
-            None => match too_many_sub_agents(inner, order.parent).await? {
+            None => match too_many_sub_agents(inner, &order).await? {
                 Some(why) => return Ok(SubAgentOutcome::Answered(failed(why))),
-                None => create_task(inner, new_task(&order)).await,
+                None => match earlier_sub_task(inner, &order).await? {
+                    EarlierSubTask::None => create_task(inner, new_task(&order), None).await,
+                    EarlierSubTask::Completed(reply) => {
+                        return Ok(SubAgentOutcome::Answered(reply));
+                    }
+                    EarlierSubTask::Ended(earlier) => retry_sub_task(inner, &order, earlier).await,
+                },
             },
         };
         let status = match loaded {
@@ -196,6 +212,10 @@ async fn run_to_outcome(
             | Err(
                 EngineError::Rejected(CommandRejection::OwnerAlive { .. }) | EngineError::TakenOver(_),
             ) => tokio::time::sleep(CHECK_INTERVAL).await,
+            Err(EngineError::Retry(why)) => {
+                let why = format!("error: the sub-agent was not called: {why}");
+                return Ok(SubAgentOutcome::Answered(failed(why)));
+            }
             Err(EngineError::Rejected(why)) => {
                 let why = format!("error: the sub-agent was not called: {why}");
                 return Ok(SubAgentOutcome::Answered(failed(why)));
@@ -205,17 +225,90 @@ async fn run_to_outcome(
     }
 }
 
-/// The error if the whole tree of a task has as many sub-tasks as it may.
+/// The sub-task of an inherited call in the task that the parent continues.
+enum EarlierSubTask {
+    /// There is none.
+    None,
+    /// It was completed, with this reply.
+    Completed(ToolReply),
+    /// It failed or was cancelled.
+    Ended(TaskId),
+}
+
+async fn earlier_sub_task(
+    inner: &Arc<RuntimeInner>,
+    order: &SubAgentOrder,
+) -> Result<EarlierSubTask, EngineError> {
+    let Some(earlier) = order.earlier else { return Ok(EarlierSubTask::None) };
+    // The process that owned it may have died before it could end it.
+    end_sub_task(inner, earlier).await?;
+    let store = &*inner.deps.store;
+    let Some(row) = store.task_row(earlier).await? else { return Ok(EarlierSubTask::None) };
+    Ok(match row.status {
+        TaskStatus::Completed => EarlierSubTask::Completed(summary(store.task(&row).await?)),
+        TaskStatus::Failed
+        | TaskStatus::Cancelled
+        | TaskStatus::Pending
+        | TaskStatus::Running
+        | TaskStatus::AwaitingHuman => EarlierSubTask::Ended(earlier),
+    })
+}
+
+/// Creates the sub-task as a retry of the earlier one, so that it continues inside its own turn. A
+/// CLI agent or remote agent starts again with its input.
+async fn retry_sub_task(
+    inner: &RuntimeInner,
+    order: &SubAgentOrder,
+    earlier: TaskId,
+) -> Result<LoadedTask, EngineError> {
+    let agent = order.assignee.agent();
+    if agent.is_some_and(|agent| agent.program().is_some() || agent.remote().is_some()) {
+        return begin_again(inner, order, earlier).await;
+    }
+    let identity = RetryIdentity { id: order.task, parent: Some(order.parent) };
+    let definitions = Some(order.assignee.clone());
+    let store = &*inner.deps.store;
+    match continue_ended(store, earlier, definitions, order.raised, identity).await {
+        Ok(continued) => create_task(inner, continued.create, Some(continued.at_fork)).await,
+        Err(EngineError::Retry(RetryError::Undone { .. })) => {
+            begin_again(inner, order, earlier).await
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Creates the sub-task anew with the same input.
+async fn begin_again(
+    inner: &RuntimeInner,
+    order: &SubAgentOrder,
+    earlier: TaskId,
+) -> Result<LoadedTask, EngineError> {
+    let mut create = new_task(order);
+    if let TaskOrigin::SubAgentCall { retry_of, .. } = &mut create.origin {
+        *retry_of = Some(earlier);
+    }
+    create_task(inner, create, None).await
+}
+
+/// The error if the whole tree of a task has as many sub-tasks as it may. Each item of a map has a
+/// tree of its own, because `limits.map_items` limits the items.
 async fn too_many_sub_agents(
     inner: &RuntimeInner,
-    task: TaskId,
+    order: &SubAgentOrder,
 ) -> Result<Option<String>, EngineError> {
-    let (store, limit) = (&*inner.deps.store, inner.deps.limits.sub_agents);
-    let mut root = task;
-    while let Some(parent) = store.task_row(root).await?.and_then(|row| row.parent_task_id) {
-        root = parent;
+    if order.item.is_some() {
+        return Ok(None);
     }
-    let is_full = store.task_tree(root).await?.task_count > u64::from(limit.get());
+    let (store, limit) = (&*inner.deps.store, inner.deps.limits.sub_agents);
+    let mut root = order.parent;
+    while let Some(row) = store.task_row(root).await? {
+        match row.parent_task_id {
+            Some(parent) if row.map_item.is_none() => root = parent,
+            Some(_) | None => break,
+        }
+    }
+    let tree = store.task_tree(root).await?;
+    let is_full = tree.task_count - tree.item_task_count > u64::from(limit.get());
     Ok(is_full.then(|| {
         format!(
             "error: the sub-agent was not called: {limit} have worked for this task, the most \
@@ -262,13 +355,22 @@ fn failed(content: String) -> ToolReply {
 fn new_task(order: &SubAgentOrder) -> CreateTask {
     CreateTask {
         assignee: order.assignee.clone(),
-        origin: TaskOrigin::SubAgentCall { parent: order.parent, call: order.call_id },
+        origin: TaskOrigin::SubAgentCall {
+            parent: order.parent,
+            id: order.task,
+            retry_of: None,
+            item: order.item,
+        },
         description: order.description.clone(),
         // The parameters of the parent are not passed on.
         parameters: Map::new(),
         class: order.class.clone(),
         retention_days: order.retention_days,
         budget: None,
+        raised: RaisedLimits {
+            timeout_seconds: order.raised.timeout_seconds,
+            ..Default::default()
+        },
         overrides: RunOverrides::default(),
     }
 }

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use polity_definition::WorkflowNodeKind;
+use polity_definition::{WorkflowNode, WorkflowNodeKind};
 use polity_model::event::Event;
 use polity_model::ids::{TaskId, ToolCallId};
 use polity_model::machine::agent_loop::LoopState;
@@ -31,7 +31,7 @@ use super::decision_loop::{DecisionTarget, ProposedEvents, decide_and_commit};
 use super::history::LoadedTask;
 use super::journal::CommitMode;
 use super::orphans::is_stalled;
-use super::scheduler::WorkerSignal;
+use super::scheduler::{WorkerActivity, WorkerSignal, give_up_slot, retake_slot};
 use super::sub_agents::{end_sub_tasks, open_allowance, sub_agent_tools};
 use super::{EngineError, RuntimeInner, TaskOutcome};
 use crate::budget::BudgetAllowance;
@@ -295,9 +295,21 @@ impl Worker {
         for effect in effects {
             match effect {
                 Effect::CallModel => return Ok(Some(self.call_model().await)),
-                Effect::WaitUntil(time) => return Ok(Some(self.wait_until(time).await)),
-                Effect::WaitForSlot => return Ok(Some(self.wait_for_slot().await?)),
-                Effect::WaitForOriginal => return Ok(Some(self.wait_for_duplicate().await?)),
+                Effect::WaitUntil(time) => {
+                    self.park(WorkerActivity::Parked);
+                    let outcome = self.wait_until(time).await;
+                    return Ok(Some(self.unpark(outcome).await));
+                }
+                Effect::WaitForSlot => {
+                    self.park(WorkerActivity::Parked);
+                    let outcome = self.wait_for_slot().await?;
+                    return Ok(Some(self.unpark(outcome).await));
+                }
+                Effect::WaitForOriginal => {
+                    self.park(WorkerActivity::Parked);
+                    let outcome = self.wait_for_duplicate().await?;
+                    return Ok(Some(self.unpark(outcome).await));
+                }
                 Effect::RunCliAgent => return Ok(Some(self.run_cli_agent().await?)),
                 Effect::SendMessage => return Ok(Some(self.send_message().await?)),
                 Effect::FollowRemote => return Ok(Some(self.follow_remote().await)),
@@ -313,6 +325,45 @@ impl Worker {
         if advances {
             return Ok(Some(self.advance().await));
         }
+        let delegates = self.waits_only_for_sub_tasks();
+        if delegates {
+            self.park(WorkerActivity::Delegating);
+        }
+        let outcome = self.next_outcome().await?;
+        match outcome {
+            Some(outcome) if delegates => Ok(Some(self.unpark(outcome).await)),
+            outcome => Ok(outcome),
+        }
+    }
+
+    /// Gives up the slot among the concurrent tasks while the task waits.
+    fn park(&self, activity: WorkerActivity) {
+        give_up_slot(&self.inner, self.state.id(), activity);
+    }
+
+    /// Takes the slot again after a wait. A task that was interrupted goes on without one, to end.
+    async fn unpark<T>(&mut self, outcome: Result<T, Interruption>) -> Result<T, Interruption> {
+        let granted = retake_slot(&self.inner, self.state.id());
+        let result = outcome?;
+        let Some(granted) = granted else { return Ok(result) };
+        let Self { inner, state, signals, .. } = self;
+        tokio::select! {
+            Ok(()) = granted => Ok(result),
+            interrupted = interruption(inner, state, signals) => Err(interrupted),
+        }
+    }
+
+    fn waits_only_for_sub_tasks(&self) -> bool {
+        let calls = self.state.calls();
+        let is_sub_task = |id: &ToolCallId| {
+            let tool = calls.get(*id).and_then(|call| call.tool.as_ref());
+            tool.is_some_and(|tool| tool.sub_agent().is_some())
+        };
+        !self.abort_handles.is_empty() && self.abort_handles.keys().all(is_sub_task)
+    }
+
+    /// Waits for the first outcome of the calls in progress. Returns none if there is none.
+    async fn next_outcome(&mut self) -> Result<Option<EffectOutcome>, EngineError> {
         let Self { inner, state, signals, calls, abort_handles, .. } = self;
         loop {
             let outcome = tokio::select! {
@@ -343,17 +394,24 @@ impl Worker {
     /// True if a ready node calls a tool whose server could not be reached.
     fn has_unreachable_tool_next(&self) -> bool {
         self.state.workflow_run().is_some_and(|walk| {
-            let ready = walk.progress().ready(walk.plan());
-            let mut kinds = ready.iter().map(|node| &walk.plan().nodes()[*node].node.kind);
+            let mut ready = walk.progress().ready(walk.plan());
+            ready.extend(walk.next_compensation().filter(|_| walk.is_ending()));
+            let ready = ready.iter().map(|node| &walk.plan().nodes()[*node].node);
+            let mut kinds = ready.flat_map(WorkflowNode::with_inner).map(|node| &node.kind);
             kinds.any(|kind| match kind {
                 WorkflowNodeKind::Tool { tool, .. } => {
+                    // A cancel may have come before the tools were listed.
+                    let is_known = || self.toolbox.find(tool.server(), tool.tool()).is_some();
                     self.toolbox.unavailable(tool.server()).is_some()
+                        || walk.is_ending() && !is_known()
                 }
                 WorkflowNodeKind::Agent { .. }
                 | WorkflowNodeKind::Condition { .. }
                 | WorkflowNodeKind::Human { .. }
                 | WorkflowNodeKind::Parallel { .. }
-                | WorkflowNodeKind::Workflow { .. } => false,
+                | WorkflowNodeKind::Workflow { .. }
+                | WorkflowNodeKind::Script { .. }
+                | WorkflowNodeKind::Map { .. } => false,
             })
         })
     }

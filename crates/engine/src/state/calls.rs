@@ -8,11 +8,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use jiff::Timestamp;
 use polity_model::event::ToolChange;
-use polity_model::ids::ToolCallId;
+use polity_model::ids::{TaskId, ToolCallId};
 use polity_model::machine::tool_call::{CallEvent, CallState};
 use polity_model::machine::{IllegalTransition, Machine};
 use polity_model::message::{Message, ToolCall};
 use polity_model::review::ReviewVerdict;
+use polity_model::session::{task_of_call, task_of_inherited_call};
 use polity_model::tool::ToolName;
 use serde_json::{Map, Value};
 
@@ -39,6 +40,9 @@ pub struct TurnCall {
     pub attempts: u32,
     /// The wait before the next attempt.
     pub backoff: Option<Backoff>,
+    /// The sub-task of this call in the task that the current one continues, if it continues one
+    /// that had the call.
+    pub earlier_sub_task: Option<TaskId>,
     answer: Option<Message>,
 }
 
@@ -65,7 +69,16 @@ impl TurnCall {
             repeatable: false,
             attempts: 0,
             backoff: None,
+            earlier_sub_task: None,
             answer: None,
+        }
+    }
+
+    /// The sub-task that performs this call of a task, if a sub-agent does.
+    pub fn sub_task(&self, task: TaskId) -> TaskId {
+        match self.earlier_sub_task {
+            Some(_) => task_of_inherited_call(task, self.id()),
+            None => task_of_call(self.id()),
         }
     }
 
@@ -164,23 +177,44 @@ impl TurnCalls {
         Ok(if is_answered { self.answers() } else { Vec::new() })
     }
 
-    /// Applies a change to an independent call. Its answer removes the call and is returned.
+    /// Applies a change to an independent call. Its answer removes the call; one that is no error is
+    /// returned.
     pub(super) fn apply_alone(
         &mut self,
         id: ToolCallId,
         change: ToolChange,
         at: Timestamp,
-    ) -> Result<Option<String>, CorruptJournal> {
+    ) -> Result<Option<Message>, CorruptJournal> {
         if !self.follow(id, change, at)? {
             return Ok(None);
         }
         let place = self.index(id).ok_or(CorruptJournal::NoCall(id))?;
-        Ok(self.calls.remove(place).answer.map(Message::into_content))
+        Ok(self.calls.remove(place).answer)
+    }
+
+    /// The calls as a task inherits them from `origin`. A retry has fresh attempts.
+    pub(super) fn inherited(&self, origin: TaskId, is_retry: bool) -> Self {
+        let mut calls = self.clone();
+        for call in &mut calls.calls {
+            call.earlier_sub_task = Some(call.sub_task(origin));
+            if is_retry {
+                call.attempts = 0;
+            }
+        }
+        if is_retry {
+            (calls.same_asked, calls.same_answered) = (0, 0);
+        }
+        calls
     }
 
     /// Removes all calls.
     pub(super) fn clear(&mut self) {
         self.calls.clear();
+    }
+
+    /// Removes the calls that `keeps` rejects.
+    pub(super) fn retain(&mut self, keeps: impl Fn(ToolCallId) -> bool) {
+        self.calls.retain(|call| keeps(call.id()));
     }
 
     /// Adds a call to those in progress.

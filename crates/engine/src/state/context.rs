@@ -54,6 +54,7 @@ impl AgentContext {
             current_agent: self.agent.name.clone(),
             routing_key: None,
             metadata: self.working_memory.clone(),
+            error: None,
         }
     }
 }

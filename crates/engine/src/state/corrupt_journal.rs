@@ -53,9 +53,15 @@ pub enum CorruptJournal {
     /// A change of a node that the workflow does not have, or that no edge leads to.
     #[error("the workflow has no node {0} there")]
     NoNode(Name),
+    /// A change of an item that is not in progress, or that the map does not have.
+    #[error("the map has no item {0} there")]
+    NoItem(u32),
     /// A change of a node in a task without a workflow.
     #[error("the task has no workflow, and a node of one moved on")]
     NoWorkflow,
+    /// A fork or retry whose assignee is of another kind than that of the task it continues.
+    #[error("the task continues one whose assignee is of another kind")]
+    OtherAssignee,
     /// An invalid update of the State.
     #[error(transparent)]
     Update(#[from] InvalidUpdate),

@@ -1,5 +1,7 @@
 //! Read access to a task's state.
 
+use std::num::NonZeroU64;
+
 use jiff::Timestamp;
 use polity_model::event::{DefinitionPin, OwnerEpoch, StreamId, StreamSequence};
 use polity_model::execution::AgentExecution;
@@ -89,6 +91,12 @@ impl TaskState {
         }
     }
 
+    /// The time limit of a node's call. A retry may raise it.
+    pub(crate) fn node_timeout(&self, run: &WorkflowRun, node: usize) -> Option<NonZeroU64> {
+        let own = run.plan().timeout_seconds(node)?;
+        Some(self.task.order().raised.timeout_seconds.unwrap_or(own))
+    }
+
     /// The current State, copied to be stored or shown.
     pub fn state(&self) -> State {
         match &self.work {
@@ -150,6 +158,11 @@ impl TaskState {
         self.call_retries
     }
 
+    /// The time of the first failure of the current model call.
+    pub fn failing_since(&self) -> Option<Timestamp> {
+        self.failing_since
+    }
+
     /// The tool calls of the current turn.
     pub fn calls(&self) -> &TurnCalls {
         &self.calls
@@ -178,6 +191,16 @@ impl TaskState {
     /// The number of model replies.
     pub fn iterations(&self) -> u32 {
         self.iterations
+    }
+
+    /// The number of model replies that count towards `max_iterations`: a retry starts afresh.
+    pub fn own_turns(&self) -> u32 {
+        self.iterations - self.inherited_iterations
+    }
+
+    /// True if the task continues a failed or cancelled one.
+    pub fn is_retry(&self) -> bool {
+        self.task.order().retry_of.is_some()
     }
 
     /// The number of corrections that the model was asked for.

@@ -5,7 +5,7 @@ use polity_model::event::Event;
 use polity_model::failure::ErrorCode;
 use polity_model::message::Message;
 
-use crate::decide::outcomes::{call_model, fail_task};
+use crate::decide::outcomes::{call_model_for_next_turn, fail_task};
 use crate::decide::{Decision, DecisionContext};
 use crate::state::TaskState;
 
@@ -51,7 +51,7 @@ fn unfenced(text: &str) -> &str {
 pub(crate) fn request_correction(
     state: &TaskState,
     llm: &LlmAgent,
-    ctx: &DecisionContext,
+    ctx: &mut DecisionContext,
     mut events: Vec<Event>,
     problem: &str,
 ) -> Decision {
@@ -64,7 +64,7 @@ pub(crate) fn request_correction(
         fail_task(state, &mut events, ErrorCode::InvalidOutput, error);
         return Decision { events, effects: Vec::new() };
     }
-    if state.iterations() + 1 >= turns_max {
+    if state.own_turns() + 1 >= turns_max {
         let error = format!(
             "no answer that fits the output_schema after {turns_max} turns, the agent's \
              max_iterations: {problem}"
@@ -77,7 +77,7 @@ pub(crate) fn request_correction(
          JSON Schema."
     );
     let message = Message::User { content, timestamp: ctx.now };
-    call_model(state, ctx, events, [Event::MessageAdded { message }])
+    call_model_for_next_turn(state, ctx, events, [Event::MessageAdded { message }])
 }
 
 #[cfg(test)]

@@ -4,8 +4,10 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use polity_definition::LlmAgent;
+use polity_model::message::ToolCall;
 use polity_model::tool::ToolName;
 use polity_model::trace::shorten;
+use serde_json::{Map, Value};
 
 use crate::driver::{AskedArguments, AskedTool, ToolSpec, Toolbox};
 
@@ -31,16 +33,50 @@ pub(crate) fn check_call(asked: &AskedTool, toolbox: &Toolbox, llm: &LlmAgent) -
         Ok(tool) => tool,
         Err(message) => return CallRuling::Refuse(message),
     };
-    let name = &tool.name;
-    let arguments = match &asked.arguments {
-        AskedArguments::Object(arguments) => arguments,
+    match &asked.arguments {
+        AskedArguments::Object(arguments) => check_known_call(tool, arguments, llm),
         AskedArguments::Unreadable { text, reason } => {
-            let text = shorten(text, UNREADABLE_CHARACTERS_MAX);
-            return CallRuling::Refuse(format!(
-                "error: the arguments of {name} are not a JSON object ({reason}): {text}"
-            ));
+            CallRuling::Refuse(unreadable_arguments(tool.name.as_ref(), text, reason))
         }
+    }
+}
+
+/// Rules again on a call that the journal has.
+pub(crate) fn check_recorded_call(
+    call: &ToolCall,
+    toolbox: &Toolbox,
+    llm: &LlmAgent,
+) -> CallRuling {
+    let asked = AskedTool {
+        server: call.server.clone(),
+        tool: call.tool.clone(),
+        arguments: AskedArguments::Object(call.arguments.clone()),
+        signature: None,
     };
+    check_call(&asked, toolbox, llm)
+}
+
+/// The error about arguments that are not a JSON object, if they are not.
+pub(crate) fn find_unreadable(asked: &AskedTool) -> Option<String> {
+    match &asked.arguments {
+        AskedArguments::Object(_) => None,
+        AskedArguments::Unreadable { text, reason } => {
+            Some(unreadable_arguments(&spelled(asked), text, reason))
+        }
+    }
+}
+
+fn unreadable_arguments(name: &str, text: &str, reason: &str) -> String {
+    let text = shorten(text, UNREADABLE_CHARACTERS_MAX);
+    format!("error: the arguments of {name} are not a JSON object ({reason}): {text}")
+}
+
+fn check_known_call(
+    tool: &Arc<ToolSpec>,
+    arguments: &Map<String, Value>,
+    llm: &LlmAgent,
+) -> CallRuling {
+    let name = &tool.name;
     if let Err(problem) = tool.check_arguments(arguments) {
         return CallRuling::Refuse(format!(
             "error: the arguments of {name} do not fit its input schema, and it was not called: \

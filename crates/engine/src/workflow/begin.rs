@@ -1,10 +1,8 @@
 //! Starts nodes: renders their inputs and opens reviews.
 
-use std::time::Duration;
-
 use jiff::SignedDuration;
-use polity_definition::EvaluationError;
-use polity_definition::{Template, WorkflowNodeKind};
+use polity_definition::{EvaluationError, EvaluationScope, WorkflowNode};
+use polity_definition::{ScriptProgram, Template, WorkflowNodeKind};
 use polity_model::event::{Event, NodeChange, NodeOutput};
 use polity_model::failure::ErrorCode;
 use polity_model::ids::ToolCallId;
@@ -16,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::{AskOutcome, FinishedNode, WorkflowDecision};
 
-type NodeError = (ErrorCode, String);
+pub(super) type NodeError = (ErrorCode, String);
 
 impl WorkflowDecision<'_> {
     /// Starts the ready nodes. A node that becomes ready because another ended at once waits for
@@ -25,17 +23,17 @@ impl WorkflowDecision<'_> {
         let (mut together, mut met) = (Vec::new(), Vec::new());
         loop {
             let ready = self.progress.ready(self.run.plan());
-            if self.ended.is_empty() {
+            if self.ended.is_empty() && !self.has_caught {
                 together.clone_from(&ready);
             }
             let Some(node) = self.next_of(&ready, &together, &met) else { return };
             met.push(node);
             let limit = self.run.plan().max_iterations();
-            if self.progress.runs() >= limit.get() {
+            if self.progress.runs() >= limit.get() && !self.run.is_ending() {
                 let why = format!(
                     "the workflow has run {limit} nodes, the most that its max_iterations allows"
                 );
-                return self.fail_task(ErrorCode::LimitIterations, why);
+                return self.fail_task(None, ErrorCode::LimitIterations, why);
             }
             if let Err((code, why)) = self.begin_node(node) {
                 self.fail_node(node, code, &why);
@@ -58,25 +56,17 @@ impl WorkflowDecision<'_> {
         ready.iter().filter(is_next).min_by_key(is_condition).copied()
     }
 
-    fn begin_node(&mut self, node: usize) -> Result<(), NodeError> {
+    pub(super) fn begin_node(&mut self, node: usize) -> Result<(), NodeError> {
         let plan = self.run.plan();
         let planned = &plan.nodes()[node].node;
         match &planned.kind {
-            WorkflowNodeKind::Agent { agent, input, .. } => {
-                let name = ToolName::of_sub_agent(agent);
-                let arguments = self.described(node, input.as_ref())?;
-                self.call(node, &name, arguments);
-            }
-            WorkflowNodeKind::Workflow { workflow, input } => {
-                let name = ToolName::of_sub_agent(workflow);
-                let arguments = self.described(node, input.as_ref())?;
-                self.call(node, &name, arguments);
-            }
-            WorkflowNodeKind::Tool { tool, arguments } => {
-                let rendered = arguments.render(&self.run.scope(node));
-                let arguments = rendered.map_err(|error| cannot_evaluate(&error))?;
-                self.check_tool(tool, &arguments)?;
-                self.call(node, tool, arguments);
+            WorkflowNodeKind::Agent { .. }
+            | WorkflowNodeKind::Workflow { .. }
+            | WorkflowNodeKind::Tool { .. }
+            | WorkflowNodeKind::Script { .. } => {
+                let run = self.run;
+                let (tool, arguments) = self.step_call(planned, &run.scope(node))?;
+                self.call(node, &tool, arguments);
             }
             WorkflowNodeKind::Condition { expression } => {
                 let value = expression
@@ -96,53 +86,72 @@ impl WorkflowDecision<'_> {
                     stored: NodeOutput::Text(text.clone()),
                     routing_key: Some(text.clone()),
                     answer: None,
+                    script: None,
                 });
             }
             WorkflowNodeKind::Parallel { .. } => {
                 let moved = self.progress.start(node);
                 if self.moved(moved) {
-                    self.changed(node, NodeChange::Start { call: None });
+                    self.changed(node, NodeChange::Start { call: None, map: None });
                 }
                 self.join_ended(node);
             }
+            WorkflowNodeKind::Map { .. } => self.begin_map(node)?,
             // A review is opened when nothing else is in progress.
             WorkflowNodeKind::Human { .. } => {}
         }
         Ok(())
     }
 
-    /// The input of an agent or sub-workflow: the newest message, unless the node has a template.
-    fn described(
-        &self,
-        node: usize,
-        input: Option<&Template>,
-    ) -> Result<Map<String, Value>, NodeError> {
-        let scope = self.run.scope(node);
-        let text = match input {
-            Some(template) => template.render(&scope).map_err(|error| cannot_evaluate(&error))?,
-            None => scope.last.to_owned(),
-        };
-        if text.trim().is_empty() {
-            return Err((ErrorCode::ConditionFailed, "what it is given is empty".to_owned()));
+    /// The call that performs a step: a node, or an item of a map.
+    pub(super) fn step_call(
+        &mut self,
+        step: &WorkflowNode,
+        scope: &EvaluationScope<'_>,
+    ) -> Result<(ToolName, Map<String, Value>), NodeError> {
+        match &step.kind {
+            WorkflowNodeKind::Agent { agent, input, .. } => {
+                Ok((ToolName::of_sub_agent(agent), described(input.as_ref(), scope)?))
+            }
+            WorkflowNodeKind::Workflow { workflow, input } => {
+                Ok((ToolName::of_sub_agent(workflow), described(input.as_ref(), scope)?))
+            }
+            WorkflowNodeKind::Tool { tool, arguments } => {
+                let arguments = arguments.render(scope).map_err(|error| cannot_evaluate(&error))?;
+                self.check_tool(tool, &arguments)?;
+                Ok((tool.clone(), arguments))
+            }
+            WorkflowNodeKind::Script { .. } => self.script_call(step, scope),
+            WorkflowNodeKind::Condition { .. }
+            | WorkflowNodeKind::Human { .. }
+            | WorkflowNodeKind::Parallel { .. }
+            | WorkflowNodeKind::Map { .. } => {
+                Err((ErrorCode::SystemError, format!("{} makes no call", step.name)))
+            }
         }
-        Ok(Map::from_iter([(TASK_DESCRIPTION_ARGUMENT.to_owned(), Value::from(text))]))
     }
 
     /// Returns a tool that a node calls and that its reachable server does not have.
     pub(super) fn missing_tool(&mut self) -> Option<String> {
         let plan = self.run.plan();
         let toolbox = &self.batch.ctx().toolbox;
-        plan.nodes().iter().find_map(|planned| match &planned.node.kind {
+        let nodes = plan.nodes().iter().flat_map(|planned| {
+            // The plan has compensations as nodes of its own.
+            planned.node.with_inner().take_while(move |inner| inner.name == *planned.name())
+        });
+        nodes.into_iter().find_map(|node| match &node.kind {
             WorkflowNodeKind::Tool { tool, .. } => {
                 let is_there = toolbox.find(tool.server(), tool.tool()).is_some()
                     || toolbox.unavailable(tool.server()).is_some();
-                (!is_there).then(|| format!("{}: there is no tool {tool}", planned.name()))
+                (!is_there).then(|| format!("{}: there is no tool {tool}", node.name))
             }
             WorkflowNodeKind::Agent { .. }
             | WorkflowNodeKind::Condition { .. }
             | WorkflowNodeKind::Human { .. }
             | WorkflowNodeKind::Parallel { .. }
-            | WorkflowNodeKind::Workflow { .. } => None,
+            | WorkflowNodeKind::Workflow { .. }
+            | WorkflowNodeKind::Script { .. }
+            | WorkflowNodeKind::Map { .. } => None,
         })
     }
 
@@ -182,10 +191,8 @@ impl WorkflowDecision<'_> {
         if !self.moved(moved) {
             return;
         }
-        self.changed(node, NodeChange::Start { call: Some(call) });
-        let plan = self.run.plan();
-        let timeout = plan.timeout_seconds(node).map(|limit| Duration::from_secs(limit.get()));
-        self.batch.call_new(id, tool, plan.nodes()[node].node.idempotent, timeout);
+        self.changed(node, NodeChange::Start { call: Some(call), map: None });
+        self.batch.call_new(id, tool, node, None);
     }
 
     /// Renders a node's template over the State after the events so far.
@@ -230,7 +237,9 @@ impl WorkflowDecision<'_> {
             | WorkflowNodeKind::Tool { .. }
             | WorkflowNodeKind::Condition { .. }
             | WorkflowNodeKind::Parallel { .. }
-            | WorkflowNodeKind::Workflow { .. }) => {
+            | WorkflowNodeKind::Workflow { .. }
+            | WorkflowNodeKind::Script { .. }
+            | WorkflowNodeKind::Map { .. }) => {
                 let what = what(kind);
                 let question =
                     format!("may {} go on with {name}, which {what}?", self.run.workflow());
@@ -258,7 +267,27 @@ impl WorkflowDecision<'_> {
     }
 }
 
-fn cannot_evaluate(error: &EvaluationError) -> NodeError {
+/// The input of an agent or sub-workflow: the item of a map or the newest message, unless the step
+/// has a template.
+fn described(
+    input: Option<&Template>,
+    scope: &EvaluationScope<'_>,
+) -> Result<Map<String, Value>, NodeError> {
+    let text = match (input, scope.item) {
+        (Some(template), _) => template.render(scope).map_err(|error| cannot_evaluate(&error))?,
+        (None, Some(item)) => match item.value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        },
+        (None, None) => scope.last.to_owned(),
+    };
+    if text.trim().is_empty() {
+        return Err((ErrorCode::ConditionFailed, "what it is given is empty".to_owned()));
+    }
+    Ok(Map::from_iter([(TASK_DESCRIPTION_ARGUMENT.to_owned(), Value::from(text))]))
+}
+
+pub(super) fn cannot_evaluate(error: &EvaluationError) -> NodeError {
     (ErrorCode::ConditionFailed, error.to_string())
 }
 
@@ -274,5 +303,12 @@ fn what(kind: &WorkflowNodeKind) -> String {
             format!("runs {} at once", names.join(", "))
         }
         WorkflowNodeKind::Workflow { workflow, .. } => format!("runs the workflow {workflow}"),
+        WorkflowNodeKind::Script { program: ScriptProgram::File(file), .. } => {
+            format!("runs the script {file}")
+        }
+        WorkflowNodeKind::Script { program: ScriptProgram::Command(command), .. } => {
+            format!("runs {}", command.program)
+        }
+        WorkflowNodeKind::Map { node, .. } => format!("for each item {}", what(&node.kind)),
     }
 }

@@ -62,6 +62,7 @@ impl WorkflowDecision<'_> {
             stored: NodeOutput::Text(output.to_owned()),
             routing_key: None,
             answer: None,
+            script: None,
         });
     }
 
@@ -96,6 +97,7 @@ impl WorkflowDecision<'_> {
         {
             self.batch.abandon(call_id, &format!("given up: {why}"));
         }
+        self.abandon_items(node, why);
         let moved = self.progress.give_up(self.run.plan(), node);
         if self.moved(moved) {
             self.changed(node, NodeChange::Drop);

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use polity_model::review::{ReviewAction, ReviewAnswer, ReviewPreview, ReviewSubject};
 use polity_model::state::StateUpdates;
 
-use super::route::{RouteError, route};
+use super::route::{RouteError, error_link, route};
 use crate::state::{NodeOutcome, TaskState, WorkflowRun};
 
 /// The fields that an answer may change. Conditions over them cannot be previewed.
@@ -48,6 +48,7 @@ fn preview_answer(
     let after = NodeOutcome {
         node,
         output: action.label(),
+        value: None,
         routing_key: answered.routing_key.as_deref(),
         state: Some(&answered),
         at: now,
@@ -57,7 +58,13 @@ fn preview_answer(
             let to = taken.iter().map(|link| plan.nodes()[plan.links()[*link].to].name().clone());
             ReviewPreview::LeadsTo(to.collect())
         }
-        Err(error) => fails(&error, action, planned.branch_of.is_some()),
+        Err(error) => match error_link(plan, run.progress(), node, error.edge()) {
+            Some(link) => {
+                let handler = &plan.nodes()[plan.links()[link].to];
+                ReviewPreview::LeadsTo(vec![handler.name().clone()])
+            }
+            None => fails(&error, action, planned.branch_of.is_some()),
+        },
     })
 }
 

@@ -1,7 +1,7 @@
 //! The route from a finished node.
 
 use polity_definition::EvaluationError;
-use polity_definition::{PlanEdge, PlanTarget};
+use polity_definition::{PlanEdge, PlanTarget, WorkflowNodeKind, WorkflowPlan};
 use polity_model::failure::ErrorCode;
 
 use crate::state::{NodeOutcome, WorkflowProgress, WorkflowRun};
@@ -26,6 +26,14 @@ pub(crate) enum RouteError {
 }
 
 impl RouteError {
+    /// The edge whose condition cannot be evaluated.
+    pub(crate) fn edge(&self) -> Option<usize> {
+        match self {
+            Self::Condition { edge, .. } => Some(*edge),
+            Self::Rejected { .. } | Self::UsedUp | Self::NoEdge { .. } => None,
+        }
+    }
+
     /// The failure of the node. `said` is the message of the person who answered.
     pub(crate) fn into_failure(self, said: Option<&str>) -> (ErrorCode, String) {
         match self {
@@ -77,7 +85,8 @@ pub(crate) fn route(
     let newest = run.message_after(after);
     let scope = run.scope_after(after, newest.as_ref());
     // A rejection only follows edges that mention it.
-    let is_rejected = after.state.is_some() && scope.routing_key == Some(REJECT);
+    let is_asked = matches!(node.node.kind, WorkflowNodeKind::Human { .. });
+    let is_rejected = is_asked && scope.routing_key == Some(REJECT);
     let mut taken = Vec::new();
     let mut is_used_up = false;
     for index in &node.edges {
@@ -121,6 +130,22 @@ pub(crate) fn route(
     } else {
         RouteError::NoEdge { key: scope.routing_key.map(str::to_owned) }
     })
+}
+
+/// Returns the error link to take when a node fails, unless its `max_loops` is used up. `edge` is the
+/// edge whose condition could not be evaluated.
+pub(crate) fn error_link(
+    plan: &WorkflowPlan,
+    progress: &WorkflowProgress,
+    node: usize,
+    edge: Option<usize>,
+) -> Option<usize> {
+    let index = plan.error_link(node, edge)?;
+    let link = plan.links()[index];
+    let limit = link.edge.and_then(|edge| Some((edge, plan.edges()[edge].max_loops?)));
+    let is_used_up =
+        link.is_back && limit.is_some_and(|(edge, limit)| progress.loops(edge) >= limit.get());
+    (!is_used_up).then_some(index)
 }
 
 /// True if an edge names the route of a rejection.

@@ -5,8 +5,9 @@
 //! every acknowledged commit.
 
 use polity_engine::runtime::TaskHistory;
-use polity_model::event::JournalPosition;
-use polity_model::session::task_of_call;
+use polity_model::event::{JournalPosition, RaisedLimits};
+use polity_model::session::{task_of_call, task_of_inherited_call};
+use polity_model::task::retry_id;
 use polity_store::{CommitDurability, SqliteStore, StoreAccess};
 use polity_testkit::runtime::FakeModelTurn::{
     Answer, ContextFull, Hang, PermanentFailure, RequestTools, TransientFailure,
@@ -20,6 +21,8 @@ use crate::prelude::*;
 pub(crate) enum ProcessOrder<C> {
     Create(C),
     Cancel(usize),
+    /// Retries a task, if it has failed or was cancelled.
+    Retry(usize),
     Pause(u64),
     /// Answers the review of a task.
     Decide(usize, ReviewVerdict),
@@ -39,6 +42,7 @@ fn order() -> impl Strategy<Value = ProcessOrder<bool>> {
         3 => Just(ProcessOrder::Create(false)),
         3 => Just(ProcessOrder::Create(true)),
         1 => (0usize..4).prop_map(ProcessOrder::Cancel),
+        2 => (0usize..4).prop_map(ProcessOrder::Retry),
         1 => (0u64..3000).prop_map(ProcessOrder::Pause),
         2 => (0usize..4, verdict()).prop_map(|(index, verdict)| ProcessOrder::Decide(index, verdict)),
     ]
@@ -87,7 +91,9 @@ pub(crate) fn crash(commits: u32) -> impl Strategy<Value = (u32, CrashSide)> {
 
 fn process() -> impl Strategy<Value = CrashingProcess> {
     let orders = prop::collection::vec(order(), 1..6);
-    let turns = prop::collection::vec(turn(), 0..10);
+    let outage = (2usize..8).prop_map(|calls| vec![TransientFailure; calls]);
+    let turns = prop_oneof![9 => turn().prop_map(|turn| vec![turn]), 1 => outage];
+    let turns = prop::collection::vec(turns, 0..10).prop_map(|turns| turns.concat());
     let tool_turns = prop::collection::vec(tool_act(), 0..10);
     (orders, turns, tool_turns, crash(24)).prop_map(|(orders, turns, tool_turns, dies)| {
         CrashingProcess { orders, turns, tool_turns, dies }
@@ -138,6 +144,8 @@ async fn history(processes: &[CrashingProcess], journal: Arc<dyn Store>) {
         base.leases.end(instance_id(number));
         acknowledged.extend(store.acknowledged());
     }
+    recover(&base, &world).await;
+    retry_all(&base, &world, &mut known).await;
     recover(&base, &world).await;
     check(&*base.store, &acknowledged, &known).await;
     check_effects(&*base.store, &world).await;
@@ -195,6 +203,13 @@ pub(crate) async fn carry_out<C>(
                     let _ = runtime.cancel(*id).await;
                 }
             }
+            ProcessOrder::Retry(index) => {
+                if let Some(id) = known.get(*index)
+                    && let Ok(handle) = runtime.retry(retry_request(*id)).await
+                {
+                    known.push(handle.id);
+                }
+            }
             ProcessOrder::Decide(index, verdict) => {
                 if let Some(row) = waiting(&**store).await.into_iter().nth(*index) {
                     decide_and_resume(store, runtime, row, verdict.clone()).await;
@@ -206,6 +221,11 @@ pub(crate) async fn carry_out<C>(
             return;
         }
     }
+}
+
+/// A retry with the same definitions and limits.
+pub(crate) fn retry_request(task: TaskId) -> RetryRequest {
+    RetryRequest { task, raised: RaisedLimits::default(), definitions: None }
 }
 
 /// Answers a review, if the answer fits, and adopts the root of its task.
@@ -295,6 +315,33 @@ async fn recover(base: &RuntimeFixture, world: &Arc<ToolEffects>) {
     }
 }
 
+/// Retries each task that failed or was cancelled, until it is completed or the model rejects it.
+async fn retry_all(base: &RuntimeFixture, world: &Arc<ToolEffects>, known: &mut Vec<TaskId>) {
+    let pause = Duration::from_millis(1);
+    let models = Arc::new(FakeModels::new([], pause).on(world));
+    let tools = Arc::new(FakeTools::new(world, [], pause));
+    let runtime = Runtime::start(RuntimeDeps { tools, ..base.deps(98, models) }).await.unwrap();
+    for row in all_tasks(&*base.store).await {
+        let is_retryable = [TaskStatus::Failed, TaskStatus::Cancelled].contains(&row.status);
+        let retried = runtime.retry(retry_request(row.id)).await;
+        match retried {
+            Ok(mut handle) => {
+                assert!(is_retryable && row.parent_task_id.is_none());
+                known.push(handle.id);
+                // It answers, or waits for a person.
+                let status = handle.wait().await.unwrap();
+                let fine = [TaskStatus::Completed, TaskStatus::AwaitingHuman];
+                assert!(fine.contains(&status), "{}", describe_tasks(&*base.store).await);
+            }
+            Err(EngineError::Retry(_)) => {
+                let is_retried = base.store.task_row(retry_id(row.id)).await.unwrap().is_some();
+                assert!(!is_retryable || row.parent_task_id.is_some() || is_retried);
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
 /// Every task with its last events, for failed cases.
 async fn describe_tasks(journal: &dyn Store) -> String {
     let mut text = String::new();
@@ -308,8 +355,11 @@ async fn describe_tasks(journal: &dyn Store) -> String {
 /// Checks that unrepeatable calls were made at most once, plus once per retry verdict.
 async fn check_effects(journal: &dyn Store, world: &ToolEffects) {
     let mut allowed: BTreeMap<u64, u32> = BTreeMap::new();
-    for row in all_tasks(journal).await {
-        let mut numbers = BTreeMap::new();
+    // A retry has calls of the task that it continues.
+    let mut numbers = BTreeMap::new();
+    let mut tasks = all_tasks(journal).await;
+    tasks.sort_by_key(|row| row.created_position);
+    for row in tasks {
         let mut in_doubt = None;
         for event in events(journal, row.id).await {
             match event {
@@ -376,7 +426,7 @@ pub(crate) async fn check(
 async fn check_part(journal: &dyn Store, parent: TaskId, part: TaskId) {
     let is_answer = |event: &Event| {
         matches!(event, Event::ToolChanged { call_id, change: ToolChange::Answer { .. } }
-            if task_of_call(*call_id) == part)
+            if task_of_call(*call_id) == part || task_of_inherited_call(parent, *call_id) == part)
     };
     assert_eq!(events(journal, parent).await.into_iter().filter(is_answer).count(), 1);
 }

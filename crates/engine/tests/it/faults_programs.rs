@@ -41,6 +41,8 @@ struct CliAgentProcess {
     dies: (u32, CrashSide),
     /// True if it keeps running while the next one starts.
     stays: bool,
+    /// The number of its concurrent tasks. Tasks that wait for their agent take none.
+    slots: u32,
 }
 
 fn order() -> impl Strategy<Value = ProcessOrder<(usize, u8)>> {
@@ -65,8 +67,9 @@ fn process() -> impl Strategy<Value = CliAgentProcess> {
         1 => Just(FakeRunEnd::TimedOut),
     ];
     let orders = prop::collection::vec(order(), 1..8);
-    (orders, prop::collection::vec(end, 0..8), crash(40), any::<bool>())
-        .prop_map(|(orders, ends, dies, stays)| CliAgentProcess { orders, ends, dies, stays })
+    (orders, prop::collection::vec(end, 0..8), crash(40), any::<bool>(), 1u32..6).prop_map(
+        |(orders, ends, dies, stays, slots)| CliAgentProcess { orders, ends, dies, stays, slots },
+    )
 }
 
 fn agent(name: &str) -> PinnedAgent {
@@ -221,12 +224,18 @@ struct LiveProcess {
 }
 
 impl CliAgentWorld {
-    fn begin(&self, number: u64, store: Arc<dyn Store>, ends: Vec<FakeRunEnd>) -> Runtime {
+    fn begin(
+        &self,
+        number: u64,
+        store: Arc<dyn Store>,
+        ends: Vec<FakeRunEnd>,
+        slots: u32,
+    ) -> Runtime {
         let models = Arc::new(FakeModels::new([], Duration::ZERO));
         let programs =
             Arc::new(MachinePrograms { machine: Arc::clone(&self.machine), ends: ends.into() });
         let deps = self.base.deps_on(store, number, models);
-        let limits = Limits { concurrent_tasks: 8.try_into().unwrap(), ..deps.limits };
+        let limits = Limits { concurrent_tasks: slots.try_into().unwrap(), ..deps.limits };
         start(RuntimeDeps { programs, limits, clock: self.clock.clone(), ..deps })
     }
 
@@ -251,7 +260,7 @@ async fn history(processes: &[CliAgentProcess]) {
     let mut previous: Option<LiveProcess> = None;
     for (number, process) in (1..).zip(processes) {
         let store = Arc::new(CrashingStore::new(Arc::clone(&world.base.store), Some(process.dies)));
-        let runtime = world.begin(number, store.clone(), process.ends.clone());
+        let runtime = world.begin(number, store.clone(), process.ends.clone(), process.slots);
         let live = LiveProcess { number, store, runtime };
         adopt_orphans(&live.runtime, &live.store, &world.base.leases).await;
         let create = |(which, text): &(usize, u8)| {
@@ -278,7 +287,7 @@ async fn history(processes: &[CliAgentProcess]) {
 /// Finishes all tasks in a process without crashes, with truthful review answers.
 async fn recover(world: &CliAgentWorld) {
     let journal = &world.base.store;
-    let runtime = world.begin(99, Arc::clone(journal), Vec::new());
+    let runtime = world.begin(99, Arc::clone(journal), Vec::new(), 1);
     for _ in 0..20 {
         let waits = |rejection: &_| matches!(rejection, CommandRejection::AwaitingHuman { .. });
         finish_orphans(&world.base, &runtime, waits).await;

@@ -3,15 +3,16 @@
 //! Each case runs a small random workflow in a few processes, one after the other. Each crashes at a
 //! random commit. A reviewer answers truthfully, so the outcome equals that of a run without crashes.
 
-use polity_model::ids::ToolCallId;
 use proptest::prelude::*;
 
 use crate::faults::{
     adopt_orphans, block_on_paused, check, crash, decide, decide_and_resume, finish_orphans,
-    waiting, waits_or_has_ended,
+    retry_request, waiting, waits_or_has_ended,
 };
+use crate::note_calls::calls;
 use crate::prelude::*;
 use crate::workflow_harness::{WorkflowHarness, comparable, end};
+use crate::workflow_programs::{output_of_script, text_of_script};
 
 /// Marks the effects of one task, to distinguish tasks.
 const MARK: &str = "RUN";
@@ -26,9 +27,13 @@ enum RandomNode {
     Echo,
     /// May be repeated, because the node says so.
     Idempotent,
+    /// A script, and true if it may be repeated.
+    Script(bool),
     Condition(&'static str),
     Human,
     Sub(&'static str),
+    /// The kind of its step, the number of items, `max_parallel` and `on_item_error`.
+    Map(Box<RandomNode>, usize, u32, &'static str),
     Parallel(&'static str, Vec<RandomNode>),
 }
 
@@ -50,6 +55,8 @@ struct RandomWorkflow {
 #[derive(Debug, Clone)]
 struct WorkflowProcess {
     creates: bool,
+    /// True if it cancels all its tasks at the end. They are retried.
+    cancels: bool,
     /// The answers to open reviews, in rounds; none is a truthful answer.
     answers: Vec<Option<ReviewVerdict>>,
     lost: u32,
@@ -63,17 +70,27 @@ fn simple() -> impl Strategy<Value = RandomNode> {
         3 => Just(RandomNode::Note),
         1 => Just(RandomNode::Echo),
         1 => Just(RandomNode::Idempotent),
-        1 => prop::sample::select(vec!["'\"k0\"'", "input"]).prop_map(RandomNode::Condition),
+        2 => any::<bool>().prop_map(RandomNode::Script),
+        1 => prop::sample::select(vec!["'metadata.run == \"\" ? \"k9\" : \"k0\"'", "input"]).prop_map(RandomNode::Condition),
         1 => Just(RandomNode::Human),
         1 => prop::sample::select(vec!["sub", "asks"]).prop_map(RandomNode::Sub),
     ]
+}
+
+fn map() -> impl Strategy<Value = RandomNode> {
+    let step = simple().prop_filter("a map asks no one", |step| !matches!(step, RandomNode::Human));
+    let policy = prop::sample::select(vec!["fail", "collect"]);
+    (step, 0usize..6, 1u32..4, policy).prop_map(|(step, items, most, policy)| {
+        RandomNode::Map(Box::new(step), items, most, policy)
+    })
 }
 
 fn kind() -> impl Strategy<Value = RandomNode> {
     let join = prop::sample::select(vec!["all", "all", "any", "first"]);
     prop_oneof![
         5 => simple(),
-        2 => (join, prop::collection::vec(simple(), 1..4))
+        2 => map(),
+        2 => (join, prop::collection::vec(prop_oneof![4 => simple(), 1 => map()], 1..4))
             .prop_map(|(join, branches)| RandomNode::Parallel(join, branches)),
     ]
 }
@@ -97,8 +114,16 @@ fn process() -> impl Strategy<Value = WorkflowProcess> {
         1 => Just(Some(ReviewVerdict::Retry)),
     ];
     let answers = prop::collection::vec(verdict, 1..5);
-    (any::<bool>(), answers, 0u32..2, crash(30))
-        .prop_map(|(creates, answers, lost, dies)| WorkflowProcess { creates, answers, lost, dies })
+    let cancels = prop::bool::weighted(0.3);
+    (any::<bool>(), cancels, answers, 0u32..2, crash(30)).prop_map(
+        |(creates, cancels, answers, lost, dies)| WorkflowProcess {
+            creates,
+            cancels,
+            answers,
+            lost,
+            dies,
+        },
+    )
 }
 
 impl RandomWorkflow {
@@ -106,7 +131,28 @@ impl RandomWorkflow {
     fn is_fixed(&self) -> bool {
         let is_fixed =
             |kind: &RandomNode| !matches!(kind, RandomNode::Parallel("any" | "first", _));
-        self.nodes.iter().all(|(kind, _)| is_fixed(kind)) && !self.loops_beside_others()
+        self.nodes.iter().all(|(kind, _)| is_fixed(kind))
+            && !self.loops_beside_others()
+            && !self.reads_keys_of_scripts()
+    }
+
+    /// True if a node without a routing key of its own routes by key, and a script may set the key
+    /// of the State at the same time.
+    fn reads_keys_of_scripts(&self) -> bool {
+        let is_script = |kind: &RandomNode| matches!(kind, RandomNode::Script(_));
+        let has_script = self.nodes.iter().any(|(kind, _)| match kind {
+            RandomNode::Parallel(_, branches) => branches.iter().any(is_script),
+            other => is_script(other),
+        });
+        let has_key = |node: usize| {
+            let kind = &self.nodes[node].0;
+            matches!(kind, RandomNode::Condition(_) | RandomNode::Human) || is_script(kind)
+        };
+        has_script
+            && self.nodes.iter().enumerate().skip(1).any(|(number, (_, incoming))| {
+                let by_key = incoming.iter().filter(|incoming| incoming.edge.ends_with("key"));
+                by_key.map(|incoming| incoming.from % number).any(|from| !has_key(from))
+            })
     }
 
     /// The nodes that lead to a node.
@@ -158,7 +204,15 @@ impl RandomWorkflow {
                     continue;
                 }
                 met.push(from);
-                let line = match *edge {
+                let edge = match (*edge, &self.nodes[from].0) {
+                    // A person gives these keys only.
+                    ("key", RandomNode::Human) => "approved",
+                    ("no key", RandomNode::Human) => "modified",
+                    (edge, _) => edge,
+                };
+                let line = match edge {
+                    "approved" => format!("{{from: n{from}, to: {{approve: {name}}}}}"),
+                    "modified" => format!("{{from: n{from}, to: {{modify: {name}}}}}"),
                     "key" => format!("{{from: n{from}, to: {{k0: {name}}}}}"),
                     "no key" => format!("{{from: n{from}, to: {{k9: {name}}}}}"),
                     "" => format!("{{from: n{from}, to: {name}}}"),
@@ -198,6 +252,9 @@ fn node(name: &str, kind: &RandomNode) -> String {
         RandomNode::Note => call("note", ""),
         RandomNode::Echo => call("echo", ""),
         RandomNode::Idempotent => call("note", ", idempotent: true"),
+        RandomNode::Script(again) => format!(
+            "{{type: script, file: steps/note.sh, arguments: {{text: '{name} {{{{ metadata.run }}}}', again: {again}}}, idempotent: {again}}}"
+        ),
         RandomNode::Condition(expression) => {
             format!("{{type: condition, expression: {expression}}}")
         }
@@ -205,6 +262,16 @@ fn node(name: &str, kind: &RandomNode) -> String {
         RandomNode::Sub(workflow) => format!(
             "{{type: workflow, workflow: {workflow}, input: '{name} {{{{ metadata.run }}}}'}}"
         ),
+        RandomNode::Map(step, items, most, policy) => {
+            let step = node(&format!("{name} {{{{ item }}}}"), step);
+            // The step of a map declares no outputs.
+            let step = step.replace(&format!(", outputs: [o_{name} {{{{ item }}}}]"), "");
+            let items: Vec<_> = (0..*items).map(|item| format!("i{item}")).collect();
+            format!(
+                "{{type: map, over: [{}], max_parallel: {most}, on_item_error: {policy}, node: {step}, outputs: [o_{name}]}}",
+                items.join(", ")
+            )
+        }
         RandomNode::Parallel(join, branches) => {
             let names: Vec<_> =
                 (0..branches.len()).map(|number| format!("{name}b{number}")).collect();
@@ -265,6 +332,7 @@ async fn history(flow: &RandomWorkflow, processes: &[WorkflowProcess]) {
     let id = runtime.create(order(&harness, known.len())).await.unwrap().id;
     known.push(id);
     finish(&harness, &runtime).await;
+    retry_cancelled(&harness, &runtime, &mut known).await;
     check(&*harness.base.store, &acknowledged, &known).await;
     check_effects(&harness);
     check_ends(flow, &harness, processes, &known).await;
@@ -304,11 +372,26 @@ async fn run_process(
             return;
         }
     }
+    if process.cancels {
+        for id in known.iter() {
+            let _ = runtime.cancel(*id).await;
+        }
+    }
     sleep(100).await;
 }
 
+/// Retries the tasks that were cancelled, and puts their retries in their places.
+async fn retry_cancelled(harness: &WorkflowHarness, runtime: &Runtime, known: &mut [TaskId]) {
+    for id in known.iter_mut() {
+        if harness.base.row(*id).status == TaskStatus::Cancelled {
+            *id = runtime.retry(retry_request(*id)).await.unwrap().id;
+        }
+    }
+    finish(harness, runtime).await;
+}
+
 /// The truthful answer: an interrupted call was made if its effect exists; all else is approved.
-async fn truthful_answer(
+pub(crate) async fn truthful_answer(
     harness: &WorkflowHarness,
     store: &dyn Store,
     id: TaskId,
@@ -318,70 +401,33 @@ async fn truthful_answer(
         ReviewSubject::Doubt { call_id } => {
             let call = state.calls().get(*call_id)?;
             let text = call.arguments()["text"].as_str().unwrap().to_owned();
-            let effects = harness.tools.notes().iter().filter(|effects| **effects == text).count();
-            let answered =
-                calls(harness).into_iter().filter(|call| call.is_answered && call.text == text);
-            let is_made = effects > answered.count();
-            Some(if is_made {
+            Some(if is_made(harness, &text) {
                 ReviewVerdict::SkipWith { result: text }
             } else {
                 ReviewVerdict::Retry
             })
         }
+        ReviewSubject::RunDoubt { .. } => {
+            let text = text_of_script(&state.task().order().description)?;
+            let result = output_of_script(&text);
+            Some(if is_made(harness, &text) {
+                ReviewVerdict::SkipWith { result }
+            } else {
+                ReviewVerdict::Retry
+            })
+        }
         ReviewSubject::Approval { .. }
-        | ReviewSubject::RunDoubt { .. }
         | ReviewSubject::RemoteQuestion { .. }
         | ReviewSubject::Node { .. }
         | ReviewSubject::Checkpoint { .. } => Some(ReviewVerdict::Approve),
     }
 }
 
-/// A call in the journal that records a text.
-struct NoteCall {
-    text: String,
-    is_answered: bool,
-    /// The allowed number of effects; none if repeatable.
-    allowed: Option<usize>,
-}
-
-/// Every call that records a text.
-fn calls(harness: &WorkflowHarness) -> Vec<NoteCall> {
-    let mut found: BTreeMap<ToolCallId, NoteCall> = BTreeMap::new();
-    for row in harness.base.all_tasks() {
-        let mut in_doubt = None;
-        for event in harness.base.events(row.id) {
-            match event {
-                Event::NodeChanged { change: NodeChange::Start { call: Some(call) }, .. } => {
-                    found.extend(noting(&call.arguments).map(|noting| (call.id, noting)));
-                }
-                Event::ModelAnswered { message, .. } => {
-                    for call in message.tool_calls() {
-                        found.extend(noting(&call.arguments).map(|noting| (call.id, noting)));
-                    }
-                }
-                Event::ToolChanged { call_id, change } => {
-                    let Some(noting) = found.get_mut(&call_id) else { continue };
-                    match change {
-                        ToolChange::Call { repeatable: true, .. } => noting.allowed = None,
-                        ToolChange::Answer { is_error: false, .. } => noting.is_answered = true,
-                        _ => {}
-                    }
-                }
-                Event::ReviewOpened { subject, .. } => in_doubt = subject.call_id(),
-                Event::ReviewAnswered { verdict: ReviewVerdict::Retry, .. } => {
-                    let noting = in_doubt.and_then(|call| found.get_mut(&call)).unwrap();
-                    noting.allowed = noting.allowed.map(|allowed| allowed + 1);
-                }
-                _ => {}
-            }
-        }
-    }
-    found.into_values().collect()
-}
-
-fn noting(arguments: &serde_json::Map<String, Value>) -> Option<NoteCall> {
-    let text = arguments.get("text")?.as_str()?.to_owned();
-    Some(NoteCall { text, is_answered: false, allowed: Some(1) })
+/// True if a text was recorded more often than calls with it were answered.
+fn is_made(harness: &WorkflowHarness, text: &str) -> bool {
+    let effects = harness.tools.notes().iter().filter(|effect| *effect == text).count();
+    let answered = calls(harness).into_iter().filter(|call| call.is_answered && call.text == text);
+    effects > answered.count()
 }
 
 fn order(harness: &WorkflowHarness, run: usize) -> CreateTask {
@@ -391,7 +437,7 @@ fn order(harness: &WorkflowHarness, run: usize) -> CreateTask {
 }
 
 /// Finishes all tasks in a process without crashes, with answers to every review.
-async fn finish(harness: &WorkflowHarness, runtime: &Runtime) {
+pub(crate) async fn finish(harness: &WorkflowHarness, runtime: &Runtime) {
     let store = &*harness.base.store;
     for _ in 0..80 {
         finish_orphans(&harness.base, runtime, waits_or_has_ended).await;
@@ -413,7 +459,7 @@ async fn finish(harness: &WorkflowHarness, runtime: &Runtime) {
 
 /// Checks that unrepeatable calls had at most one effect, plus one per retry verdict, and that
 /// checkpoint numbers have no gaps.
-fn check_effects(harness: &WorkflowHarness) {
+pub(crate) fn check_effects(harness: &WorkflowHarness) {
     let mut allowed: BTreeMap<String, Option<usize>> = BTreeMap::new();
     for call in calls(harness) {
         let sum = allowed.entry(call.text).or_insert(Some(0));
@@ -482,7 +528,8 @@ async fn check_fork(
     let checkpoints = harness.checkpoints(id);
     let step = (checkpoints.len() / 3).max(1);
     for (at, node) in checkpoints.into_iter().step_by(step) {
-        let fork = runtime.fork(id, at, StateUpdates::default()).await.unwrap().id;
+        let fork =
+            runtime.fork(ForkRequest::new(id, at, StateUpdates::default())).await.unwrap().id;
         finish(harness, runtime).await;
         let forked = outcome(harness, fork).await;
         if flow.is_fixed() && first.0 == TaskStatus::Completed {

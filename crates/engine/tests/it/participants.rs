@@ -11,6 +11,8 @@ pub(crate) enum ScriptedReply {
     /// Calls of tools, each with its arguments.
     Ask(Vec<(&'static str, Value)>),
     Fail,
+    /// Fails transiently, however often it is asked.
+    Outage,
     Hang,
 }
 
@@ -97,6 +99,7 @@ impl ModelDriver for TestModels {
                 ScriptedReply::Text(text) => reply(text, Vec::new()),
                 ScriptedReply::Ask(calls) => reply("", calls.into_iter().map(asked).collect()),
                 ScriptedReply::Fail => Err(ModelFailure::new(permanent("no such model"))),
+                ScriptedReply::Outage => Err(ModelFailure::new(transient("overloaded"))),
                 ScriptedReply::Hang => std::future::pending().await,
             }
         })

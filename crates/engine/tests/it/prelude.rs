@@ -17,8 +17,8 @@ pub(crate) use polity_engine::driver::{
 };
 pub(crate) use polity_engine::pinned::PinnedAgent;
 pub(crate) use polity_engine::runtime::{
-    CancelOutcome, EngineError, LiveEvent, Runtime, RuntimeDeps, TaskHandle, active_root,
-    find_orphans, load_task,
+    CancelOutcome, EngineError, ForkRequest, LiveEvent, RetryError, RetryRequest, Runtime,
+    RuntimeDeps, TaskHandle, active_root, find_orphans, load_task,
 };
 pub(crate) use polity_engine::state::TaskState;
 pub(crate) use polity_model::budget::Budget;

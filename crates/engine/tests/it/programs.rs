@@ -91,6 +91,54 @@ async fn read_only_cli_agents_run_in_parallel_up_to_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn long_queue_waits_in_order_for_as_long_as_it_takes() {
+    // Longer than a queue that refuses would wait.
+    let harness = CliAgentFixture::taking(Duration::from_mins(3), []);
+    let runtime = harness.process(1);
+    let names: Vec<String> = (0..20).map(|number| format!("{number:02}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut handles = create_tasks(&runtime, &coder(&json!({})), &names).await;
+    assert!(ends_of(&mut handles).await.iter().all(|end| *end == TaskStatus::Completed));
+    assert_eq!(harness.programs.inputs(), names);
+}
+
+#[tokio::test(start_paused = true)]
+async fn queue_keeps_its_order_across_a_restart() {
+    let harness = CliAgentFixture::new([]);
+    let first = harness.process(1);
+    let agent = coder(&json!({"idempotent": true}));
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let handles = create_tasks(&first, &agent, &names).await;
+    harness.base.until("the second runs", |_| harness.programs.inputs().len() == 2).await;
+    harness.base.kill(1, first);
+    drop(handles);
+    let second = harness.process(2);
+    let mut handles = Vec::new();
+    for id in harness.base.orphan_ids().await {
+        handles.push(second.adopt(id).await.unwrap());
+    }
+    // A new task queues behind those that were there before.
+    handles.extend(create_tasks(&second, &agent, &["g"]).await);
+    assert!(ends_of(&mut handles).await.iter().all(|end| *end == TaskStatus::Completed));
+    assert_eq!(harness.programs.inputs(), ["a", "b", "b", "c", "d", "e", "f", "g"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_a_cli_agent_holds_no_slot() {
+    let harness = CliAgentFixture::taking(Duration::from_mins(3), []);
+    let deps = harness.base.deps(1, Arc::new(FakeModels::new([], Duration::ZERO)));
+    let limits = Limits { concurrent_tasks: NonZeroU32::new(2).unwrap(), ..deps.limits };
+    let runtime = start(RuntimeDeps { programs: harness.programs.clone(), limits, ..deps });
+    let mut handles = create_tasks(&runtime, &coder(&json!({})), &["a", "b", "c", "d"]).await;
+    harness.base.until("all queue", |_| harness.queue_counts() == (3, 1)).await;
+    let began = tokio::time::Instant::now();
+    complete(&runtime, create_task("quick")).await;
+    assert!(began.elapsed() < Duration::from_mins(1), "{:?}", began.elapsed());
+    assert!(ends_of(&mut handles).await.iter().all(|end| *end == TaskStatus::Completed));
+    assert_eq!(harness.programs.inputs(), ["a", "b", "c", "d"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn full_queue_rejects_tasks() {
     let harness = CliAgentFixture::new([]);
     let runtime = harness.process(1);

@@ -72,6 +72,45 @@ async fn cancels_a_task_during_backoff() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn waiting_for_a_retry_holds_no_slot() {
+    let (runtime, fixture, models) = process(vec![TransientFailure, TransientFailure]);
+    let mut handles = create_all(&runtime, 6).await;
+    for handle in &mut handles {
+        assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+    }
+    assert_eq!((models.calls(), models.max_concurrent()), (8, 2));
+    let ends: Vec<_> =
+        handles.iter().map(|handle| fixture.row(handle.id).completed_at.unwrap()).collect();
+    assert!(ends[2..].iter().all(|end| *end < ends[0].min(ends[1])), "{ends:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn retries_stay_within_the_concurrency_limit() {
+    let (runtime, _, models) = process(vec![TransientFailure; 30]);
+    let mut handles = create_all(&runtime, 12).await;
+    for handle in &mut handles {
+        assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+    }
+    assert_eq!((models.calls(), models.max_concurrent()), (42, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn task_that_waits_to_return_can_be_cancelled() {
+    let (runtime, _, models) = process(vec![TransientFailure, Hang, Hang]);
+    let mut handles = create_all(&runtime, 3).await;
+    // The first task wants its slot back, and the others keep theirs.
+    sleep(5000).await;
+    assert_eq!(models.calls(), 3);
+    runtime.cancel(handles[0].id).await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_millis(300), handles[0].wait()).await;
+    assert_eq!(ended.unwrap().unwrap(), TaskStatus::Cancelled);
+    // Its place in line is free, too: the next one gets the slot.
+    let mut last = runtime.create(create_task("last")).await.unwrap();
+    runtime.cancel(handles[1].id).await.unwrap();
+    assert_eq!(last.wait().await.unwrap(), TaskStatus::Completed);
+}
+
+#[tokio::test(start_paused = true)]
 async fn subscriber_receives_every_event_in_order() {
     let (runtime, fixture, _) = process(vec![]);
     let mut live = runtime.subscribe();

@@ -2,7 +2,7 @@
 
 use polity_testkit::task_fixtures::commit;
 
-use crate::participants::ScriptedReply::{Ask, Fail, Hang, Text};
+use crate::participants::ScriptedReply::{Ask, Fail, Hang, Outage, Text};
 use crate::participants::{ScriptedReply, TestModels, create_boss_task, for_boss, helpers, part};
 use crate::prelude::*;
 
@@ -42,6 +42,27 @@ async fn sub_agents_of_one_turn_run_in_parallel_without_own_slots() {
     assert_eq!(models.max_concurrent(), 8);
     assert_eq!(second.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!((fixture.sub_tasks(first.id).len(), fixture.sub_tasks(second.id).len()), (8, 8));
+}
+
+#[tokio::test(start_paused = true)]
+async fn task_gives_up_its_slot_while_all_its_sub_agents_wait() {
+    let fixture = RuntimeFixture::new();
+    let both = Ask(vec![part("agent/helper", "x"), part("agent/deputy", "y")]);
+    let models =
+        TestModels::new([("boss", vec![both]), ("helper", vec![Outage]), ("deputy", vec![Outage])]);
+    let one = |limits| Limits { concurrent_tasks: NonZeroU32::MIN, ..limits };
+    let runtime = fixture.limited(1, &models, one);
+    let mut first = create_boss_task(&runtime, "a").await;
+    let mut second = create_boss_task(&runtime, "b").await;
+    fixture.until("both wait", |fixture| fixture.sub_tasks(second.id).len() == 2).await;
+    assert_eq!(fixture.row(first.id).status, TaskStatus::Running);
+    // The answer of each failed sub-agent goes back to its boss, which answers.
+    for handle in [&mut first, &mut second] {
+        assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+        let row = fixture.row(handle.id);
+        let took = row.completed_at.unwrap().duration_since(row.started_at.unwrap());
+        assert!((600..610).contains(&took.as_secs()), "{took:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

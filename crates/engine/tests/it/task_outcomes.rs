@@ -73,10 +73,24 @@ async fn clock_set_back_does_not_prolong_a_retry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fourth_transient_failure_fails_the_task() {
-    let (task, _, calls) = run(vec![TransientFailure; 9]).await;
-    assert_eq!((task.status, calls), (TaskStatus::Failed, 4));
+async fn ten_minutes_of_transient_failures_fail_the_task() {
+    let (task, store, calls) = run(vec![TransientFailure; 99]).await;
+    assert_eq!(task.status, TaskStatus::Failed);
     assert_eq!(task.error_code, Some(ErrorCode::ModelUnavailable));
+    assert!((12..20).contains(&calls), "{calls}");
+    let took = task.completed_at.unwrap().duration_since(task.started_at.unwrap());
+    assert!((600..602).contains(&took.as_secs()), "{took:?}");
+    let execution = &store.executions(task.id).await.unwrap()[0];
+    assert_eq!(u64::from(execution.retry_count), calls - 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn outage_of_nine_minutes_is_survived() {
+    let turns = vec![TransientFailure; 13].into_iter().chain([Answer("at last")]);
+    let (task, _, calls) = run(turns).await;
+    assert_eq!((task.status, calls), (TaskStatus::Completed, 14));
+    let took = task.completed_at.unwrap().duration_since(task.started_at.unwrap());
+    assert!(took.as_secs() > 400, "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,7 +102,7 @@ async fn permanent_failure_is_not_retried() {
 
 #[tokio::test(start_paused = true)]
 async fn unresponsive_model_times_out() {
-    let (task, store, _) = run(vec![Hang; 4]).await;
+    let (task, store, _) = run(vec![Hang; 99]).await;
     assert_eq!(task.status, TaskStatus::Failed);
     assert_eq!(task.error_code, Some(ErrorCode::Timeout));
     let path: Vec<_> = store.executions(task.id).await.unwrap()[0]

@@ -12,6 +12,7 @@ use polity_model::tool::{ToolName, ToolPattern};
 
 use crate::participants::asked;
 use crate::prelude::*;
+use crate::workflow_programs::WorkflowPrograms;
 
 /// The agents. `asker` calls a tool that needs approval.
 const AGENTS: [&str; 6] = ["ann", "bob", "cid", "dot", "eve", "asker"];
@@ -110,6 +111,11 @@ impl WorkflowTools {
         self.notes.lock().unwrap().clone()
     }
 
+    /// Records a text.
+    pub(crate) fn note(&self, text: String) {
+        self.notes.lock().unwrap().push(text);
+    }
+
     pub(crate) fn calls(&self) -> u32 {
         *self.calls.lock().unwrap()
     }
@@ -194,7 +200,7 @@ impl ToolDriver for WorkflowTools {
             }
             let mut call = DroppedCallCounter(self, false);
             if matches!(tool.tool(), "note" | "delete") {
-                self.notes.lock().unwrap().push(text.clone());
+                self.note(text.clone());
             }
             tokio::time::sleep(takes.min(limit)).await;
             call.1 = true;
@@ -221,6 +227,7 @@ pub(crate) struct WorkflowHarness {
     pub(crate) base: RuntimeFixture,
     pub(crate) models: Arc<WorkflowModels>,
     pub(crate) tools: Arc<WorkflowTools>,
+    pub(crate) programs: Arc<WorkflowPrograms>,
     home: Home,
     first: String,
     limits: fn(Limits) -> Limits,
@@ -234,6 +241,7 @@ impl WorkflowHarness {
             files.push(file(&format!("agents/{name}.yaml"), &agent(name)));
         }
         files.push(file("scripts/part.yaml", "default: {reply: Hello.}"));
+        files.push(file("steps/note.sh", "echo note"));
         let servers = "servers: [{name: kit, transport: sse, config: {url: 'http://localhost/'}}]";
         files.push(file("config/mcp_servers.yaml", servers));
         let mut names = Vec::new();
@@ -244,10 +252,12 @@ impl WorkflowHarness {
         }
         let home = Home::parse(files);
         assert!(home.problems.is_empty(), "{:?}", home.problems);
+        let tools = Arc::default();
         Self {
             base: RuntimeFixture::new(),
             models: Arc::default(),
-            tools: Arc::default(),
+            programs: Arc::new(WorkflowPrograms::new(&tools)),
+            tools,
             home,
             first: names.swap_remove(0),
             limits: |limits| limits,
@@ -286,7 +296,8 @@ impl WorkflowHarness {
             input_bytes: NonZeroU64::new(1_000_000).unwrap(),
             ..deps.limits
         });
-        start(RuntimeDeps { tools: self.tools.clone(), limits, ..deps })
+        let (tools, programs) = (self.tools.clone(), self.programs.clone());
+        start(RuntimeDeps { tools, programs, limits, ..deps })
     }
 
     pub(crate) fn order(&self, input: &str) -> CreateTask {
@@ -374,6 +385,11 @@ impl WorkflowHarness {
             Some(match change {
                 NodeChange::Start { .. } => format!("{node}: start"),
                 NodeChange::Finish { .. } => format!("{node}: finish"),
+                NodeChange::StartItem { item, .. } => format!("{node}: start {item}"),
+                NodeChange::FinishItems { first, outputs } => {
+                    format!("{node}: finish {} from {first}", outputs.len())
+                }
+                NodeChange::FailItem { item, code, .. } => format!("{node}: {item} {code}"),
                 NodeChange::Fail { code, .. } => format!("{node}: {code}"),
                 NodeChange::Drop => format!("{node}: drop"),
             })
@@ -392,7 +408,7 @@ impl WorkflowHarness {
 
     /// The numbers of the checkpoints, in order.
     pub(crate) fn checkpoint_numbers(&self, id: TaskId) -> Vec<u32> {
-        self.checkpoints(id).into_iter().map(|(number, _)| number).collect()
+        self.base.events(id).iter().filter_map(Event::checkpoint).collect()
     }
 
     /// The number of starts of a node.

@@ -175,7 +175,7 @@ fn looping(max_loops: u32, rest: &str) -> WorkflowHarness {
     workflow(&format!(
         "
   write: {{type: agent, agent: ann}}
-  check: {{type: condition, expression: '\"again\"'}}
+  check: {{type: condition, expression: 'input == \"\" ? \"never\" : \"again\"'}}
   end: {{type: agent, agent: bob, input: end}}
 edges:
   - {{from: write, to: check}}
@@ -314,7 +314,7 @@ async fn reader_runs_after_the_writer_of_its_data() {
   start: {type: condition, expression: 'input'}
   last: {type: agent, agent: cid, inputs: [one, two], input: '{{ metadata.one }} {{ metadata.two.n }}'}
   writes_one: {type: agent, agent: ann, outputs: [one]}
-  writes_two: {type: agent, agent: bob, outputs: [two]}
+  writes_two: {type: agent, agent: bob, outputs: {two: json}}
 edges: [{from: start, to: writes_one}, {from: start, to: writes_two}]
 ");
         harness.all_take(&[("ann", ann), ("bob", bob)]);

@@ -17,7 +17,7 @@ async fn fork(
     at: u32,
     set: Value,
 ) -> Task {
-    let mut handle = runtime.fork(of, at, updates(set)).await.unwrap();
+    let mut handle = runtime.fork(ForkRequest::new(of, at, updates(set))).await.unwrap();
     harness.wait(&mut handle).await
 }
 
@@ -62,7 +62,10 @@ async fn fork_from_any_checkpoint_has_the_same_outcome() {
                 assert_eq!(same, state, "{join} at {at}, {node}: {:?}", harness.nodes(forked.id));
             }
         }
-        let missing = runtime.fork(first.id, 99, StateUpdates::default()).await.unwrap_err();
+        let missing = runtime
+            .fork(ForkRequest::new(first.id, 99, StateUpdates::default()))
+            .await
+            .unwrap_err();
         assert!(missing.to_string().contains("has no checkpoint 99"), "{missing}");
     }
 }
@@ -99,7 +102,8 @@ async fn fork_with_changed_state_takes_another_path_and_can_be_forked() {
         harness.message_texts(third.id).await[..4],
         ["x", "ann(x)", "by the way", "cid(ann(x))"]
     );
-    let refused = runtime.fork(first.id, 0, updates(json!({"metadata.way.deep": 1}))).await;
+    let refused =
+        runtime.fork(ForkRequest::new(first.id, 0, updates(json!({"metadata.way.deep": 1})))).await;
     assert!(refused.unwrap_err().to_string().contains("has no fields"));
 }
 
@@ -123,7 +127,7 @@ checkpoints: [end]
     // The next question follows the answer at once.
     assert!(harness.question(forked.id).await.contains("end, which gives work to bob"));
     let done = harness.answer(&runtime, forked.id, ReviewVerdict::Approve).await;
-    assert_eq!(end(&done), "bob(approve)");
+    assert_eq!(end(&done), "bob(ann(x))");
     let again = fork(&harness, &runtime, forked.id, 1, json!({})).await;
     assert_eq!(again.status, TaskStatus::AwaitingHuman, "the fork asks for approval again");
 }
@@ -155,7 +159,7 @@ async fn agent_task_can_be_forked() {
     let models = TestModels::new(scripts);
     let runtime = fixture.process(1, &models);
     let first = pause(&runtime, create_task("x")).await;
-    let mut fork = runtime.fork(first, 0, StateUpdates::default()).await.unwrap();
+    let mut fork = runtime.fork(ForkRequest::new(first, 0, StateUpdates::default())).await.unwrap();
     assert_eq!(fork.wait().await.unwrap(), TaskStatus::AwaitingHuman);
     fixture.answer(&runtime, fork.id, ReviewVerdict::Reject).await;
     assert_eq!(adopt(&runtime, fork.id).await, TaskStatus::Completed);

@@ -37,7 +37,7 @@ async fn run_until_review(harness: &WorkflowHarness) -> (Runtime, TaskId) {
 async fn answer_selects_the_edge() {
     for (edges, verdict, expected) in [
         (BY_KEY, ReviewVerdict::Approve, "bob(ann(x))"),
-        (BY_KEY, modify(), "cid(modify ann(x) )"),
+        (BY_KEY, modify(), "cid(ann(x) ann(x) )"),
         (WITH_REJECT, ReviewVerdict::Reject, "cid(reject ann(x) )"),
         (BY_CONDITION, ReviewVerdict::Approve, "bob(ann(x))"),
         (BY_CONDITION, ReviewVerdict::Reject, "cid(reject ann(x) )"),

@@ -219,7 +219,7 @@ edges: [{from: all, to: end}]
         "the other branches ended first"
     );
     let task = harness.answer(&runtime, task.id, ReviewVerdict::Approve).await;
-    assert_eq!(end(&task), "bob({\"ask\":\"approve\",\"one\":\"ann(x)\"})");
+    assert_eq!(end(&task), "bob({\"ask\":\"x\",\"one\":\"ann(x)\"})");
 }
 
 #[tokio::test(start_paused = true)]
@@ -359,7 +359,7 @@ edges: [{from: either, to: end}]
     // Nothing is left to run after the answer.
     harness.base.answer(&runtime, task.id, ReviewVerdict::Approve).await;
     assert_eq!(end(&harness.base.task(task.id)), "bob(ann(x))");
-    assert_eq!(harness.state(task.id).await.metadata["said"], "approve");
+    assert_eq!(harness.state(task.id).await.metadata["said"], "x");
 }
 
 #[tokio::test(start_paused = true)]

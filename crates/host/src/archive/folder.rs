@@ -5,10 +5,13 @@ use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use polity_files::{FileAccess, create_file, create_folder, sync_folder, sync_name};
+use polity_files::{
+    FileAccess, RegularFileError, create_file, create_folder, read_named_file, remove_tree,
+    sync_folder, sync_name,
+};
 use polity_model::ids::TaskId;
 
-use super::{ArchiveError, TASKS_FOLDER};
+use super::{ARCHIVE_FILE_BYTES_MAX, ArchiveError, TASKS_FOLDER};
 use crate::error::HostError;
 
 /// The result of writing the folder of a task.
@@ -56,11 +59,18 @@ pub(super) fn write_folders(
 fn has_files(folder: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<bool, HostError> {
     for (name, bytes) in files {
         let path = folder.join(name);
-        match fs::read(&path) {
+        match read_named_file(&path, ARCHIVE_FILE_BYTES_MAX) {
             Ok(found) if found == *bytes => {}
             Ok(_) => return Ok(false),
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-            Err(error) => return Err(HostError::io("read", &path, error)),
+            Err(RegularFileError::Io(error)) if error.kind() != ErrorKind::NotFound => {
+                return Err(HostError::io("read", &path, error));
+            }
+            Err(
+                RegularFileError::Io(_)
+                | RegularFileError::NotRegular(_)
+                | RegularFileError::LinkedFolder(_)
+                | RegularFileError::TooLarge { .. },
+            ) => return Ok(false),
         }
     }
     Ok(true)
@@ -97,10 +107,5 @@ fn sibling(folder: &Path, suffix: &str) -> PathBuf {
 }
 
 fn remove(folder: &Path) -> Result<(), HostError> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(HostError::io("remove", folder, error))
-        }
-        Ok(()) | Err(_) => Ok(()),
-    }
+    remove_tree(folder).map_err(|error| HostError::io("remove", folder, error))
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use polity_engine::runtime::{EngineError, load_task};
-use polity_model::event::StreamSequence;
+use polity_model::event::{Event, StreamSequence};
 use polity_model::ids::TaskId;
 use polity_store::{ImportError, MemoryLeases, MemoryStore, Store, TaskImport, TaskRow};
 use serde::Serialize;
@@ -15,6 +15,9 @@ use super::{
 use crate::error::HostError;
 use crate::queries::HomeQueries;
 use crate::to_pretty_json;
+
+/// The number of checkpoints between turns of an agent that an archive has as files.
+const TURN_CHECKPOINT_FILES_MAX: usize = 20;
 
 /// The tasks of one archive, with every task they refer to.
 pub(super) struct StagedTasks {
@@ -73,7 +76,8 @@ impl StagedTasks {
             (TRACE_FILE.to_owned(), json(&self.queries.trace(&row).await?, id)?),
             (JOURNAL_FILE.to_owned(), journal),
         ]);
-        for checkpoint in self.queries.checkpoints(id).await? {
+        let left_out = left_out_turns(import);
+        for checkpoint in self.queries.checkpoints(id, |n| !left_out.contains(&n)).await? {
             let name = format!("{CHECKPOINT_PREFIX}{:03}.json", checkpoint.sequence);
             files.insert(name, json(&checkpoint, id)?);
         }
@@ -117,6 +121,19 @@ impl StagedTasks {
     async fn load(&self, task: TaskId) -> Result<(), EngineError> {
         load_task(&**self.queries.store(), task).await.map(drop)
     }
+}
+
+/// The checkpoints between turns that have no file: all but the newest. Each file has the whole
+/// conversation so far, so that files of all turns would grow with the square of its length. The
+/// journal has them all.
+fn left_out_turns(import: &TaskImport) -> BTreeSet<u32> {
+    let turns = import.events.iter().filter_map(|(_, event)| {
+        let Event::ModelCalled { checkpoint, .. } = event else { return None };
+        checkpoint.map(|taken| taken.sequence)
+    });
+    let turns: Vec<u32> = turns.collect();
+    let count = turns.len().saturating_sub(TURN_CHECKPOINT_FILES_MAX);
+    turns.into_iter().take(count).collect()
 }
 
 fn json(value: &impl Serialize, task: TaskId) -> Result<Vec<u8>, ArchiveError> {

@@ -1,10 +1,10 @@
 //! The commands, endpoints and variables that a task's pinned definitions use. A person reads them
 //! before an imported task runs.
 
-use polity_definition::{AgentDefinition, AgentKind};
+use polity_definition::AgentKind;
 use polity_drivers::cli::CommandSummary;
 use polity_drivers::llm;
-use polity_engine::pinned::Assignee;
+use polity_engine::pinned::{Assignee, PinnedAgent};
 use polity_engine::runtime::load_task;
 use polity_model::ids::TaskId;
 use polity_model::name::Name;
@@ -21,6 +21,9 @@ pub struct PinnedAccess {
     /// The program with its arguments, before the input is filled in.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
+    /// The text of the script that the program runs, as the task pinned it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub script: Option<String>,
     /// The working directory of the program, if the task or the agent names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<String>,
@@ -36,8 +39,10 @@ pub struct PinnedAccess {
 }
 
 impl PinnedAccess {
-    fn of_agent(agent: &AgentDefinition, folder: Option<&String>) -> Self {
+    fn of_agent(pinned: &PinnedAgent, folder: Option<&String>) -> Self {
+        let agent = &*pinned.agent;
         let mut access = Self::without_access(agent.name.clone());
+        access.script = pinned.step.as_ref().map(|step| step.content.clone());
         match &agent.kind {
             AgentKind::Llm(model) => {
                 let config = &model.llm_config;
@@ -64,9 +69,15 @@ impl PinnedAccess {
     }
 
     fn without_access(name: Name) -> Self {
-        let (command, working_directory, endpoint) = (Vec::new(), None, None);
-        let (variables, tools) = (Vec::new(), Vec::new());
-        Self { name, command, working_directory, endpoint, variables, tools }
+        Self {
+            name,
+            command: Vec::new(),
+            script: None,
+            working_directory: None,
+            endpoint: None,
+            variables: Vec::new(),
+            tools: Vec::new(),
+        }
     }
 }
 
@@ -85,7 +96,7 @@ impl HomeQueries {
                 }
             }
             let agents = loaded.assignee.everyone();
-            found.extend(agents.iter().map(|pinned| PinnedAccess::of_agent(&pinned.agent, folder)));
+            found.extend(agents.iter().map(|pinned| PinnedAccess::of_agent(pinned, folder)));
             waiting.extend(self.parts(id).await?.iter().map(|part| part.id));
         }
         found.sort_by(|a, b| a.name.cmp(&b.name));

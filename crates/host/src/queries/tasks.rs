@@ -1,6 +1,6 @@
 //! Tasks: lookup by id prefix, views, traces, checkpoints and parts.
 
-use polity_engine::checkpoints::checkpoints;
+use polity_engine::checkpoints::{CheckpointSummary, checkpoints, summaries};
 use polity_engine::clock::{Clock, SystemClock};
 use polity_engine::comparison::ComparedRun;
 use polity_engine::runtime::{
@@ -171,9 +171,22 @@ impl HomeQueries {
         Ok(self.store.checkpoints(id).await?)
     }
 
-    /// The checkpoints of a task, each with its State.
-    pub async fn checkpoints(&self, id: TaskId) -> Result<Vec<Checkpoint>, HostError> {
-        checkpoints(TaskHistory::load(&*self.store, id).await?)
+    /// The checkpoints of a task without their States.
+    pub async fn checkpoint_summaries(
+        &self,
+        id: TaskId,
+    ) -> Result<Vec<CheckpointSummary>, HostError> {
+        summaries(TaskHistory::load(&*self.store, id).await?)
+            .map_err(|broken| HostError::BrokenTask { task: id, reason: broken.to_string() })
+    }
+
+    /// The checkpoints of a task with these numbers, each with its State.
+    pub async fn checkpoints(
+        &self,
+        id: TaskId,
+        is_wanted: impl Fn(u32) -> bool,
+    ) -> Result<Vec<Checkpoint>, HostError> {
+        checkpoints(TaskHistory::load(&*self.store, id).await?, is_wanted)
             .map_err(|broken| HostError::BrokenTask { task: id, reason: broken.to_string() })
     }
 

@@ -9,7 +9,6 @@ use polity_engine::runtime::TaskHistory;
 use polity_engine::state::TaskState;
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
-use polity_model::session::task_of_call;
 
 use super::HomeQueries;
 use crate::error::HostError;
@@ -43,8 +42,9 @@ impl HomeQueries {
                 NodeMark::Running if call.is_some() && call == under_review => NodeMark::Waiting,
                 // The node runs as a task of its own, which may await a review.
                 NodeMark::Running => {
+                    let call = call.and_then(|call| state.calls().get(call));
                     let part = match call {
-                        Some(call) => self.store.task_row(task_of_call(call)).await?,
+                        Some(call) => self.store.task_row(call.sub_task(state.id())).await?,
                         None => None,
                     };
                     match part.map(|row| row.status) {

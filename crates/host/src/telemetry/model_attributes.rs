@@ -4,7 +4,7 @@ use opentelemetry::KeyValue;
 use polity_definition::{AgentDefinition, AgentKind, LlmConfig};
 use polity_drivers::http::Url;
 use polity_model::digest::Digest;
-use polity_model::event::{PinKind, TaskCreated};
+use polity_model::event::{DefinitionPin, PinKind, TaskCreated};
 use polity_store::Store;
 
 use super::convention;
@@ -29,10 +29,14 @@ impl AssigneeAttributes {
     pub(super) async fn of(created: &TaskCreated, store: &dyn Store) -> Self {
         let mut pins = created.pins.iter().filter(|pin| pin.name == created.assigned_agent);
         // A script may have the name of its agent.
-        match pins.find(|pin| pin.kind != PinKind::Script).map(|pin| (pin.kind, pin.digest)) {
+        let is_assignee = |pin: &&DefinitionPin| match pin.kind {
+            PinKind::Agent | PinKind::Workflow => true,
+            PinKind::Script | PinKind::Step => false,
+        };
+        match pins.find(is_assignee).map(|pin| (pin.kind, pin.digest)) {
             Some((PinKind::Agent, digest)) => Self::of_agent(&digest, store).await,
             Some((PinKind::Workflow, _)) => Self::Workflow,
-            Some((PinKind::Script, _)) | None => Self::Other,
+            Some((PinKind::Script | PinKind::Step, _)) | None => Self::Other,
         }
     }
 

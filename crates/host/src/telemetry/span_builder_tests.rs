@@ -1,7 +1,9 @@
 use opentelemetry::trace::{SpanKind, Status, TraceId};
 use polity_definition::AgentDefinition;
 use polity_engine::driver::TracedStepKind;
-use polity_model::event::{DefinitionPin, NodeChange, PinKind, ResultRef, ToolChange};
+use polity_model::event::{
+    DefinitionPin, NodeChange, PinKind, RaisedLimits, ResultRef, ToolChange,
+};
 use polity_model::failure::{AttemptFailure, ErrorCategory, ErrorCode};
 use polity_model::ids::CheckpointId;
 use polity_model::message::{Message, ToolCall};
@@ -78,8 +80,11 @@ fn created(parent: Option<TaskId>) -> Event {
         class: None,
         retention_days: None,
         parent_task_id: parent,
+        map_item: None,
         budget: None,
         forked_from: None,
+        retry_of: None,
+        raised: RaisedLimits::default(),
         working_directory: None,
         has_private: false,
         request: None,
@@ -87,7 +92,7 @@ fn created(parent: Option<TaskId>) -> Event {
 }
 
 fn called() -> Event {
-    Event::ModelCalled { iteration: 1 }
+    Event::ModelCalled { iteration: 1, checkpoint: None }
 }
 
 fn answered() -> Event {
@@ -126,6 +131,8 @@ fn replied(byte: u8, is_error: bool) -> Event {
         structured: None,
         is_error,
         duration_ms: 1,
+        unsettled: None,
+        item: None,
     };
     tool(byte, answer)
 }
@@ -249,11 +256,35 @@ fn unreported_tokens_are_no_attribute() {
 }
 
 #[test]
+fn tokens_of_a_failed_call_are_counted_or_unknown_and_never_zero() {
+    let model_failed = |usage| Event::ModelFailed {
+        failure: failure(ErrorCategory::Transient),
+        of_tools: false,
+        duration_ms: 1,
+        mark: None,
+        retry_until: None,
+        usage,
+    };
+    let reported = Usage { input_tokens: 11, output_tokens: 6, ..Usage::default() };
+    for (usage, expected) in [(reported, [Some("11"), Some("18")]), (Usage::UNKNOWN, [None, None])]
+    {
+        let (mut journal, id) = (JournalFixture::new(), task_id(1));
+        let work = vec![called(), model_failed(usage), called(), answered(), completed()];
+        let events = journal.write(id, [begun(), work].concat());
+        let spans = all(&mut journal.span_builder(), &events);
+        let input = |span| attribute(span, "gen_ai.usage.input_tokens");
+        let found = [input(&spans[0]), input(&spans[2])];
+        assert_eq!(found, expected.map(|count| count.map(str::to_owned)));
+    }
+}
+
+#[test]
 fn failed_spans_have_an_error_type() {
     let mut journal = JournalFixture::new();
     let model_failed = |of_tools| {
         let failure = failure(ErrorCategory::Transient);
-        Event::ModelFailed { failure, of_tools, duration_ms: 1, mark: None }
+        let (usage, mark, retry_until) = (Usage::default(), None, None);
+        Event::ModelFailed { failure, of_tools, duration_ms: 1, mark, retry_until, usage }
     };
     let tool_failed = ToolChange::Fail {
         failure: failure(ErrorCategory::SystemError),
@@ -491,7 +522,7 @@ fn calls_of_a_workflow_have_the_names_of_their_nodes() {
     let (server, tool) = ("kit".to_owned(), "echo".to_owned());
     let arguments = Map::new();
     let asked = ToolCall { id: call_id(1), server, tool, arguments, signature: None };
-    let start = NodeChange::Start { call: Some(asked) };
+    let start = NodeChange::Start { call: Some(asked), map: None };
     let node = Event::NodeChanged { node: "draft".parse().unwrap(), change: start };
     let events = [begun(), vec![node, call(1), replied(1, false), completed()]].concat();
     let spans = spans_of(AssigneeAttributes::Workflow, events);
@@ -499,6 +530,8 @@ fn calls_of_a_workflow_have_the_names_of_their_nodes() {
     assert_eq!(attribute(call, "polity.workflow.node").as_deref(), Some("draft"));
     let root = named(&spans, "invoke_workflow writer");
     assert_eq!(attribute(root, "gen_ai.workflow.name").as_deref(), Some("writer"));
+    let tokens = attribute(root, "gen_ai.usage.input_tokens");
+    assert_eq!(tokens, None, "the spans of its parts have the tokens");
     assert_eq!(attribute(root, "gen_ai.agent.name"), None);
 }
 

@@ -124,14 +124,16 @@ impl TaskSpans {
                 attributes.push(KeyValue::new(convention::FINISH_REASONS, reasons));
                 self.end_chat(at, attributes, None, ended);
             }
-            Event::ModelFailed { failure, of_tools, .. } => {
+            Event::ModelFailed { failure, of_tools, usage, .. } => {
+                self.add_usage(usage);
                 // The journaled call ended before it reached the model.
                 let error = if *of_tools {
                     ErrorCode::ToolsUnavailable.label()
                 } else {
                     failure.category.label()
                 };
-                self.end_chat(at, Vec::new(), Some(error), ended);
+                let attributes = if usage.is_zero() { Vec::new() } else { usage_attributes(usage) };
+                self.end_chat(at, attributes, Some(error), ended);
             }
             Event::ToolChanged { call_id, change } => {
                 self.apply_to_call(*call_id, change, recorded, ended);
@@ -159,6 +161,8 @@ impl TaskSpans {
             Event::TaskStarted
             | Event::RunShared { .. }
             | Event::CancelRequested
+            | Event::CompensationStarted { .. }
+            | Event::CompensationFailed { .. }
             | Event::TaskImported
             | Event::TaskTrusted { .. }
             | Event::ExecutionChanged { .. }
@@ -181,10 +185,12 @@ impl TaskSpans {
     /// A node is a span only through its call.
     fn apply_to_node(&mut self, node: &Name, change: &NodeChange) {
         match change {
-            NodeChange::Start { call: Some(call) } => {
+            NodeChange::Start { call: Some(call), .. } | NodeChange::StartItem { call, .. } => {
                 self.nodes.insert(call.id, node.clone());
             }
-            NodeChange::Start { call: None }
+            NodeChange::Start { call: None, .. }
+            | NodeChange::FinishItems { .. }
+            | NodeChange::FailItem { .. }
             | NodeChange::Finish { .. }
             | NodeChange::Fail { .. }
             | NodeChange::Drop => {}
@@ -215,6 +221,7 @@ impl TaskSpans {
             ToolChange::Doubt => self.end_call(id, at, Some(convention::IN_DOUBT), ended),
             ToolChange::Answer { is_error, .. } => {
                 self.end_call(id, at, is_error.then_some(convention::TOOL_ERROR), ended);
+                self.nodes.remove(&id);
             }
         }
     }
@@ -261,7 +268,10 @@ impl TaskSpans {
     fn end(&mut self, at: Timestamp, outcome: WorkOutcome, ended: &mut Vec<SpanData>) {
         let Some(WorkPeriod { span, usage }) = self.work_period.take() else { return };
         let mut attributes = self.attributes();
-        attributes.extend(usage_attributes(&usage));
+        // The spans of its parts have the usage of a workflow.
+        if !matches!(self.assignee, AssigneeAttributes::Workflow) {
+            attributes.extend(usage_attributes(&usage));
+        }
         attributes.push(KeyValue::new(convention::TASK_STATUS, outcome.status));
         let (trace, error) = (self.origin.trace, outcome.error.map(ErrorCode::label));
         ended.push(span.end(trace, Some(self.agent.as_str()), at, attributes, error));

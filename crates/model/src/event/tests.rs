@@ -4,7 +4,10 @@ use crate::run::{
     SavedWorkspace,
 };
 
+use serde_json::json;
+
 use crate::failure::ErrorCategory;
+use crate::message::ToolCall;
 use crate::remote::RemoteReport;
 use crate::usage::Cost;
 
@@ -25,19 +28,28 @@ fn created() -> Event {
         class: Some("debug".into()),
         retention_days: Some(3),
         parent_task_id: Some(TaskId::from_random_bytes([1; 16])),
+        map_item: Some(2),
         budget: serde_json::from_str(r#"{"max_cost_usd": 0.5, "max_tokens": 100}"#).unwrap(),
         forked_from: Some(ForkPoint {
             task_id: TaskId::from_random_bytes([6; 16]),
             sequence: StreamSequence(8),
-            checkpoint: 2,
+            checkpoint: Some(2),
         }),
+        retry_of: Some(TaskId::from_random_bytes([6; 16])),
+        raised: serde_json::from_str(r#"{"max_cost_usd": 0.5, "timeout_seconds": 60}"#).unwrap(),
         working_directory: Some("/work".into()),
         has_private: true,
         request: Some(Digest::of(b"Ada")),
     })
 }
 
+fn model_failed(failure: AttemptFailure, retry_until: Timestamp) -> Event {
+    let (usage, retry_until) = (Usage::default(), Some(retry_until));
+    Event::ModelFailed { failure, of_tools: true, duration_ms: 4, mark: None, retry_until, usage }
+}
+
 /// One of each event, so that the snapshot shows changes of the format.
+#[expect(clippy::too_many_lines, reason = "a list with one entry per event")]
 fn one_of_each() -> Vec<Event> {
     let execution_id = ExecutionId::from_random_bytes([2; 16]);
     let change = |change| Event::ExecutionChanged { execution_id, change };
@@ -67,6 +79,15 @@ fn one_of_each() -> Vec<Event> {
             partial_result: Some(ResultRef::LastAnswer),
         },
         Event::TaskCancelled,
+        Event::CompensationStarted { failure: None },
+        Event::CompensationStarted {
+            failure: Some(CompensationCause {
+                code: ErrorCode::ToolFailed,
+                error: "pay: no money".into(),
+                node: Some("pay".parse().unwrap()),
+            }),
+        },
+        Event::CompensationFailed { error: "compensate_book: no such booking".into() },
         change(ExecutionChange::Start { agent: "greeter".parse().unwrap(), max_retries: 3 }),
         change(ExecutionChange::Queue {
             agent: "coder".parse().unwrap(),
@@ -89,7 +110,14 @@ fn one_of_each() -> Vec<Event> {
         change(ExecutionChange::Cancel),
         change(ExecutionChange::CleanUp),
         change(ExecutionChange::Finish),
-        Event::ModelCalled { iteration: 1 },
+        Event::ModelCalled { iteration: 1, checkpoint: None },
+        Event::ModelCalled {
+            iteration: 2,
+            checkpoint: Some(TurnCheckpoint {
+                checkpoint_id: CheckpointId::from_random_bytes([4; 16]),
+                sequence: 0,
+            }),
+        },
         Event::ModelAnswered {
             message: Message::Assistant {
                 content: "Hello, Ada.".into(),
@@ -102,7 +130,7 @@ fn one_of_each() -> Vec<Event> {
             withheld: None,
             mark: Some(0),
         },
-        Event::ModelFailed { failure: failure.clone(), of_tools: true, duration_ms: 4, mark: None },
+        model_failed(failure.clone(), timestamp),
         Event::HistoryShortened { kept_from: 7 },
         tool_changed(ToolChange::Hold { tool: tool.clone() }),
         tool_changed(ToolChange::Call { tool: tool.clone(), arguments: None, repeatable: true }),
@@ -120,6 +148,8 @@ fn one_of_each() -> Vec<Event> {
             structured: Some(Value::from(21)),
             is_error: true,
             duration_ms: 6,
+            unsettled: Some(UnsettledCall::MaybeDone),
+            item: None,
         }),
         Event::ReviewOpened {
             checkpoint_id: CheckpointId::from_random_bytes([4; 16]),
@@ -204,22 +234,67 @@ fn of_workflows() -> Vec<Event> {
     };
     let code = ErrorCode::ToolFailed;
     vec![
-        changed(NodeChange::Start { call: Some(call) }),
-        changed(NodeChange::Start { call: None }),
+        changed(NodeChange::Start { call: Some(call.clone()), map: None }),
+        changed(NodeChange::Start { call: None, map: None }),
         changed(NodeChange::Finish {
             output: NodeOutput::Answer,
             routing_key: None,
             to: vec!["review".parse().unwrap()],
             edge: None,
+            state_updates: StateUpdates::default(),
         }),
         changed(NodeChange::Finish {
             output: NodeOutput::Text("publish".into()),
             routing_key: Some("publish".into()),
             to: Vec::new(),
             edge: Some(1),
+            state_updates: StateUpdates::default(),
         }),
-        changed(NodeChange::Fail { code, error: "no such file".into() }),
+        changed(NodeChange::Finish {
+            output: NodeOutput::Json(json!({"score": 3})),
+            routing_key: Some("high".into()),
+            to: Vec::new(),
+            edge: None,
+            state_updates: serde_json::from_value(json!({"metadata.score": 3})).unwrap(),
+        }),
+        changed(NodeChange::Fail {
+            code,
+            error: "no such file".into(),
+            to: None,
+            edge: None,
+            output: None,
+        }),
         changed(NodeChange::Drop),
+        changed(NodeChange::Start {
+            call: None,
+            map: Some(MapStart { count: 2, items: Some(vec!["a".into(), 2.into()]), ended: 0 }),
+        }),
+        changed(NodeChange::Start {
+            call: None,
+            map: Some(MapStart { count: 2, items: None, ended: 1 }),
+        }),
+        changed(NodeChange::StartItem { item: 0, call: call.clone() }),
+        changed(NodeChange::FinishItems { first: 0, outputs: vec![true.into(), Value::Null] }),
+        changed(NodeChange::FailItem { item: 1, code, error: "no such file".into() }),
+        changed(NodeChange::Finish {
+            output: NodeOutput::Items,
+            routing_key: None,
+            to: Vec::new(),
+            edge: None,
+            state_updates: StateUpdates::default(),
+        }),
+        Event::ToolChanged {
+            call_id: call.id,
+            change: ToolChange::Answer {
+                ordinal: None,
+                content: "sunny".into(),
+                structured: None,
+                is_error: false,
+                duration_ms: 6,
+                unsettled: None,
+                item: Some(0),
+            },
+        },
         Event::ReviewAnswered {
             verdict: ReviewVerdict::Modify { arguments: Map::new() },
             message: None,

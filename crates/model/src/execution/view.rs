@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{AgentExecution, ExecutionRun, ExecutionStateChange};
+use super::{AgentExecution, ExecutionRun, ExecutionStateChange, RETRIES_UNLIMITED};
 use crate::failure::ErrorCategory;
 use crate::ids::{ExecutionId, TaskId};
 use crate::machine::execution::ExecutionState;
@@ -64,8 +64,8 @@ pub struct ExecutionView {
     pub error_category: Option<ErrorCategory>,
     /// The number of retries so far.
     pub retry_count: u32,
-    /// The retry limit.
-    pub max_retries: u32,
+    /// The retry limit; none if only time limits the retries.
+    pub max_retries: Option<u32>,
     /// The time limit in seconds, if there is one.
     pub timeout: Option<u64>,
     /// The resources used.
@@ -147,7 +147,7 @@ impl AgentExecution {
             error_message: self.failure.as_ref().map(|failure| failure.message.clone()),
             error_category: self.failure.as_ref().map(|failure| failure.category),
             retry_count: self.retry_count,
-            max_retries: self.max_retries,
+            max_retries: Some(self.max_retries).filter(|most| *most != RETRIES_UNLIMITED),
             timeout: self.timeout_seconds,
             resource_usage: last.map(|report| report.resource_usage),
             context: task.parameters.clone(),

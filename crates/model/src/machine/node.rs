@@ -10,9 +10,10 @@
 //! asking   reply   waiting     a person approved it
 //! asking   finish  done        a person has answered what the node asks
 //! asking   fail    failed      a person rejected it, or the deadline passed
+//! asking   drop    dropped     the task was cancelled
 //! running  finish  done
 //! running  fail    failed
-//! running  drop    dropped     another branch was first
+//! running  drop    dropped     another branch was first, or the workflow ends
 //! any but running and asking  repeat  waiting  an edge leads back
 //! ```
 
@@ -68,7 +69,7 @@ impl NodeState {
             (Self::Waiting, On::Start) => Some(Self::Running),
             (Self::Waiting, On::Ask) => Some(Self::Asking),
             (Self::Waiting, On::Skip) => Some(Self::Skipped),
-            (Self::Waiting | Self::Running, On::Drop) => Some(Self::Dropped),
+            (Self::Waiting | Self::Running | Self::Asking, On::Drop) => Some(Self::Dropped),
             (Self::Waiting | Self::Running | Self::Asking, On::Finish) => Some(Self::Done),
             (Self::Waiting | Self::Running | Self::Asking, On::Fail) => Some(Self::Failed),
             (Self::Asking, On::Reply)
@@ -78,7 +79,7 @@ impl NodeState {
             ) => Some(Self::Waiting),
             (Self::Waiting, On::Reply)
             | (Self::Running, On::Start | On::Ask | On::Reply | On::Skip | On::Repeat)
-            | (Self::Asking, On::Start | On::Ask | On::Drop | On::Skip | On::Repeat)
+            | (Self::Asking, On::Start | On::Ask | On::Skip | On::Repeat)
             | (
                 Self::Done | Self::Failed | Self::Dropped | Self::Skipped,
                 On::Start | On::Ask | On::Reply | On::Finish | On::Fail | On::Drop | On::Skip,

@@ -113,6 +113,24 @@ impl Message {
         }
     }
 
+    /// Replaces the text.
+    pub fn set_content(&mut self, text: String) {
+        match self {
+            Self::User { content, .. }
+            | Self::Assistant { content, .. }
+            | Self::Tool { content, .. }
+            | Self::System { content, .. } => *content = text,
+        }
+    }
+
+    /// True if it is the error answer to a tool call.
+    pub fn is_error(&self) -> bool {
+        match self {
+            Self::Tool { is_error, .. } => *is_error,
+            Self::User { .. } | Self::Assistant { .. } | Self::System { .. } => false,
+        }
+    }
+
     /// The text, without the rest.
     pub fn into_content(self) -> String {
         match self {

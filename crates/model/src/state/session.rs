@@ -54,6 +54,9 @@ impl From<TaskStatus> for SessionStatus {
     }
 }
 
+/// Distinguishes the ids of inherited calls from other derived ids.
+const INHERITED_CALL_LABEL: &[u8] = b"polity inherited call";
+
 /// The argument with the work of a sub-agent.
 pub const TASK_DESCRIPTION_ARGUMENT: &str = "task_description";
 
@@ -61,6 +64,13 @@ pub const TASK_DESCRIPTION_ARGUMENT: &str = "task_description";
 /// task.
 pub fn task_of_call(call: ToolCallId) -> TaskId {
     TaskId::from_bytes(*call.as_bytes())
+}
+
+/// The sub-agent task of a call that a task has inherited from the task that it continues. Both tasks
+/// have the call, and each has a sub-agent task of its own.
+pub fn task_of_inherited_call(task: TaskId, call: ToolCallId) -> TaskId {
+    let name = [INHERITED_CALL_LABEL, task.as_bytes(), call.as_bytes()].concat();
+    TaskId::derived_from(&name)
 }
 
 /// The session of a sub-agent's task.

@@ -1,6 +1,7 @@
 //! Builds steps from events, one at a time.
 
 mod calls;
+mod maps;
 mod nodes;
 
 use std::collections::BTreeMap;
@@ -11,16 +12,24 @@ use serde_json::{Map, Value};
 use super::{
     STEP_MESSAGE_CHARACTERS_MAX, StepRecord, StepStatus, ToolCallRecord, TraceLog, shorten,
 };
-use crate::event::{Event, ExecutionChange, RecordedEvent, ToolChange};
+use crate::event::{
+    CompensationCause, Event, ExecutionChange, RecordedEvent, TaskCreated, ToolChange,
+};
 use crate::failure::WithheldReason;
 use crate::ids::{TaskId, ToolCallId};
 use crate::message::{Message, MessageRole, ToolCall};
 use crate::name::Name;
 use crate::review::{ReviewSubject, ReviewVerdict};
 use crate::run::ProcessExit;
-use crate::usage::Usage;
 use calls::TracedCalls;
+use maps::TracedMaps;
 use nodes::TracedNodes;
+
+/// The length of another task's id. A unique prefix identifies a task.
+const SHORT_ID_CHARACTERS: usize = 8;
+
+/// The length of a failure in the step of its retry; the step before has the whole text.
+const RETRY_CAUSE_CHARACTERS_MAX: usize = 80;
 
 /// Builds steps from events, one at a time.
 #[derive(Debug, Clone)]
@@ -31,14 +40,45 @@ pub struct TraceBuilder {
     call_since: Option<Timestamp>,
     /// The time of the next attempt, while the task waits for it.
     retry_at: Option<Timestamp>,
+    /// The newest failure of the model or its tools.
+    model_failure: ModelFailureTrace,
     /// The tool calls of the newest answer.
     calls: TracedCalls,
     /// The nodes that have begun.
     nodes: TracedNodes,
+    /// The maps in progress.
+    maps: TracedMaps,
     /// True if a review was just answered, so that resuming is expected.
     was_answered: bool,
+    /// True while a review is open.
+    has_review: bool,
     /// True for CLI and remote agents, whose failures have no step of their own.
     is_run: bool,
+}
+
+/// The part of a model's failure that the step of its retry shows.
+#[derive(Debug, Clone, Copy, Default)]
+struct ModelFailureTrace {
+    /// True if the tools could not be listed.
+    of_tools: bool,
+    /// The time of the last attempt, if the call is retried for a while.
+    retry_until: Option<Timestamp>,
+}
+
+impl ModelFailureTrace {
+    fn describe_retry(self, failure: &str, at: Timestamp, wait: f64) -> String {
+        let what = if self.of_tools { "the tools are" } else { "the model is" };
+        let until = self.retry_until.map(|until| {
+            let is_today = until.strftime("%F").to_string() == at.strftime("%F").to_string();
+            let format = if is_today { "%TZ" } else { "%F %TZ" };
+            format!(", until {}", until.strftime(format))
+        });
+        let failure = shorten(failure, RETRY_CAUSE_CHARACTERS_MAX);
+        format!(
+            "{what} unavailable ({failure}): retrying in {wait:.1} s{}",
+            until.unwrap_or_default()
+        )
+    }
 }
 
 impl TraceBuilder {
@@ -57,9 +97,12 @@ impl TraceBuilder {
             agent: created.assigned_agent.clone(),
             call_since: None,
             retry_at: None,
+            model_failure: ModelFailureTrace::default(),
             calls: TracedCalls::default(),
-            nodes: TracedNodes::default(),
+            nodes: TracedNodes::new(created),
+            maps: TracedMaps::default(),
             was_answered: false,
+            has_review: false,
             is_run: false,
         };
         builder.apply(first);
@@ -71,11 +114,11 @@ impl TraceBuilder {
         &self.trace.steps
     }
 
-    /// The call in progress, if any, and its start.
+    /// The call or the map in progress, if any, and its start.
     pub fn in_progress(&self) -> Option<(String, Timestamp)> {
         match self.call_since {
             Some(since) => Some(("model_call".to_owned(), since)),
-            None => self.calls.in_progress(),
+            None => self.maps.in_progress().or_else(|| self.calls.in_progress()),
         }
     }
 
@@ -90,8 +133,16 @@ impl TraceBuilder {
         if let Some(since) = self.call_since.take() {
             self.step(since, "model_call", StepStatus::Warning, "called; no answer yet".to_owned());
         }
-        for (record, since) in self.calls.take_in_progress() {
+        let open_map = self.maps.in_progress();
+        for (id, record, since) in self.calls.take_in_progress() {
+            // The step of the map stands for its items.
+            if self.maps.has_call(id) {
+                continue;
+            }
             self.tool_step(since, StepStatus::Warning, "called; no answer yet", record);
+        }
+        if let Some((message, since)) = open_map {
+            self.step(since, "map", StepStatus::Warning, message);
         }
         self.trace
     }
@@ -102,9 +153,7 @@ impl TraceBuilder {
         let at = recorded.at;
         self.trace.updated_at = at;
         match &recorded.event {
-            Event::TaskCreated(created) => {
-                self.step(at, "created", Info, format!("assigned to {}", created.assigned_agent));
-            }
+            Event::TaskCreated(created) => self.created(at, created),
             Event::TaskReleased => {
                 let message = "the owner process could not continue and released the task";
                 self.step(at, "released", Warning, message.to_owned());
@@ -137,24 +186,28 @@ impl TraceBuilder {
                 self.call_since = None;
                 self.step(at, "cancelled", Warning, String::new());
             }
+            Event::CompensationStarted { failure } => self.begin_compensation(at, failure.as_ref()),
+            Event::CompensationFailed { error } => {
+                self.step(at, "compensation_failed", Error, error.clone());
+            }
             Event::ModelCalled { .. } => {
                 self.call_since = Some(at);
                 self.retry_at = None;
             }
             Event::ModelAnswered { message, usage, duration_ms, is_cut, withheld, .. } => {
                 let (status, said) = describe_answer(message, *is_cut, *withheld);
-                self.model_call(at, status, said, *duration_ms, Some(*usage));
+                self.model_step(at, "model_call", status, said, *duration_ms);
+                if let Some(step) = self.trace.steps.last_mut() {
+                    step.usage = Some(usage.report());
+                }
                 self.calls.begin(message);
             }
-            Event::ModelFailed { failure, duration_ms, of_tools: true, .. } => {
-                self.call_since = None;
-                self.step(at, "tools", Error, failure.to_string());
-                if let Some(step) = self.trace.steps.last_mut() {
-                    step.duration_ms = *duration_ms;
+            Event::ModelFailed { failure, duration_ms, of_tools, retry_until, usage, .. } => {
+                let failed = ModelFailureTrace { of_tools: *of_tools, retry_until: *retry_until };
+                self.model_failed(at, failed, failure.to_string(), *duration_ms);
+                if let Some(step) = self.trace.steps.last_mut().filter(|_| !usage.is_zero()) {
+                    step.usage = Some(usage.report());
                 }
-            }
-            Event::ModelFailed { failure, duration_ms, of_tools: false, .. } => {
-                self.model_call(at, Error, failure.to_string(), *duration_ms, None);
             }
             Event::HistoryShortened { kept_from } => {
                 let message = format!(
@@ -179,19 +232,10 @@ impl TraceBuilder {
                 self.step(at, "state_set", Info, message);
             }
             Event::ReviewOpened { subject, question, .. } => {
-                let name = match subject {
-                    ReviewSubject::Approval { .. } => "approval_asked",
-                    ReviewSubject::Doubt { .. } | ReviewSubject::RunDoubt { .. } => "doubt_asked",
-                    ReviewSubject::RemoteQuestion { .. } => "question_asked",
-                    ReviewSubject::Node { node } | ReviewSubject::Checkpoint { node } => {
-                        self.nodes.asks(node, at);
-                        "review_asked"
-                    }
-                };
-                self.step(at, name, Warning, shorten(question, STEP_MESSAGE_CHARACTERS_MAX));
+                self.review_opened(at, subject, question);
             }
             Event::ReviewAnswered { verdict, message, by, state_updates } => {
-                self.was_answered = true;
+                (self.was_answered, self.has_review) = (true, false);
                 let updates = Some(state_updates.as_map()).filter(|updates| !updates.is_empty());
                 self.review_answered(at, verdict, message.as_deref(), by, updates);
             }
@@ -202,14 +246,51 @@ impl TraceBuilder {
         }
     }
 
+    fn created(&mut self, at: Timestamp, created: &TaskCreated) {
+        let retry = created.retry_of.map(|task| {
+            // A UUID has only ASCII characters.
+            format!("; retry of {}", &task.to_string()[..SHORT_ID_CHARACTERS])
+        });
+        let retry = retry.unwrap_or_default();
+        let message = format!("assigned to {}{retry}", created.assigned_agent);
+        self.step(at, "created", StepStatus::Info, message);
+    }
+
+    fn begin_compensation(&mut self, at: Timestamp, failure: Option<&CompensationCause>) {
+        // A task that waits for a person has no owner, and a new one is expected.
+        self.was_answered |= std::mem::take(&mut self.has_review);
+        let why = match failure {
+            Some(cause) => format!("{}: {}", cause.code, cause.error),
+            None => "the task was cancelled".to_owned(),
+        };
+        let message = format!("{why}; finished nodes are undone before the task ends");
+        self.step(at, "compensation", StepStatus::Warning, message);
+    }
+
+    fn review_opened(&mut self, at: Timestamp, subject: &ReviewSubject, question: &str) {
+        self.has_review = true;
+        let name = match subject {
+            ReviewSubject::Approval { .. } => "approval_asked",
+            ReviewSubject::Doubt { .. } | ReviewSubject::RunDoubt { .. } => "doubt_asked",
+            ReviewSubject::RemoteQuestion { .. } => "question_asked",
+            ReviewSubject::Node { node } | ReviewSubject::Checkpoint { node } => {
+                self.nodes.asks(node, at);
+                "review_asked"
+            }
+        };
+        self.step(at, name, StepStatus::Warning, shorten(question, STEP_MESSAGE_CHARACTERS_MAX));
+    }
+
     fn apply_execution(&mut self, at: Timestamp, change: &ExecutionChange) {
         match change {
             ExecutionChange::Fail { failure, retry_at: Some(retry_at) } => {
                 self.retry_at = Some(*retry_at);
                 let wait = retry_at.duration_since(at).as_secs_f64();
-                let again = format!("to be tried again in {wait:.1} s");
-                // A model's failure has its own step.
-                let message = if self.is_run { format!("{failure}; {again}") } else { again };
+                let message = if self.is_run {
+                    format!("{failure}; to be tried again in {wait:.1} s")
+                } else {
+                    self.model_failure.describe_retry(&failure.message, at, wait)
+                };
                 self.step(at, "retry", StepStatus::Warning, message);
             }
             ExecutionChange::Queue { .. } => self.is_run = true,
@@ -255,6 +336,10 @@ impl TraceBuilder {
 
     fn apply_tool(&mut self, at: Timestamp, id: ToolCallId, change: &ToolChange) {
         use StepStatus::{Error, Info, Warning};
+        // A retry makes calls of the task that it continues, whose trace has the request.
+        if let ToolChange::Call { tool, .. } | ToolChange::Hold { tool } = change {
+            self.calls.ensure(id, tool);
+        }
         let Some(call) = self.calls.find(id) else { return };
         match change {
             // The review that follows has a step.
@@ -262,7 +347,9 @@ impl TraceBuilder {
             // The sub-agent's own trace has the reason.
             ToolChange::Wait => call.waits(),
             ToolChange::Call { tool, arguments, .. } => {
-                if let Some((record, since)) = call.called(at, tool, arguments.as_ref()) {
+                if let Some((record, since)) = call.called(at, tool, arguments.as_ref())
+                    && self.maps.shows_attempt(id)
+                {
                     let lost = "called; the process ended before the answer came";
                     self.tool_step(since, Warning, lost, record);
                 }
@@ -275,7 +362,9 @@ impl TraceBuilder {
                 } else {
                     format!("{failure}; a fallback tool is called instead")
                 };
-                self.tool_step(at, Error, &message, record);
+                if self.maps.shows_attempt(id) {
+                    self.tool_step(at, Error, &message, record);
+                }
             }
             ToolChange::Doubt => {
                 let record = call.failed("in doubt".to_owned(), 0);
@@ -285,6 +374,9 @@ impl TraceBuilder {
             }
             ToolChange::Answer { content, structured, is_error, duration_ms, .. } => {
                 let record = call.answered(content, structured.as_ref(), *is_error, *duration_ms);
+                if self.maps.has_call(id) {
+                    return self.item_answered(at, id, record);
+                }
                 let status = if *is_error { Warning } else { Info };
                 match self.nodes.keep(id, record, content) {
                     Some(record) => self.tool_step(at, status, content, record),
@@ -330,19 +422,30 @@ impl TraceBuilder {
         self.step(at, "review_answered", StepStatus::Info, message);
     }
 
-    fn model_call(
+    fn model_failed(
         &mut self,
         at: Timestamp,
+        failed: ModelFailureTrace,
+        message: String,
+        duration_ms: u64,
+    ) {
+        self.model_failure = failed;
+        let name = if failed.of_tools { "tools" } else { "model_call" };
+        self.model_step(at, name, StepStatus::Error, message, duration_ms);
+    }
+
+    fn model_step(
+        &mut self,
+        at: Timestamp,
+        name: &str,
         status: StepStatus,
         message: String,
         duration_ms: u64,
-        usage: Option<Usage>,
     ) {
         self.call_since = None;
-        self.step(at, "model_call", status, message);
+        self.step(at, name, status, message);
         if let Some(step) = self.trace.steps.last_mut() {
             step.duration_ms = duration_ms;
-            step.usage = usage.map(|usage| usage.report());
         }
     }
 

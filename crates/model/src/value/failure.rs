@@ -67,12 +67,44 @@ labelled_enum! {
         NoEdge = "no_edge",
         /// The edges back reached their `max_loops`.
         LimitLoops = "limit_loops",
+        /// A map has more items than `limits.map_items` allows.
+        LimitItems = "limit_items",
         /// A part of the workflow was ended from outside.
         PartCancelled = "part_cancelled",
         /// A person rejected it.
         Rejected = "rejected",
         /// Something that Polity needs is missing or broken.
         SystemError = "system_error",
+    }
+}
+
+impl ErrorCode {
+    /// The kind of error that usually has this code.
+    pub fn category(self) -> ErrorCategory {
+        match self {
+            Self::Timeout | Self::LimitQueue | Self::ModelUnavailable | Self::ToolsUnavailable => {
+                ErrorCategory::Transient
+            }
+            Self::LimitIterations
+            | Self::LimitRepeats
+            | Self::EmptyAnswer
+            | Self::Truncated
+            | Self::Refused
+            | Self::Filtered
+            | Self::InvalidOutput
+            | Self::AgentFailed
+            | Self::ToolFailed => ErrorCategory::AgentError,
+            Self::LimitContext
+            | Self::Budget
+            | Self::ModelRejected
+            | Self::ConditionFailed
+            | Self::NoEdge
+            | Self::LimitLoops
+            | Self::LimitItems
+            | Self::PartCancelled
+            | Self::Rejected => ErrorCategory::Permanent,
+            Self::SystemError => ErrorCategory::SystemError,
+        }
     }
 }
 

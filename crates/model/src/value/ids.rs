@@ -9,6 +9,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::digest::Digest;
+
 /// A text that is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -30,6 +32,14 @@ macro_rules! typed_ids {
             /// Makes a version 4 id from sixteen random bytes.
             pub fn from_random_bytes(bytes: [u8; 16]) -> Self {
                 Self(uuid::Builder::from_random_bytes(bytes).into_uuid())
+            }
+
+            /// The id that follows from a name: the same for the same bytes, and else different.
+            pub fn derived_from(name: &[u8]) -> Self {
+                let digest = Digest::of(name);
+                let mut bytes = [0; 16];
+                bytes.copy_from_slice(&digest.as_bytes()[..16]);
+                Self::from_random_bytes(bytes)
             }
 
             /// The id that a store wrote as sixteen bytes.

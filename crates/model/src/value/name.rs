@@ -34,6 +34,17 @@ impl Name {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The name of the agent that runs a script: `script_` and a label of the script, in which
+    /// underscores replace the characters that no name has.
+    pub fn of_script(label: &str) -> Self {
+        let letters = label.chars().map(|c| match c.to_ascii_lowercase() {
+            c @ ('a'..='z' | '0'..='9') => c,
+            _ => '_',
+        });
+        let name: String = "script_".chars().chain(letters).take(NAME_CHARACTERS_MAX).collect();
+        Self(name.into())
+    }
 }
 
 text_form!(Name, { "type": "string", "pattern": NAME_PATTERN, "maxLength": NAME_CHARACTERS_MAX });

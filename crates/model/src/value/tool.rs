@@ -16,13 +16,13 @@ text_type!(
     /// One tool of one MCP server, such as `files/read_file`.
     ToolName,
     check_tool_name,
-    { "type": "string", "pattern": "^[a-z][a-z0-9_]*/[A-Za-z0-9_.-]{1,128}$" }
+    { "type": "string", "pattern": "^[a-z][a-z0-9_]*/[A-Za-z0-9_./-]{1,128}$" }
 );
 text_type!(
     /// One tool of one MCP server, such as `files/read_file`, or all of them: `files/*`.
     ToolPattern,
     check_tool_pattern,
-    { "type": "string", "pattern": "^[a-z][a-z0-9_]*/(\\*|[A-Za-z0-9_.-]{1,128})$" }
+    { "type": "string", "pattern": "^[a-z][a-z0-9_]*/(\\*|[A-Za-z0-9_./-]{1,128})$" }
 );
 
 impl ToolName {
@@ -94,10 +94,10 @@ fn check_tool_pattern(text: &str) -> Result<(), String> {
     }
 }
 
-/// True if `text` is a valid tool name within a server.
+/// True if `text` is a valid tool name within a server. The characters are those of MCP.
 pub fn is_tool_part(text: &str) -> bool {
     (1..=TOOL_CHARACTERS_MAX).contains(&text.len())
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'))
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-' | b'/'))
 }
 
 fn is_tool(text: &str, star_allowed: bool) -> bool {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::{Add, AddAssign, SubAssign};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 const PICO_USD_PER_USD: f64 = 1e12;
 
@@ -12,7 +12,7 @@ const PICO_USD_PER_USD: f64 = 1e12;
 /// Prices are given per million tokens and sums must not drift, so money is an integer; one token
 /// at a tenth of a dollar per million is 100,000 of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(from = "u64", into = "u64")]
 pub struct Cost {
     pico_usd: u64,
 }
@@ -21,8 +21,8 @@ impl Cost {
     /// No money.
     pub const ZERO: Self = Self { pico_usd: 0 };
 
-    /// The largest amount, at which sums saturate: the limit of stores.
-    pub const MAX: Self = Self { pico_usd: i64::MAX as u64 };
+    /// The largest amount, at which sums saturate: 4.6 million dollars. A store can add two of them.
+    pub const MAX: Self = Self { pico_usd: i64::MAX as u64 / 2 };
 
     /// The cost of `tokens` at a price per million. A negative price or NaN counts as zero:
     /// definitions refuse such prices.
@@ -47,9 +47,9 @@ impl Cost {
         Self { pico_usd }.min(Self::MAX)
     }
 
-    /// The amount that a store wrote.
+    /// The amount that a store or a file holds, at most [`Cost::MAX`].
     pub fn from_pico_usd(pico_usd: u64) -> Self {
-        Self { pico_usd }
+        Self { pico_usd }.min(Self::MAX)
     }
 
     /// The amount as stores keep it.
@@ -61,6 +61,18 @@ impl Cost {
     #[expect(clippy::cast_precision_loss, reason = "reports round to far fewer digits")]
     pub fn usd(self) -> f64 {
         self.pico_usd as f64 / PICO_USD_PER_USD
+    }
+}
+
+impl From<u64> for Cost {
+    fn from(pico_usd: u64) -> Self {
+        Self::from_pico_usd(pico_usd)
+    }
+}
+
+impl From<Cost> for u64 {
+    fn from(cost: Cost) -> Self {
+        cost.pico_usd
     }
 }
 
@@ -90,8 +102,10 @@ impl fmt::Display for Cost {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
     /// Tokens sent to models.
+    #[serde(deserialize_with = "limited_tokens")]
     pub input_tokens: u64,
     /// Tokens that models answered with.
+    #[serde(deserialize_with = "limited_tokens")]
     pub output_tokens: u64,
     /// The cost.
     #[serde(rename = "cost_pico_usd", default)]
@@ -111,6 +125,7 @@ pub struct Usage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct UsageEstimate {
     /// Tokens.
+    #[serde(deserialize_with = "limited_tokens")]
     pub tokens: u64,
     /// Their cost.
     #[serde(rename = "cost_pico_usd", default)]
@@ -142,13 +157,18 @@ impl Usage {
         cost: Option<Cost>,
     ) -> Self {
         Self {
-            input_tokens: input_tokens.unwrap_or(0),
-            output_tokens: output_tokens.unwrap_or(0),
+            input_tokens: input_tokens.unwrap_or(0).min(TOKENS_MAX),
+            output_tokens: output_tokens.unwrap_or(0).min(TOKENS_MAX),
             cost: cost.unwrap_or(Cost::ZERO),
             tokens_unknown: input_tokens.is_none() || output_tokens.is_none(),
             cost_unknown: cost.is_none(),
             estimate: UsageEstimate::default(),
         }
+    }
+
+    /// True if nothing was used, and that is known.
+    pub fn is_zero(&self) -> bool {
+        *self == Self::default()
     }
 
     /// All reported tokens together.
@@ -176,11 +196,17 @@ const TOKEN_BYTES: usize = 4;
 
 /// Estimates the tokens of a text of this size.
 pub fn estimate_tokens(bytes: usize) -> u64 {
-    u64::try_from(bytes.div_ceil(TOKEN_BYTES)).unwrap_or(TOKENS_MAX)
+    u64::try_from(bytes.div_ceil(TOKEN_BYTES)).unwrap_or(TOKENS_MAX).min(TOKENS_MAX)
 }
 
-/// The largest token count: the limit of stores.
-pub const TOKENS_MAX: u64 = i64::MAX as u64;
+/// The largest token count, at which counts and sums saturate. A store can add two of them, and
+/// every JSON reader can represent it.
+pub const TOKENS_MAX: u64 = 1 << 53;
+
+/// Reads a token count, at most [`TOKENS_MAX`].
+fn limited_tokens<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    u64::deserialize(from).map(|tokens| tokens.min(TOKENS_MAX))
+}
 
 impl AddAssign for Usage {
     fn add_assign(&mut self, other: Self) {
@@ -267,6 +293,14 @@ mod tests {
             sum += Usage::reported(Some(u64::MAX), Some(1), Some(Cost::MAX));
         }
         assert_eq!(sum, Usage::reported(Some(TOKENS_MAX), Some(3), Some(Cost::MAX)));
+    }
+
+    #[test]
+    fn recorded_count_beyond_the_limit_is_cut() {
+        let huge = u64::MAX;
+        let text = format!(r#"{{"input_tokens":{huge},"output_tokens":1,"cost_pico_usd":{huge}}}"#);
+        let usage: Usage = serde_json::from_str(&text).unwrap();
+        assert_eq!(usage, Usage::reported(Some(TOKENS_MAX), Some(1), Some(Cost::MAX)));
     }
 
     #[test]

@@ -8,7 +8,9 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use polity_files::{FileAccess, create_file, create_folder};
+use polity_files::{
+    FileAccess, RegularFileError, create_file, create_folder, open_regular_file, remove_tree,
+};
 use polity_model::event::OwnerEpoch;
 use polity_model::ids::InstanceId;
 
@@ -65,7 +67,7 @@ impl FileLeases {
     fn remove_unlocked(&self) -> io::Result<()> {
         for (_, path) in self.lock_files()? {
             if !is_locked(&path)? {
-                remove(&path)?;
+                remove_tree(&path)?;
             }
         }
         Ok(())
@@ -149,21 +151,18 @@ impl Drop for FileLease {
 /// True if a process holds the lock. Tries a shared lock, so that two processes that check at the
 /// same moment do not mistake each other for the owner.
 fn is_locked(path: &Path) -> io::Result<bool> {
-    let file = match File::open(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+    let file = match open_regular_file(path) {
+        // No instance makes a FIFO, which would block an ordinary open, or a folder.
+        Err(RegularFileError::NotRegular(_)) => return Ok(false),
+        Err(RegularFileError::Io(error)) if error.kind() == ErrorKind::NotFound => {
+            return Ok(false);
+        }
         file => file?,
     };
     match file.try_lock_shared() {
         Ok(()) => Ok(false),
         Err(TryLockError::WouldBlock) => Ok(true),
         Err(TryLockError::Error(error)) => Err(error),
-    }
-}
-
-fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        done => done,
     }
 }
 
@@ -183,5 +182,17 @@ mod tests {
         assert!(leases.is_alive(live.instance()).wait().unwrap());
         assert!(!leases.path(dead).exists());
         assert!(folder.path().join("notes.txt").exists());
+    }
+
+    #[test]
+    fn fifo_as_lock_file_blocks_nobody_and_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let leases = FileLeases::new(folder.path());
+        let instance = InstanceId::from_random_bytes([3; 16]);
+        let path = leases.path(instance);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU).unwrap();
+        assert!(!leases.is_alive(instance).wait().unwrap());
+        leases.remove_ended().wait().unwrap();
+        assert!(!path.exists());
     }
 }

@@ -25,7 +25,8 @@ const NAME_DIGITS: usize = 32;
 #[derive(Debug)]
 pub struct FileSlotPools {
     folder: PathBuf,
-    /// The slot to try first, so that not every caller tries the same one.
+    /// The slot to try first. It differs between callers and between processes: if all started
+    /// with the same one, each would try every slot that is taken.
     next: AtomicU32,
 }
 
@@ -38,7 +39,7 @@ struct FileSlot {
 impl FileSlotPools {
     /// Uses this folder, which need not exist yet.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into(), next: AtomicU32::new(0) }
+        Self { folder: folder.into(), next: AtomicU32::new(std::process::id()) }
     }
 
     fn take(&self, pool: &str, size: u32) -> io::Result<Option<FileSlot>> {

@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use polity_files::{FileAccess, create_file, create_folder};
+use polity_files::{FileAccess, create_file, create_folder, open_named_file};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
@@ -158,6 +158,8 @@ fn tune(connection: &Connection) -> rusqlite::Result<()> {
 pub(super) enum ReadConnection {
     /// To the database.
     File(Connection),
+    /// To the database, which no other connection can use meanwhile.
+    Exclusive(Connection),
     /// To an empty database in memory, while there is no file.
     Empty(Connection),
 }
@@ -178,6 +180,10 @@ pub(super) fn for_reading(path: &Path, access: StoreAccess) -> Result<ReadConnec
         Ok(_) => refuse_newer(path, &connection).map(|()| ReadConnection::File(connection)),
         Err(error) if access == StoreAccess::ReadOnly && is_unwritable(&error) => {
             read_unwritable(path).map(ReadConnection::File)
+        }
+        Err(error) if access == StoreAccess::ReadOnly && is_without_space(&error) => {
+            drop(connection);
+            read_on_full_disk(path).map(ReadConnection::Exclusive)
         }
         Err(error) => Err(explain(error)),
     }
@@ -204,6 +210,26 @@ fn read_unwritable(path: &Path) -> Result<Connection, StoreError> {
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_URI;
     Connection::open_with_flags(uri, flags).map_err(|error| explain(path, &error))
+}
+
+/// Opens a database on a full disk, where a reader has no space for the index of the log. A process
+/// that has the database to itself keeps the index in its memory instead. It writes nothing.
+fn read_on_full_disk(path: &Path) -> Result<Connection, StoreError> {
+    let explain = |error: rusqlite::Error| explain(path, &error);
+    // The lock of the only user needs a file that may be written.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(explain)?;
+    connection.busy_timeout(Duration::from_secs(BUSY_SECONDS_MAX)).map_err(explain)?;
+    let prepare = || {
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+        connection.pragma_update(None, "query_only", true)?;
+        connection.pragma_update(None, "temp_store", "MEMORY")?;
+        tune(&connection)
+    };
+    prepare().map_err(explain)?;
+    refuse_newer(path, &connection)?;
+    Ok(connection)
 }
 
 /// SQLite's write-ahead log.
@@ -261,7 +287,7 @@ fn read_header(path: &Path) -> Result<u32, StoreError> {
     }
     let damaged =
         |detail: &str| StoreError::Damaged { path: path.to_owned(), detail: detail.to_owned() };
-    let mut file = File::open(path).map_err(|error| io_error(path, &error))?;
+    let mut file = open_named_file(path).map_err(|error| io_error(path, &error.into()))?;
     let mut header = [0; HEADER_BYTES];
     match file.read_exact(&mut header) {
         Ok(()) => {}
@@ -322,6 +348,18 @@ fn is_unwritable(error: &rusqlite::Error) -> bool {
         error.sqlite_error_code(),
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied)
     )
+}
+
+/// True if the index of the log could not be written for lack of space.
+fn is_without_space(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    let of_index = [
+        rusqlite::ffi::SQLITE_IOERR_SHMSIZE,
+        rusqlite::ffi::SQLITE_IOERR_SHMMAP,
+        rusqlite::ffi::SQLITE_IOERR_SHMOPEN,
+        rusqlite::ffi::SQLITE_FULL,
+    ];
+    code.is_some_and(|code| of_index.contains(&code))
 }
 
 pub(super) fn io_error(path: &Path, error: &std::io::Error) -> StoreError {

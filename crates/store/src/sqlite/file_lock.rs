@@ -6,7 +6,7 @@ use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use polity_files::open_or_create;
+use polity_files::{open_or_create, open_regular_file};
 
 use super::busy_wait::BUSY_SECONDS_MAX;
 use super::connection::io_error;
@@ -24,7 +24,7 @@ pub(super) fn shared(database: &Path) -> Result<File, StoreError> {
 
 /// The shared lock of a reader. Readers create nothing, so without a lock file there is no lock.
 pub(super) fn shared_for_reader(database: &Path) -> Result<Option<File>, StoreError> {
-    let Ok(file) = File::open(path_of(database)) else { return Ok(None) };
+    let Ok(file) = open_regular_file(&path_of(database)) else { return Ok(None) };
     wait(database, BUSY_SECONDS_MAX, || file.try_lock_shared())?;
     Ok(Some(file))
 }

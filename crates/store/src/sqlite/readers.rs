@@ -18,7 +18,7 @@ pub(super) struct ReaderPool {
     path: PathBuf,
     access: StoreAccess,
     connections: Mutex<PooledConnections>,
-    /// Notified when the last read of a closed pool ends.
+    /// Notified when the last read of a closed pool ends, and when the only connection is returned.
     unused: Condvar,
 }
 
@@ -27,6 +27,8 @@ struct PooledConnections {
     idle: Vec<Connection>,
     reads_in_progress: usize,
     is_closed: bool,
+    /// True if the pool has the only connection that there can be.
+    is_exclusive: bool,
 }
 
 impl ReaderPool {
@@ -62,6 +64,12 @@ impl ReaderPool {
     ) -> Result<T, StoreError> {
         let idle = {
             let mut connections = self.connections();
+            while connections.is_exclusive
+                && connections.reads_in_progress > 0
+                && !connections.is_closed
+            {
+                connections = self.unused.wait(connections).unwrap_or_else(PoisonError::into_inner);
+            }
             if connections.is_closed {
                 return Err(StoreError::Closed);
             }
@@ -73,6 +81,10 @@ impl ReaderPool {
             Some(connection) => read(lent.connection.insert(connection)),
             None => match connection::for_reading(&self.path, self.access)? {
                 ReadConnection::File(connection) => read(lent.connection.insert(connection)),
+                ReadConnection::Exclusive(connection) => {
+                    self.connections().is_exclusive = true;
+                    read(lent.connection.insert(connection))
+                }
                 // Not kept: the file may exist the next time.
                 ReadConnection::Empty(connection) => read(&connection),
             },
@@ -105,7 +117,8 @@ impl Drop for LentConnection<'_> {
             connections.idle.push(connection);
         }
         connections.reads_in_progress -= 1;
-        if connections.is_closed && connections.reads_in_progress == 0 {
+        let is_waited_for = connections.is_closed || connections.is_exclusive;
+        if is_waited_for && connections.reads_in_progress == 0 {
             self.pool.unused.notify_all();
         }
     }

@@ -21,7 +21,7 @@ pub(super) const APPLICATION_ID: u32 = 0x504f_4c49;
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
 
 /// Each entry leads from its index to the next version.
-const MIGRATIONS: [&str; 8] = [
+const MIGRATIONS: [&str; 9] = [
     include_str!("migrations/1_journal.sql"),
     include_str!("migrations/2_spending.sql"),
     include_str!("migrations/3_tasks_by_parent.sql"),
@@ -30,6 +30,7 @@ const MIGRATIONS: [&str; 8] = [
     include_str!("migrations/6_requests.sql"),
     include_str!("migrations/7_sealed_inputs.sql"),
     include_str!("migrations/8_unknown_usage.sql"),
+    include_str!("migrations/9_map_items.sql"),
 ];
 
 /// The version that encrypts the sealed inputs.

@@ -13,7 +13,10 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use polity_files::{FileAccess, create_file, create_folder};
+use polity_files::{
+    FileAccess, RegularFileError, create_file, create_folder, open_regular_file_for_writing,
+    read_regular_file, remove_tree,
+};
 use polity_model::ids::TaskId;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -110,7 +113,8 @@ impl SealingKeys {
 
     /// Decrypts an input. None if its key does not exist any more.
     pub(super) fn open(&self, task: TaskId, row: SealedRow) -> io::Result<Option<String>> {
-        let key = match fs::read(self.path(row.key)) {
+        let key = read_regular_file(&self.path(row.key), KEY_BYTES as u64);
+        let key = match key.map_err(io::Error::from) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             key => key?,
         };
@@ -128,11 +132,13 @@ impl SealingKeys {
     /// Destroys a key: overwrites its file, then removes it.
     pub(super) fn destroy(&self, key: KeyId) -> io::Result<()> {
         let path = self.path(key);
-        let overwritten = File::options()
-            .write(true)
-            .open(&path)
-            .and_then(|mut file| file.write_all(&[0; KEY_BYTES]).and_then(|()| file.sync_data()));
-        match overwritten.and_then(|()| fs::remove_file(&path)) {
+        let overwritten = match open_regular_file_for_writing(&path) {
+            // It holds no key, and opening a FIFO in the ordinary way would block.
+            Err(RegularFileError::NotRegular(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+            Ok(mut file) => file.write_all(&[0; KEY_BYTES]).and_then(|()| file.sync_data()),
+        };
+        match overwritten.and_then(|()| remove_tree(&path)) {
             // Another process was faster.
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             destroyed => destroyed,
@@ -146,14 +152,14 @@ impl SealingKeys {
         live_keys: impl FnOnce() -> Result<HashSet<KeyId>, StoreError>,
     ) -> Result<(), StoreError> {
         let failed = |error: io::Error| io_error(&self.folder, &error);
-        let folder = match File::open(&self.folder) {
+        let found = match self.key_ids() {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            folder => folder.map_err(failed)?,
+            found => found.map_err(failed)?,
         };
-        let found = self.key_ids().map_err(failed)?;
         if found.is_empty() {
             return Ok(());
         }
+        let folder = File::open(&self.folder).map_err(failed)?;
         match folder.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(()),
@@ -244,5 +250,20 @@ mod tests {
         drop(batch);
         assert_eq!(sweep(&[live]), 1);
         assert_eq!(sweep(&[]), 0);
+    }
+
+    #[test]
+    fn fifo_as_key_blocks_neither_a_reader_nor_a_sweep() {
+        let folder = tempfile::tempdir().unwrap();
+        let keys = keys(folder.path());
+        keys.permit().unwrap();
+        let row = keys.seal(task(1), "text").unwrap();
+        let path = keys.path(row.key);
+        fs::remove_file(&path).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU).unwrap();
+        let error = keys.open(task(1), row).unwrap_err().to_string();
+        assert_eq!(error, "it is a FIFO, not a regular file");
+        keys.sweep(|| Ok(HashSet::new())).unwrap();
+        assert!(!path.exists());
     }
 }

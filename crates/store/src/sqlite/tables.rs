@@ -10,7 +10,7 @@ use polity_model::execution::AgentExecution;
 use polity_model::ids::{CheckpointId, ExecutionId, InstanceId, TaskId};
 use polity_model::machine::Machine;
 use polity_model::name::Name;
-use polity_model::usage::{Cost, Usage, UsageEstimate};
+use polity_model::usage::{Cost, TOKENS_MAX, Usage, UsageEstimate};
 use rusqlite::types::{Type, Value};
 use rusqlite::{Connection, Row, params, params_from_iter};
 
@@ -37,7 +37,7 @@ macro_rules! task_columns {
          completed_at, error_code, class, retention_days, parent_task_id, input_tokens, \
          output_tokens, cost_pico_usd, message_count, checkpoint_count, answer_position, \
          result_position, failure_position, forked_from, review_deadline, request, shared_with, \
-         usage_unknown, estimated_tokens, estimated_cost_pico_usd"
+         usage_unknown, estimated_tokens, estimated_cost_pico_usd, map_item"
     };
 }
 
@@ -107,15 +107,18 @@ fn push_conditions<const N: usize>(
 
 /// The totals of a task and its sub-tasks.
 pub(super) fn task_tree(connection: &Connection, task: TaskId) -> rusqlite::Result<TaskTree> {
-    let sql = "WITH RECURSIVE tree (task_id) AS ( \
-           SELECT ?1 UNION \
-           SELECT tasks.task_id FROM tasks JOIN tree ON tasks.parent_task_id = tree.task_id) \
+    let sql = "WITH RECURSIVE tree (task_id, is_of_item) AS ( \
+           SELECT ?1, 0 UNION \
+           SELECT tasks.task_id, tree.is_of_item OR tasks.map_item IS NOT NULL \
+           FROM tasks JOIN tree ON tasks.parent_task_id = tree.task_id) \
          SELECT input_tokens, output_tokens, cost_pico_usd, usage_unknown, estimated_tokens, \
-           estimated_cost_pico_usd \
+           estimated_cost_pico_usd, is_of_item \
          FROM tree JOIN tasks ON tasks.task_id = tree.task_id";
     let mut sum = TaskTree::default();
-    for usage in list(connection, sql, [task.as_bytes()], |row| usage(row, 0, 3))? {
+    let read = |row: &Row<'_>| Ok((usage(row, 0, 3)?, row.get::<_, bool>(6)?));
+    for (usage, is_of_item) in list(connection, sql, [task.as_bytes()], read)? {
         sum.task_count += 1;
+        sum.item_task_count += u64::from(is_of_item);
         sum.usage += usage;
     }
     Ok(sum)
@@ -139,6 +142,11 @@ fn usage(row: &Row<'_>, reported: usize, rest: usize) -> rusqlite::Result<Usage>
             cost: Cost::from_pico_usd(row.get(rest + 2)?),
         },
     })
+}
+
+/// A count as a column holds it. A driver may have passed on any number.
+fn tokens(count: u64) -> u64 {
+    count.min(TOKENS_MAX)
 }
 
 /// The value of the column `usage_unknown`.
@@ -186,6 +194,7 @@ fn decode_task(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
         review_deadline: timestamp_maybe(row, 22)?,
         dedup_key: row.get::<_, Option<[u8; 32]>>(23)?.map(Digest::from_bytes),
         shared_with: task(24)?,
+        map_item: row.get(28)?,
     })
 }
 
@@ -345,12 +354,12 @@ pub(super) fn write_changes(
         let values = params![
             day,
             row.assigned_agent.as_str(),
-            usage.input_tokens,
-            usage.output_tokens,
+            tokens(usage.input_tokens),
+            tokens(usage.output_tokens),
             usage.cost.pico_usd(),
             SUM_MAX,
             usage_unknown(usage),
-            usage.estimate.tokens,
+            tokens(usage.estimate.tokens),
             usage.estimate.cost.pico_usd(),
         ];
         execute(connection, sql, values)?;
@@ -469,7 +478,7 @@ fn insert_task(connection: &Connection, row: &TaskRow) -> rusqlite::Result<()> {
         "INSERT INTO tasks (",
         task_columns!(),
         ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, \
-         ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28)"
+         ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29)"
     );
     let values = params![
         row.created_position.0,
@@ -485,8 +494,8 @@ fn insert_task(connection: &Connection, row: &TaskRow) -> rusqlite::Result<()> {
         row.class,
         row.retention_days,
         row.parent_task_id.as_ref().map(TaskId::as_bytes),
-        row.usage.input_tokens,
-        row.usage.output_tokens,
+        tokens(row.usage.input_tokens),
+        tokens(row.usage.output_tokens),
         row.usage.cost.pico_usd(),
         row.message_count,
         row.checkpoint_count,
@@ -498,8 +507,9 @@ fn insert_task(connection: &Connection, row: &TaskRow) -> rusqlite::Result<()> {
         row.dedup_key.as_ref().map(Digest::as_bytes),
         row.shared_with.as_ref().map(TaskId::as_bytes),
         usage_unknown(&row.usage),
-        row.usage.estimate.tokens,
+        tokens(row.usage.estimate.tokens),
         row.usage.estimate.cost.pico_usd(),
+        row.map_item,
     ];
     execute(connection, sql, values)
 }
@@ -532,8 +542,8 @@ fn update_task(connection: &Connection, before: &TaskRow, row: &TaskRow) -> rusq
         row.started_at.map(micros),
         row.completed_at.map(micros),
         row.error_code.map(polity_model::failure::ErrorCode::label),
-        row.usage.input_tokens,
-        row.usage.output_tokens,
+        tokens(row.usage.input_tokens),
+        tokens(row.usage.output_tokens),
         row.usage.cost.pico_usd(),
         row.message_count,
         row.checkpoint_count,
@@ -541,7 +551,7 @@ fn update_task(connection: &Connection, before: &TaskRow, row: &TaskRow) -> rusq
         row.result_position.map(|position| position.0),
         row.failure_position.map(|position| position.0),
         usage_unknown(&row.usage),
-        row.usage.estimate.tokens,
+        tokens(row.usage.estimate.tokens),
         row.usage.estimate.cost.pico_usd(),
     ];
     execute(connection, sql, values)

@@ -218,7 +218,7 @@ fn truncated_newer_and_other_databases_are_refused_unchanged() {
         file.assert_refused_unchanged(expected);
     };
     check(|bytes| bytes.truncate(bytes.len() / 2), "is damaged: its end is missing");
-    let newer = "has version 99; this program knows versions up to 8";
+    let newer = "has version 99; this program knows versions up to 9";
     check(|bytes| bytes[60..64].copy_from_slice(&99u32.to_be_bytes()), newer);
     let other = "is a database, but not one of Polity's";
     check(|bytes| bytes[68..72].copy_from_slice(&7u32.to_be_bytes()), other);

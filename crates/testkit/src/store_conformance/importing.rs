@@ -19,7 +19,7 @@ fn completed_task(number: u64, first: Event) -> TaskImport {
         Event::TaskStarted,
         execution_started(execution),
         changed(execution, ExecutionChange::RUN),
-        Event::ModelCalled { iteration: 1 },
+        Event::ModelCalled { iteration: 1, checkpoint: None },
     ];
     events.extend(ended_well(execution, "Hello, Ada."));
     TaskImport {

@@ -8,6 +8,7 @@ use polity_host::recording::{
     CassetteFile, Recording, RecordingScope, RecordingSubject, resumable_task,
 };
 use polity_host::{DriverSet, Host};
+use polity_model::event::JournalPosition;
 use polity_model::ids::TaskId;
 use polity_model::review::ReviewVerdict;
 use polity_model::state::StateUpdates;
@@ -102,9 +103,16 @@ async fn answer(
     }
     let by = user_name();
     let answer = AnswerReview { checkpoint_id, verdict, message, by, state_updates };
-    let outcome = match host.runtime().answer(id, answer).await {
-        Ok(()) if detach => report_recorded(app, &host, top, resumed).await,
-        Ok(()) => resume(app, &host, &recording, top, resumed).await,
+    let seen = host.queries().store().last_position().await?;
+    let outcome = match host.runtime().answer(id, answer.clone()).await {
+        Ok(()) => {
+            recording.record_answer(&review, &answer);
+            if detach {
+                report_recorded(app, &host, top, resumed).await
+            } else {
+                resume(app, &host, &recording, top, resumed, seen).await
+            }
+        }
         Err(error) => Err(explain(&queries, error).await),
     };
     close(host).await;
@@ -134,16 +142,19 @@ async fn resume(
     recording: &Recording,
     top: TaskId,
     resumed: TaskId,
+    seen: JournalPosition,
 ) -> CliResult {
     let queries = host.queries();
     let task = queries.load_task(top).await?;
     if task.status.is_final() {
-        return present(app, &task);
+        let exit = present(app, &task)?;
+        finish(app, recording, &task)?;
+        return Ok(exit);
     }
     let live = host.runtime().subscribe();
     match host.runtime().adopt(resumed).await {
         Ok(handle) => {
-            let mut task = follow(app, host, handle, live).await?;
+            let mut task = follow(app, host, handle, live, seen).await?;
             if resumed != top {
                 task = queries.load_task(top).await?;
             }

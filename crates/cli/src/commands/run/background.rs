@@ -5,7 +5,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::Stdio;
 
-use polity_engine::runtime::TaskHandle;
+use polity_engine::decide::CommandRejection;
+use polity_engine::runtime::{EngineError, TaskHandle};
 use polity_host::Host;
 use polity_host::recording::Recording;
 
@@ -87,7 +88,20 @@ pub(super) async fn work(
     print_exact(&format!("{}\n", handle.id))?;
     let id = handle.id;
     unless_stopped(app, host, || left_interrupted(id), handle.wait()).await??;
-    let task = host.queries().load_task(handle.id).await?;
+    let mut task = host.queries().load_task(id).await?;
+    while recording.replay_answer(host, &task).await? {
+        match host.runtime().adopt(id).await {
+            Ok(mut handle) => {
+                unless_stopped(app, host, || left_interrupted(id), handle.wait()).await??;
+            }
+            // The answer has opened the next review at once, or has ended the task.
+            Err(EngineError::Rejected(
+                CommandRejection::AwaitingHuman { .. } | CommandRejection::Finished { .. },
+            )) => {}
+            Err(error) => return Err(error.into()),
+        }
+        task = host.queries().load_task(id).await?;
+    }
     super::finish(app, recording, &task)?;
     Ok(ExitStatus::of_task(&task))
 }

@@ -7,9 +7,10 @@ use polity_engine::clock::{Clock, SystemClock};
 use polity_engine::decide::CommandRejection;
 use polity_engine::runtime::{EngineError, LiveEvent, TaskHandle};
 use polity_host::{HomeQueries, Host};
-use polity_model::event::{RecordedEvent, StreamId};
+use polity_model::event::{JournalPosition, RecordedEvent, StreamId};
 use polity_model::ids::TaskId;
 use polity_model::task::Task;
+use polity_model::trace::ITEMS_SHOWN;
 use tokio::sync::broadcast;
 
 use crate::app::AppContext;
@@ -23,16 +24,18 @@ use crate::view::style;
 const TICK: Duration = Duration::from_millis(100);
 
 /// Shows a task's steps until it ends or awaits a review. Ctrl-C cancels it; a second one quits at
-/// once and leaves it interrupted. SIGTERM does so, too, after programs were stopped.
+/// once and leaves it interrupted. SIGTERM does so, too, after programs were stopped. Steps up to
+/// the position `seen` are not shown.
 pub(crate) async fn follow(
     app: &AppContext,
     host: &Host,
     mut handle: TaskHandle,
     mut live: broadcast::Receiver<LiveEvent>,
+    seen: JournalPosition,
 ) -> Result<Task, CliError> {
     let id = handle.id;
     let mut signals = StopSignals::listen()?;
-    let mut views = TaskViews::new(app, host, id);
+    let mut views = TaskViews::new(app, host, id, seen);
     if app.shows_progress() {
         note!("{} {id}", style::label("task"));
     }
@@ -90,17 +93,19 @@ struct TaskViews<'a> {
     app: &'a AppContext,
     queries: &'a HomeQueries,
     id: TaskId,
+    /// The position up to which steps are known.
+    seen: JournalPosition,
     top: LiveView,
     /// The parts, each with its depth below the task.
     nested: HashMap<TaskId, (usize, LiveView)>,
-    /// Tasks of this process that are not parts of the followed task.
+    /// Tasks of this process that are not parts of the followed task, or not shown.
     others: HashSet<TaskId>,
 }
 
 impl<'a> TaskViews<'a> {
-    fn new(app: &'a AppContext, host: &'a Host, id: TaskId) -> Self {
-        let (top, queries) = (LiveView::new(app), host.queries());
-        Self { app, queries, id, top, nested: HashMap::new(), others: HashSet::new() }
+    fn new(app: &'a AppContext, host: &'a Host, id: TaskId, seen: JournalPosition) -> Self {
+        let (top, queries) = (LiveView::new(app).after(seen), host.queries());
+        Self { app, queries, id, seen, top, nested: HashMap::new(), others: HashSet::new() }
     }
 
     /// Shows the events of the task and its parts that were not shown yet.
@@ -145,11 +150,13 @@ impl<'a> TaskViews<'a> {
             let of_top = (parent == self.id).then_some(0);
             of_top.or_else(|| self.nested.get(&parent).map(|(depth, _)| *depth))
         });
-        let Some(above) = above else {
+        // The step of the map counts the others.
+        let is_folded = row.map_item.is_some_and(|item| item >= ITEMS_SHOWN);
+        let Some(above) = above.filter(|_| !is_folded) else {
             self.others.insert(task);
             return Ok(());
         };
-        let view = LiveView::nested(self.app, above + 1, &row.assigned_agent);
+        let view = LiveView::nested(self.app, above + 1, &row.assigned_agent).after(self.seen);
         self.nested.insert(task, (above + 1, view));
         self.catch_up().await
     }

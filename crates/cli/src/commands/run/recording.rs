@@ -33,13 +33,16 @@ pub(crate) fn finish(app: &AppContext, recording: &Recording, task: &Task) -> Re
 
 /// The number of calls of each kind in a cassette.
 fn size_text(size: CassetteSize) -> String {
-    let CassetteSize { model_calls, tool_calls, runs, messages } = size;
+    let CassetteSize { model_calls, tool_calls, runs, messages, reviews } = size;
     let mut counts = vec![count(model_calls, "model call"), count(tool_calls, "tool call")];
     if runs > 0 {
         counts.push(count(runs, "program run"));
     }
     if messages > 0 {
         counts.push(count(messages, "remote message"));
+    }
+    if reviews > 0 {
+        counts.push(count(reviews, "review answer"));
     }
     let last = counts.pop().unwrap_or_default();
     format!("{} and {last}", counts.join(", "))

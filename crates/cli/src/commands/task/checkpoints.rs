@@ -1,5 +1,6 @@
 //! `polity task checkpoints` and `polity task show --at N`: checkpoints of a task.
 
+use polity_engine::checkpoints::CheckpointSummary;
 use polity_host::HomeQueries;
 use polity_model::checkpoint::Checkpoint;
 use polity_model::machine::task::TaskStatus;
@@ -11,6 +12,8 @@ use polity_store::TaskRow;
 use crate::app::AppContext;
 use crate::args::TaskArgs;
 use crate::error::{CliError, CliResult};
+use crate::exit::ExitStatus;
+use crate::terminal::{print_json, say};
 use crate::view::message::message_text;
 use crate::view::{columns, style, task as view};
 
@@ -26,28 +29,34 @@ const ANSWER_CHARACTERS_MAX: usize = 60;
 pub(crate) async fn checkpoints(app: &AppContext, args: &TaskArgs) -> CliResult {
     let queries = app.queries()?;
     let row = queries.find_task(&args.id).await?;
-    let checkpoints = queries.checkpoints(row.id).await?;
-    app.print_list(&checkpoints, "no checkpoints", || {
-        let mut heading = vec!["SEQUENCE", "POSITION", "MESSAGES", "CREATED"];
-        let has_people = checkpoints.iter().any(|checkpoint| checkpoint.awaiting_human);
-        heading.extend(has_people.then_some("REVIEW"));
-        let rows = checkpoints.iter().map(|checkpoint| {
-            let messages = checkpoint.state.messages.len();
-            let mut cells = vec![
-                checkpoint.sequence.to_string(),
-                checkpoint.position.clone(),
-                messages.to_string(),
-                view::time(checkpoint.created_at),
-            ];
-            cells.extend(has_people.then(|| person(checkpoint, row.status)));
-            cells
-        });
-        columns(&heading, rows)
-    })
+    if app.json() {
+        print_json(&queries.checkpoints(row.id, |_| true).await?)?;
+        return Ok(ExitStatus::Done);
+    }
+    let checkpoints = queries.checkpoint_summaries(row.id).await?;
+    if checkpoints.is_empty() {
+        say!("no checkpoints")?;
+        return Ok(ExitStatus::Done);
+    }
+    let mut heading = vec!["SEQUENCE", "POSITION", "MESSAGES", "CREATED"];
+    let has_people = checkpoints.iter().any(|checkpoint| checkpoint.awaiting_human);
+    heading.extend(has_people.then_some("REVIEW"));
+    let rows = checkpoints.iter().map(|checkpoint| {
+        let mut cells = vec![
+            checkpoint.sequence.to_string(),
+            checkpoint.position.clone(),
+            checkpoint.message_count.to_string(),
+            view::time(checkpoint.created_at),
+        ];
+        cells.extend(has_people.then(|| person(checkpoint, row.status)));
+        cells
+    });
+    say!("{}", columns(&heading, rows))?;
+    Ok(ExitStatus::Done)
 }
 
 /// The state of the review at a checkpoint, with its answer.
-fn person(checkpoint: &Checkpoint, status: TaskStatus) -> String {
+fn person(checkpoint: &CheckpointSummary, status: TaskStatus) -> String {
     match &checkpoint.human_feedback {
         Some(feedback) => shorten(&answered(feedback), ANSWER_CHARACTERS_MAX),
         None if !checkpoint.awaiting_human => String::new(),
@@ -70,8 +79,7 @@ pub(super) async fn show(
     number: u32,
 ) -> CliResult {
     must_exist(queries, row, number).await?;
-    let mut checkpoints = queries.checkpoints(row.id).await?.into_iter();
-    let checkpoint = checkpoints.find(|checkpoint| checkpoint.sequence == number);
+    let checkpoint = queries.checkpoints(row.id, |sequence| sequence == number).await?.pop();
     let checkpoint = checkpoint.ok_or_else(|| {
         CliError::not_found(format!("checkpoint {number} of task {} cannot be read", row.id))
     })?;

@@ -1,6 +1,7 @@
 //! `polity task diff`: compares two tasks.
 
 use polity_engine::comparison::{ComparedRun, RunComparison};
+use polity_model::ids::TaskId;
 use polity_model::task::ForkedFrom;
 use polity_model::trace::shorten;
 use serde::Serialize;
@@ -23,6 +24,8 @@ struct DiffSide<'a> {
     steps: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     forked_from: Option<ForkedFrom>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_of: Option<TaskId>,
 }
 
 /// The JSON output.
@@ -52,5 +55,6 @@ fn side(run: &ComparedRun) -> DiffSide<'_> {
         status: task.status.to_string(),
         steps: run.steps.len(),
         forked_from: task.forked_from,
+        retry_of: task.retry_of,
     }
 }

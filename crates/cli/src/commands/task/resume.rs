@@ -7,6 +7,7 @@ use polity_host::Host;
 use polity_host::recording::{
     CassetteFile, Recording, RecordingScope, RecordingSubject, resumable_task,
 };
+use polity_model::event::JournalPosition;
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 use polity_model::task::Task;
@@ -53,7 +54,7 @@ async fn one(app: &AppContext, id: &str, args: &ResumeArgs) -> CliResult {
 async fn adopt(app: &AppContext, host: &Host, recording: &Recording, row: &TaskRow) -> CliResult {
     let live = host.runtime().subscribe();
     let task = match host.runtime().adopt(row.id).await {
-        Ok(handle) => follow(app, host, handle, live).await?,
+        Ok(handle) => follow(app, host, handle, live, JournalPosition::default()).await?,
         // The deadline of its review had passed, and adoption has ended the task.
         Err(EngineError::Rejected(CommandRejection::Finished { .. })) if !row.status.is_final() => {
             host.queries().load_task(row.id).await?

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 use polity_engine::clock::{Clock, SystemClock};
 use polity_host::HomeQueries;
 use polity_model::event::StreamSequence;
+use polity_model::machine::Machine;
 use polity_model::machine::task::TaskStatus;
 use polity_store::TaskRow;
 
 use crate::app::AppContext;
-use crate::args::TaskArgs;
+use crate::args::{TaskArgs, WaitArgs};
 use crate::commands::run::present;
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
@@ -35,13 +36,22 @@ pub(crate) async fn watch(app: &AppContext, args: &TaskArgs) -> CliResult {
     present(app, &task)
 }
 
-pub(crate) async fn wait(app: &AppContext, args: &TaskArgs) -> CliResult {
+pub(crate) async fn wait(app: &AppContext, args: &WaitArgs) -> CliResult {
     let queries = app.queries()?;
     let mut row = queries.find_task(&args.id).await?;
     let mut orphan_check = OrphanCheck::default();
+    let began = Instant::now();
     while is_under_way(row.status) {
         orphan_check.check(&queries, &row).await?;
-        tokio::time::sleep(POLL_INTERVAL).await;
+        let left = args.timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
+        if left.is_some_and(|left| left.is_zero()) {
+            let (id, status) = (row.id, row.status.label());
+            let seconds = args.timeout.unwrap_or_default().as_secs();
+            let message = format!("task {id} is still {status} after {seconds} s, and goes on");
+            return Err(CliError::timed_out(message)
+                .hint(format!("wait longer, or stop it with `polity task cancel {id}`")));
+        }
+        tokio::time::sleep(left.map_or(POLL_INTERVAL, |left| left.min(POLL_INTERVAL))).await;
         row = queries.task_row(row.id).await?;
     }
     present(app, &queries.task_of(&row).await?)

@@ -196,7 +196,7 @@ pub(super) const OPENCODE: RealAgent = RealAgent {
     shell: Some(ShellTool { tool: "bash", argument: "command" }),
     is_terse: true,
     has_session: true,
-    tokens: None,
+    tokens: Some((INPUT_TOKENS, OUTPUT_TOKENS)),
 };
 
 pub(super) const LLM: RealAgent = RealAgent {

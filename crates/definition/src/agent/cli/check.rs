@@ -4,10 +4,11 @@ use std::num::NonZeroU64;
 
 use super::parser::OutputFormat;
 use super::template::{CliPlaceholder, CliTemplate};
-use super::{AgentMode, CliAgent, InputPattern, OutputPattern, PermissionPolicy};
+use super::{AgentMode, CliAgent, CliPreset, InputPattern, OutputPattern, PermissionPolicy};
 use crate::file::checker::FileChecker;
 use crate::file::path::FieldPath;
 use crate::file::problem::FindingText;
+use crate::value::EnvName;
 
 /// Reports contradicting fields.
 pub(super) fn check(agent: &CliAgent, checker: &mut FileChecker) {
@@ -34,6 +35,13 @@ impl CliAgent {
             PermissionPolicy::Deny => "deny",
             PermissionPolicy::Ask => "ask",
         };
+        let variables = self.preset.map_or(&[][..], CliPreset::policy_variables);
+        if let Some(name) = variables.iter().find(|name| self.changes_variable(name)) {
+            return Some(format!(
+                "permission_policy is {policy}, but envs, env_allow or env_unset changes {name}, on \
+                 which it depends; remove {name} there, or set permission_policy to allow"
+            ));
+        }
         match (self.preset, &self.cli_args) {
             (Some(preset), None) if preset.can_withhold_permissions() => None,
             (Some(preset), None) => Some(format!(
@@ -51,6 +59,14 @@ impl CliAgent {
                  {preset} that enforce it; remove one of them"
             )),
         }
+    }
+}
+
+impl CliAgent {
+    /// True if the definition sets or removes a variable.
+    fn changes_variable(&self, name: &str) -> bool {
+        let is_same = |own: &EnvName| own.as_str() == name;
+        self.envs.keys().chain(&self.env_allow).chain(&self.env_unset).any(is_same)
     }
 }
 
@@ -112,6 +128,13 @@ fn check_output_file(agent: &CliAgent, checker: &mut FileChecker) {
     let path = FieldPath::root().field("output_file_template");
     let Some(template) = &agent.output_file_template else { return };
     refuse_variable(template, &path, "write {{param.NAME}} or the path itself", checker);
+    if template.leads_up() && !checker.is_pinned() {
+        let message = format!(
+            "{path}: \"..\" would lead out of the working directory, and Polity removes an older file \
+             of this name before a run; write a path in the working directory, or an absolute one"
+        );
+        checker.report(&path, FindingText::new(message));
+    }
     for placeholder in template.placeholders() {
         match placeholder {
             CliPlaceholder::Workdir | CliPlaceholder::Model | CliPlaceholder::Parameter(_) => {}

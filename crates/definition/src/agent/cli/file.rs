@@ -14,8 +14,8 @@ use super::parser::OutputParser;
 use super::preset::CliPreset;
 use super::template::{CliPlaceholder, CliTemplate};
 use super::{
-    AccessType, AgentMode, AgentType, CliAgent, ErrorRule, InputPattern, OutputPattern,
-    PermissionPolicy, ResourceLimits, StopSignal, WorkspaceMode,
+    AccessType, AgentMode, AgentType, CliAgent, EmptyOutputPolicy, ErrorRule, InputPattern,
+    OutputPattern, PermissionPolicy, QueueFullPolicy, ResourceLimits, StopSignal, WorkspaceMode,
 };
 use crate::agent::a2a::A2aEndpointFile;
 use crate::file::checker::FileChecker;
@@ -125,11 +125,13 @@ pub(crate) struct CliAgentFile {
     idempotent: Option<bool>,
     /// The deduplication window in seconds: duplicates within it share one result.
     deduplicate_seconds: Option<NonZeroU64>,
-    /// The most runs that may wait for a slot; 0 for none.
-    #[schemars(extend("default" = QUEUE_LIMIT_DEFAULT))]
+    /// The reaction to a full queue: `wait`, as long as it takes, or `refuse` the task. Default
+    /// `wait`, or `refuse` if `queue_limit` is set.
+    queue_full: Option<QueueFullPolicy>,
+    /// The most runs that may wait for a slot, with `queue_full: refuse`; 0 for none, default 10.
     queue_limit: Option<u32>,
-    /// The time limit of waiting for a slot, in seconds.
-    #[schemars(extend("default" = QUEUE_TIMEOUT_SECONDS_DEFAULT))]
+    /// The time limit of waiting for a slot, in seconds; default 1800 with `queue_full: refuse`, and
+    /// none with `wait`.
     queue_timeout_seconds: Option<NonZeroU64>,
     /// The time between the stop signal and SIGKILL, in seconds.
     #[schemars(extend("default" = GRACE_SECONDS_DEFAULT))]
@@ -140,6 +142,10 @@ pub(crate) struct CliAgentFile {
     /// The exit codes of a run that went well.
     #[schemars(extend("default" = [SUCCESS_EXIT_CODE]))]
     success_exit_codes: Option<Vec<i32>>,
+    /// The reaction to a run that went well and printed nothing: it fails, or its answer is the
+    /// empty text.
+    #[schemars(extend("default" = EmptyOutputPolicy::Fail))]
+    empty_output: Option<EmptyOutputPolicy>,
     /// The rules that classify failures by their messages; the first match wins.
     #[schemars(extend("default" = []))]
     error_rules: Option<Vec<ErrorRule>>,
@@ -174,6 +180,7 @@ impl CliAgentFile {
             &root.field("output_file_template"),
             "with the output pattern file",
         );
+        let queue_limit = self.check_queue(checker);
         let mode = self.mode.unwrap_or_default();
         let access_type = self.access_type.unwrap_or_default();
         let max_concurrent_executions = self.check_concurrency(access_type, checker);
@@ -209,19 +216,35 @@ impl CliAgentFile {
             workspace: self.workspace.unwrap_or_default(),
             idempotent: self.idempotent.unwrap_or(false),
             deduplicate_seconds: self.deduplicate_seconds,
-            queue_limit: self.queue_limit.unwrap_or(QUEUE_LIMIT_DEFAULT),
+            queue_limit,
             queue_timeout_seconds: self
                 .queue_timeout_seconds
-                .unwrap_or(QUEUE_TIMEOUT_SECONDS_DEFAULT),
+                .or_else(|| queue_limit.map(|_| QUEUE_TIMEOUT_SECONDS_DEFAULT)),
             grace_seconds: self.grace_seconds.unwrap_or(GRACE_SECONDS_DEFAULT),
             stop_signal: self.stop_signal.unwrap_or_default(),
             success_exit_codes: self.success_exit_codes.unwrap_or_else(|| vec![SUCCESS_EXIT_CODE]),
+            empty_output: self.empty_output.unwrap_or_default(),
             error_rules: self.error_rules.unwrap_or_default(),
             resource_limits: self.resource_limits.unwrap_or_default(),
             artifacts: self.artifacts.unwrap_or_default(),
+            script: None,
         };
         check::check(&agent, checker);
         agent
+    }
+
+    /// Settles the length limit of the queue; none if a full queue waits.
+    fn check_queue(&self, checker: &mut FileChecker) -> Option<u32> {
+        match (self.queue_full, self.queue_limit) {
+            (Some(QueueFullPolicy::Refuse), limit) => Some(limit.unwrap_or(QUEUE_LIMIT_DEFAULT)),
+            (None, limit) => limit,
+            (Some(QueueFullPolicy::Wait), None) => None,
+            (Some(QueueFullPolicy::Wait), Some(_)) => {
+                let path = FieldPath::root().field("queue_limit");
+                checker.refuse_unless(false, &path, "with queue_full: refuse");
+                None
+            }
+        }
     }
 
     /// Settles input and output from `agent_type` and the patterns, which must not contradict.
@@ -357,11 +380,13 @@ impl CliAgent {
             workspace: Some(self.workspace),
             idempotent: Some(self.idempotent),
             deduplicate_seconds: self.deduplicate_seconds,
-            queue_limit: Some(self.queue_limit),
-            queue_timeout_seconds: Some(self.queue_timeout_seconds),
+            queue_full: Some(self.queue_full()),
+            queue_limit: self.queue_limit,
+            queue_timeout_seconds: self.queue_timeout_seconds,
             grace_seconds: Some(self.grace_seconds),
             stop_signal: Some(self.stop_signal),
             success_exit_codes: Some(self.success_exit_codes.clone()),
+            empty_output: Some(self.empty_output),
             error_rules: Some(self.error_rules.clone()),
             resource_limits: Some(self.resource_limits),
             artifacts: Some(self.artifacts.clone()),

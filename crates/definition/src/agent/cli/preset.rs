@@ -62,6 +62,29 @@ impl CliPreset {
         }
     }
 
+    /// The variables on which a permission policy other than `allow` depends: those that enforce it,
+    /// and those that name a configuration with other permissions.
+    pub fn policy_variables(self) -> &'static [&'static str] {
+        match self {
+            Self::Opencode => &[
+                "OPENCODE_PERMISSION",
+                "OPENCODE_DISABLE_PROJECT_CONFIG",
+                "OPENCODE_PURE",
+                "OPENCODE_CONFIG",
+                "OPENCODE_CONFIG_CONTENT",
+                "OPENCODE_CONFIG_DIR",
+            ],
+            Self::Copilot => &["COPILOT_ALLOW_ALL"],
+            Self::Claude
+            | Self::Codex
+            | Self::Gemini
+            | Self::Qwen
+            | Self::Aider
+            | Self::Aichat
+            | Self::Llm => &[],
+        }
+    }
+
     /// The name as files spell it.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -95,6 +95,11 @@ impl CliTemplate {
         ])
     }
 
+    /// True if the text is a path with a part `..`.
+    pub fn leads_up(&self) -> bool {
+        self.0.text.split('/').any(|part| part == "..")
+    }
+
     /// The placeholders, in order.
     pub fn placeholders(&self) -> impl Iterator<Item = &CliPlaceholder> {
         self.0.pieces.iter().filter_map(|piece| match piece {

@@ -51,6 +51,7 @@ fn of_field(field: ScopeField) -> &'static str {
         ScopeField::NextAction | ScopeField::RoutingKey => "a text or null",
         ScopeField::Messages => "a list",
         ScopeField::Metadata | ScopeField::Nodes => "a mapping",
+        ScopeField::Error => "a mapping or null",
     }
 }
 

@@ -76,7 +76,10 @@ impl<'a> ExpressionReader<'a> {
         }
         match expr {
             Expr::Unspecified | Expr::Literal(_) => Ok(()),
-            Expr::Ident(name) => self.identifier(name),
+            Expr::Ident(name) => {
+                self.identifier(name);
+                Ok(())
+            }
             Expr::Select(select) => self.expression(&select.operand.expr, loops),
             Expr::Call(call) => self.call(call, loops),
             Expr::List(list) => self.all(&list.elements, loops),
@@ -127,16 +130,15 @@ impl<'a> ExpressionReader<'a> {
         Ok(())
     }
 
-    fn identifier(&mut self, name: &str) -> Result<(), String> {
+    fn identifier(&mut self, name: &str) {
         let name = name.strip_prefix('.').unwrap_or(name);
         if self.bound.contains(&name) || self.environment.types().find_type(name).is_some() {
-            return Ok(());
+            return;
         }
-        if self.reading.read(name)? == ScopeField::Nodes {
+        if self.reading.read(name) == Some(ScopeField::Nodes) {
             // All nodes, or one that is known only at evaluation.
             (self.reading.any_node, self.reading.json) = (true, true);
         }
-        Ok(())
     }
 
     /// The node that `nodes.NAME` or `nodes["NAME"]` names.

@@ -108,13 +108,13 @@ fn rejects_invalid_text_with_a_reason() {
         (
             "weather == 'x'",
             "the State has no \"weather\"; it has input, last, messages, next_action, \
-             current_agent, routing_key, metadata, nodes",
+             current_agent, routing_key, metadata, nodes, error",
         ),
         ("sise(last) > 1", "there is no function \"sise\", did you mean \"size\"?"),
         ("last.contain('x')", "there is no function \"contain\", did you mean \"contains\"?"),
         ("has(last)", "not an expression: invalid argument to has() macro at character 5"),
         ("timestamp('2026-01-02T03:04:05Z') > 1", "there is no function \"timestamp\""),
-        ("optional.of(1)", "the State has no \"optional\""),
+        ("optional.of(1)", "there is no function \"of\""),
         ("[1].all(x, [1].all(y, [1].all(z, true)))", "has more than 2 loops inside each other"),
         ("Point{x: 1}", "there is no type \"Point\""),
         (" ", "must not be empty"),

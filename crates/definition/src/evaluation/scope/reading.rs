@@ -22,6 +22,8 @@ pub(crate) struct ScopeReads {
     pub(crate) any_node: bool,
     /// True if it may read a node's output as JSON.
     pub(crate) json: bool,
+    /// Names that the State does not have, such as the item of a map.
+    pub(crate) others: BTreeSet<String>,
 }
 
 impl ScopeReads {
@@ -29,17 +31,29 @@ impl ScopeReads {
         self.any_node || self.nodes.contains(name)
     }
 
-    /// Adds a field, or fails if the State has no such field.
-    pub(crate) fn read(&mut self, name: &str) -> Result<ScopeField, String> {
-        let Some(field) = ScopeField::named(name) else { return Err(unknown_field(name)) };
-        self.fields.insert(field);
-        Ok(field)
+    /// Adds a field of the State, or another name.
+    pub(crate) fn read(&mut self, name: &str) -> Option<ScopeField> {
+        let field = ScopeField::named(name);
+        match field {
+            Some(field) => _ = self.fields.insert(field),
+            None => _ = self.others.insert(name.to_owned()),
+        }
+        field
+    }
+
+    /// Checks that every name is a field of the State, or one of these.
+    pub(crate) fn check_names(&self, more: &[&str]) -> Result<(), String> {
+        match self.others.iter().find(|name| !more.contains(&name.as_str())) {
+            Some(name) => Err(unknown_field(name, more)),
+            None => Ok(()),
+        }
     }
 }
 
-fn unknown_field(name: &str) -> String {
-    let names = ScopeField::ALL.map(ScopeField::as_str);
-    match nearest(name, names) {
+fn unknown_field(name: &str, more: &[&str]) -> String {
+    let mut names: Vec<&str> = ScopeField::ALL.map(ScopeField::as_str).to_vec();
+    names.extend(more);
+    match nearest(name, names.iter().copied()) {
         Some(near) => format!("the State has no \"{name}\"{}", did_you_mean(near)),
         None => format!("the State has no \"{name}\"; it has {}", names.join(", ")),
     }

@@ -30,5 +30,7 @@ pub(crate) fn with_scope<T>(test: impl FnOnce(&EvaluationScope<'_>) -> T) -> T {
             ("plan", "1. look\n2. buy"),
             ("rating", r#"{"stars": 4, "words": ["wet"]}"#),
         ],
+        error: None,
+        item: None,
     })
 }

@@ -17,7 +17,7 @@ pub(super) fn read(text: &str, names: &HashSet<String>) -> Result<ScopeReads, St
     for name in names {
         let mut path = name.split('.');
         let Some(first) = path.next().filter(|first| !FUNCTIONS.contains(first)) else { continue };
-        if reading.read(first)? == ScopeField::Nodes {
+        if reading.read(first) == Some(ScopeField::Nodes) {
             let (node, field) = (path.next(), path.next());
             match node {
                 Some(node) => _ = reading.nodes.insert(node.to_owned()),

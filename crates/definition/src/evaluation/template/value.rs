@@ -2,6 +2,7 @@
 
 use minijinja::Environment;
 
+use super::output_fields::with_json_fields;
 use super::{ENVIRONMENT, NAME, constants, evaluate_value, filters, in_words, reader, view};
 use crate::evaluation::scope::{EvaluationError, EvaluationScope, ScopeReads};
 use crate::value::check_template;
@@ -17,7 +18,8 @@ pub(crate) struct ValueTemplate {
 impl ValueTemplate {
     /// None if the text is anything else than one expression in braces.
     pub(crate) fn compile(text: &str) -> Option<Result<Self, String>> {
-        let inside = text.trim_end().strip_prefix("{{")?.strip_suffix("}}")?;
+        let source = with_json_fields(text);
+        let inside = source.trim_end().strip_prefix("{{")?.strip_suffix("}}")?;
         let inside = inside.strip_prefix(['-', '+']).unwrap_or(inside);
         let inside = inside.strip_suffix(['-', '+']).unwrap_or(inside);
         if let Err(reason) = check_template(text).and_then(|()| constants::check(text)) {
@@ -27,7 +29,7 @@ impl ValueTemplate {
         let names = environment.compile_expression(inside).ok()?.undeclared_variables(true);
         let assignment = format!("{{% set value = ({inside}) %}}");
         environment.add_template_owned(NAME, assignment).ok()?;
-        let reading = reader::read(text, &names).and_then(|reading| {
+        let reading = reader::read(&source, &names).and_then(|reading| {
             filters::check(text, &environment)?;
             Ok(reading)
         });

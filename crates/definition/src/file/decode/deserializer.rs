@@ -16,7 +16,7 @@ use crate::file::path::PathSegment;
 use crate::file::source::{SourceKey, SourceNode, SourceNodeKind};
 
 /// The internally tagged enums, with their tags.
-const TAGS: &[(&str, &str)] = &[("AgentFile", "kind"), ("NodeFile", "type")];
+const TAGS: &[(&str, &str)] = &[("AgentFile", "kind"), ("NodeFile", "type"), ("StepFile", "type")];
 
 /// Reads one node. `without` is the tag that was read already.
 pub(crate) struct NodeDeserializer<'t> {

@@ -38,6 +38,8 @@ fn scope<'a>(outputs: &[(&'a str, &'a str)]) -> EvaluationScope<'a> {
         routing_key: None,
         metadata: Cow::Owned(Map::new()),
         outputs: outputs.to_vec(),
+        error: None,
+        item: None,
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{PlanLink, PlanTarget, WorkflowPlan};
+use super::{LinkKind, PlanLink, PlanTarget, WorkflowPlan};
 use crate::graph;
 
 /// An error in the data flow between nodes.
@@ -30,7 +30,7 @@ impl WorkflowPlan {
         let mut writers: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for (index, node) in self.nodes.iter().enumerate() {
             for output in &node.node.outputs {
-                writers.entry(output.as_str().to_owned()).or_default().push(index);
+                writers.entry(output.name.as_str().to_owned()).or_default().push(index);
             }
         }
         // Most workflows declare nothing, and every task passes here.
@@ -54,6 +54,7 @@ impl WorkflowPlan {
                     found.extend(before.map(|from| PlanLink {
                         from,
                         to: reader,
+                        kind: LinkKind::Data,
                         edge: None,
                         is_back: false,
                     }));
@@ -112,18 +113,33 @@ impl WorkflowPlan {
         faults
     }
 
-    /// True if two nodes are behind different targets of one mapping, of which only one is taken.
+    /// True if two nodes are behind different targets of one mapping, of which only one is taken,
+    /// or if one is behind the error edges of a node and the other behind its other edges.
     fn exclude_each_other(&self, reaches: &[Vec<bool>], one: usize, other: usize) -> bool {
         let behind = |to: usize, node: usize| to == node || reaches[to][node];
-        self.edges.iter().any(|edge| {
-            let PlanTarget::ByRoutingKey { links, default } = &edge.target else { return false };
-            let targets: Vec<usize> =
-                links.values().chain(default).map(|link| self.links[*link].to).collect();
+        let differ = |targets: &[usize]| {
             let only = |node, not| {
                 targets.iter().any(|to| behind(*to, node))
                     && !targets.iter().any(|to| behind(*to, node) && behind(*to, not))
             };
             only(one, other) && only(other, one)
-        })
+        };
+        let by_key = self.edges.iter().any(|edge| {
+            let PlanTarget::ByRoutingKey { links, default } = &edge.target else { return false };
+            let targets: Vec<usize> =
+                links.values().chain(default).map(|link| self.links[*link].to).collect();
+            differ(&targets)
+        });
+        by_key || self.nodes.iter().enumerate().any(|(from, _)| self.error_excludes(from, differ))
+    }
+
+    /// True if a pair of an error target and another target of a node makes a difference.
+    fn error_excludes(&self, from: usize, differ: impl Fn(&[usize]) -> bool) -> bool {
+        let of = |is_error: bool| {
+            self.links
+                .iter()
+                .filter(move |link| link.from == from && (link.kind == LinkKind::Error) == is_error)
+        };
+        of(true).any(|error| of(false).any(|other| differ(&[error.to, other.to])))
     }
 }

@@ -39,6 +39,15 @@ impl<'a> TemplateValues<'a> {
     /// Renders a template to a path. The task's values must be names, so that they cannot lead
     /// elsewhere.
     pub(crate) fn path(&self, template: &CliTemplate) -> Result<PathBuf, NotReady> {
+        if template.leads_up() {
+            return Err(NotReady {
+                message: format!(
+                    "output_file_template of agent \"{}\" leads out of the working directory",
+                    self.inputs.agent
+                ),
+                hint: "write a path in the working directory, or an absolute one".to_owned(),
+            });
+        }
         let path = template.render(|placeholder| {
             let value = self.value(placeholder)?.ok_or_else(|| self.missing(placeholder))?;
             let is_name =
@@ -132,7 +141,7 @@ pub(crate) fn render_arguments(
         args.extend(values.value(last)?);
     }
     for arg in &args {
-        check(arg, values.inputs.agent)?;
+        check_argument(arg, values.inputs.agent)?;
     }
     Ok(args)
 }
@@ -147,7 +156,8 @@ fn lacks_value(template: &CliTemplate, values: &TemplateValues<'_>) -> Result<bo
     Ok(false)
 }
 
-fn check(arg: &str, agent: &str) -> Result<(), NotReady> {
+/// Checks that an argument can be passed to a process.
+pub(super) fn check_argument(arg: &str, agent: &str) -> Result<(), NotReady> {
     let wrong = if arg.contains('\0') {
         "contains a zero character".to_owned()
     } else if arg.len() > ARGUMENT_BYTES_MAX {

@@ -1,5 +1,6 @@
 //! Tests of arguments, input and output modes, variables and error messages.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
@@ -13,6 +14,7 @@ struct InvocationFixture {
     parameters: Map<String, Value>,
     overrides: RunOverrides,
     environment: EnvSource,
+    script: Option<ScriptSource>,
     session_id: Option<&'static str>,
 }
 
@@ -37,6 +39,7 @@ fn fixture() -> InvocationFixture {
         ]),
         overrides: RunOverrides::default(),
         environment,
+        script: None,
         session_id: None,
     }
 }
@@ -48,18 +51,22 @@ impl InvocationFixture {
         } else {
             format!("executable_path: ./coder\n{lines}")
         };
-        let inputs = RunInputs {
+        build(&resolve(&agent(&lines)), self.inputs(input))
+    }
+
+    fn inputs<'a>(&'a self, input: &'a str) -> RunInputs<'a> {
+        RunInputs {
             agent: "coder",
             input,
             parameters: &self.parameters,
             overrides: &self.overrides,
+            script: self.script.as_ref(),
             session_id: self.session_id,
             environment: &self.environment,
             home: self.home.path(),
             current_folder: Path::new("/current"),
             private_folder: Path::new("/private"),
-        };
-        build(&resolve(&agent(&lines)), inputs)
+        }
     }
 
     fn args(&self, lines: &str) -> Vec<String> {
@@ -129,11 +136,11 @@ fn output_file_follows_its_template() {
     let fixture = fixture();
     let lines = "output_pattern: file\ncli_args: [\"{{output_file}}\"]\n";
     let private = fixture.build(lines, "").unwrap();
-    assert_eq!(private.output_file.as_deref(), Some(Path::new("/private/output")));
+    assert_eq!(private.output_file.unwrap().path, Path::new("/private/output"));
     assert_eq!(private.program.args, ["/private/output"]);
     let named = format!("{lines}output_file_template: \"out/{{{{param.size}}}}.txt\"\n");
     let named = fixture.build(&named, "").unwrap();
-    assert_eq!(named.output_file.as_deref(), Some(Path::new("/current/out/5.txt")));
+    assert_eq!(named.output_file.unwrap().path, Path::new("/current/out/5.txt"));
     let problem = fixture.problem("output_pattern: file\noutput_file_template: \"{{param.up}}\"\n");
     assert!(problem.contains("{{param.up}} in output_file_template"), "{problem}");
 }
@@ -180,4 +187,92 @@ fn errors_name_what_is_missing_and_how_to_fix_it() {
     assert!(fixture.build("input_pattern: args\n", "a\0b").is_err());
     fixture.overrides.envs.insert("A=B".to_owned(), String::new());
     assert!(fixture.problem("").contains("\"A=B\""));
+}
+
+#[test]
+fn task_cannot_replace_the_variables_of_a_policy() {
+    let mut fixture = fixture();
+    fixture.overrides.working_directory = Some("work".into());
+    let opencode = "preset: opencode\nexecutable_path: ./coder\n";
+    assert!(fixture.build(opencode, "x").is_ok());
+    for variable in ["OPENCODE_PERMISSION", "OPENCODE_CONFIG_CONTENT", "OPENCODE_CONFIG_DIR"] {
+        fixture.overrides.envs = [(variable.to_owned(), "{}".to_owned())].into();
+        let refused = fixture.build(opencode, "x").unwrap_err();
+        assert!(refused.message.contains(&format!("the variable {variable},")), "{refused}");
+    }
+    let allowed = format!("{opencode}permission_policy: allow\n");
+    assert!(fixture.build(&allowed, "x").is_ok());
+}
+
+#[test]
+fn plugins_in_the_working_directory_do_not_run_under_a_policy() {
+    let mut fixture = fixture();
+    fixture.overrides.working_directory = Some("work".into());
+    let plugins = fixture.home.path().join(".opencode/plugin");
+    fs::create_dir_all(&plugins).unwrap();
+    for policy in ["ask", "deny"] {
+        let agent = format!("preset: opencode\npermission_policy: {policy}\n");
+        let refused = fixture.build(&agent, "x").unwrap_err();
+        assert!(refused.message.contains("would run code of"), "{refused}");
+    }
+    assert!(fixture.build("preset: opencode\npermission_policy: allow\n", "x").is_ok());
+    // The files of a repository above it belong to another project.
+    fs::create_dir(fixture.home.path().join("work/.git")).unwrap();
+    assert!(fixture.build("preset: opencode\n", "x").is_ok());
+}
+
+/// The resolved agent of a script node with these fields.
+fn resolved_script(fields: &str) -> ResolvedAgent {
+    let json = format!("{{\"kind\": \"script\", \"name\": \"script_s\", {fields}}}");
+    let agent = polity_definition::AgentDefinition::from_canonical(&json).unwrap();
+    resolve(agent.program().unwrap())
+}
+
+#[test]
+fn script_runs_from_a_private_copy_and_imports_from_its_folder() {
+    let mut fixture = fixture();
+    let (home, file) = (fixture.home.path().to_owned(), "steps/s.sh".parse().unwrap());
+    fs::copy(home.join("coder"), home.join("sh")).unwrap();
+    fixture.overrides.envs.insert("PATH".to_owned(), home.display().to_string());
+    fixture.script = Some(ScriptSource::new(file, "echo 1".to_owned()).unwrap());
+    let built = build(&resolved_script("\"file\": \"steps/s.sh\""), fixture.inputs("{}")).unwrap();
+    assert_eq!(built.program.args, ["/private/s.sh"]);
+    assert_eq!(built.script, Some(("/private/s.sh".into(), "echo 1".to_owned())));
+    assert!(built.stdin == StdinContent::Text("{}".to_owned()));
+    assert_eq!(built.program.folder, home.join("."));
+
+    let mut variables = BTreeMap::from([("PYTHONPATH".to_owned(), "/lib".to_owned())]);
+    scripts::add_import_folder(&"steps/s.py".parse().unwrap(), &home, &mut variables);
+    assert_eq!(variables["PYTHONPATH"], format!("{}/steps:/lib", home.display()));
+}
+
+#[test]
+fn arguments_of_a_script_command_are_literal() {
+    let fixture = fixture();
+    let resolved = resolved_script("\"command\": [\"./coder\", \"{{input}}\", \"${HOME}\"]");
+    let built = build(&resolved, fixture.inputs("{}")).unwrap();
+    assert_eq!(built.program.args, ["{{input}}", "${HOME}"]);
+    assert_eq!(built.script, None);
+}
+
+#[test]
+fn script_that_is_not_pinned_is_refused() {
+    let resolved = resolved_script("\"file\": \"steps/s.sh\"");
+    let mut fixture = fixture();
+    fs::copy(fixture.home.path().join("coder"), fixture.home.path().join("sh")).unwrap();
+    let path = fixture.home.path().display().to_string();
+    fixture.overrides.envs.insert("PATH".to_owned(), path);
+    let refused = build(&resolved, fixture.inputs("{}")).unwrap_err();
+    assert_eq!(refused.message, "the task did not pin the script steps/s.sh");
+}
+
+/// A task that an earlier version has pinned may have such a template.
+#[test]
+fn output_file_cannot_be_above_the_working_directory() {
+    let json = r#"{"kind": "cli", "name": "a", "executable_path": "./coder",
+        "output_pattern": "file", "output_file_template": "out/../../passwd"}"#;
+    let agent = polity_definition::AgentDefinition::from_canonical(json).unwrap();
+    let fixture = fixture();
+    let refused = build(&resolve(agent.program().unwrap()), fixture.inputs("x")).unwrap_err();
+    assert!(refused.message.contains("leads out of the working directory"), "{refused}");
 }

@@ -10,13 +10,14 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use polity_definition::{
-    CliAgent, CliPlaceholder, CliTemplate, EnvName, ErrorRule, InputPattern, OutputFormat,
-    OutputParser, OutputPattern, PermissionPolicy, Text,
+    CliAgent, CliPlaceholder, CliPreset, CliTemplate, EmptyOutputPolicy, EnvName, ErrorRule,
+    InputPattern, OutputFormat, OutputParser, OutputPattern, PermissionPolicy, ScriptProgram, Text,
 };
 use polity_model::failure::ErrorCategory;
 
 use self::preset_spec::{PresetRule, PresetSpec, templates};
 use self::table::preset_spec;
+use crate::cli::output::parser::EventRules;
 
 /// An agent's settings with all defaults of its preset filled in.
 #[derive(Debug, Clone)]
@@ -32,6 +33,8 @@ pub(crate) struct ResolvedAgent {
     pub(crate) input: InputMode,
     pub(crate) output: OutputMode,
     pub(crate) parser: OutputParser,
+    /// The rules of the preset's own parser.
+    pub(crate) event_rules: EventRules,
     /// Variables to set; a value may refer to another variable as `${NAME}`.
     pub(crate) envs: BTreeMap<String, String>,
     /// Variables to pass on from this process.
@@ -41,12 +44,20 @@ pub(crate) struct ResolvedAgent {
     pub(crate) working_directory: Option<String>,
     /// The exit codes of a successful run.
     pub(crate) success_exit_codes: Vec<i32>,
+    /// The reaction to a run that went well and printed nothing.
+    pub(crate) empty_output: EmptyOutputPolicy,
     /// Error categories of known exit codes.
     pub(crate) exit_categories: &'static [(i32, ErrorCategory)],
     pub(crate) error_rules: Vec<ErrorRule>,
     /// The reason that the permission policy does not hold, if nothing enforces it.
     pub(crate) policy_problem: Option<String>,
+    /// The names of the variables on which the permission policy depends.
+    pub(crate) policy_envs: BTreeSet<String>,
+    /// Files and folders of the working directory that defeat the permission policy.
+    pub(crate) folder_code: &'static [&'static str],
     pub(crate) preset_rules: &'static [PresetRule],
+    /// The script of a workflow's node that the agent runs.
+    pub(crate) script: Option<ScriptProgram>,
 }
 
 /// The way a CLI agent receives its input.
@@ -75,13 +86,11 @@ pub(crate) fn resolve(agent: &CliAgent) -> ResolvedAgent {
     let (args, resumed_args) = resolve_args(agent, preset, &input);
     let own_envs = agent.envs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let preset_envs = preset.map_or(&[][..], |preset| preset.envs).iter().copied();
-    let withhold_envs = match agent.permission_policy {
-        PermissionPolicy::Allow => &[][..],
-        PermissionPolicy::Deny | PermissionPolicy::Ask => {
-            preset.map_or(&[][..], |preset| preset.withhold_envs)
-        }
+    let withholding = match agent.permission_policy {
+        PermissionPolicy::Allow => None,
+        PermissionPolicy::Deny | PermissionPolicy::Ask => preset,
     };
-    let withhold_envs = withhold_envs.iter().copied();
+    let withhold_envs = withholding.map_or(&[][..], |preset| preset.withhold_envs).iter().copied();
     let preset_allow = preset.map_or(&[][..], |preset| preset.env_allow).iter().copied();
     ResolvedAgent {
         executable: match (&agent.executable_path, preset) {
@@ -101,6 +110,9 @@ pub(crate) fn resolve(agent: &CliAgent) -> ResolvedAgent {
             (None, Some(preset)) => (preset.parser)(),
             (None, None) => OutputParser::new(OutputFormat::Text),
         },
+        event_rules: preset
+            .filter(|_| agent.parser.is_none())
+            .map_or_else(EventRules::default, |preset| (preset.event_rules)()),
         envs: preset_envs
             .chain(own_envs)
             // The policy is also the agent's own setting.
@@ -111,10 +123,23 @@ pub(crate) fn resolve(agent: &CliAgent) -> ResolvedAgent {
         env_unset: names(&agent.env_unset).map(str::to_owned).collect(),
         working_directory: agent.working_directory.as_ref().map(Text::as_str).map(str::to_owned),
         success_exit_codes: agent.success_exit_codes.clone(),
+        empty_output: agent.empty_output,
         exit_categories: preset.map_or(&[], |preset| preset.exit_categories),
         error_rules: agent.error_rules.clone(),
         policy_problem: agent.policy_problem(),
+        policy_envs: agent
+            .preset
+            .filter(|_| withholding.is_some())
+            .map_or(&[][..], CliPreset::policy_variables)
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect(),
+        // With arguments of its own, `ask` depends on the program.
+        folder_code: withholding
+            .filter(|_| agent.cli_args.is_none())
+            .map_or(&[], |preset| preset.folder_code),
         preset_rules: preset.map_or(&[], |preset| preset.error_rules),
+        script: agent.script.clone(),
     }
 }
 

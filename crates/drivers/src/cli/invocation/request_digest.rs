@@ -10,13 +10,16 @@ use std::sync::OnceLock;
 
 use polity_engine::driver::RunIdentity;
 use polity_engine::entropy::{EntropySource, SystemEntropy};
-use polity_files::{FileAccess, create_file, create_private_folders, sync_folder};
+use polity_files::{
+    FileAccess, create_file, create_private_folders, read_regular_file, sync_folder,
+};
 use polity_model::digest::Digest;
 use serde_json::json;
 
-use crate::regular_file::read_regular_file;
-
 const KEY_FILE: &str = "request.key";
+
+/// The maximum size of the key file. Polity writes a shorter one.
+const KEY_BYTES_MAX: u64 = 1 << 10;
 
 #[derive(Debug)]
 pub(crate) struct RequestDigester {
@@ -44,10 +47,11 @@ impl RequestDigester {
             return Ok(key);
         }
         let path = self.data.join(KEY_FILE);
-        let key = match read_regular_file(&path) {
+        let read = || read_regular_file(&path, KEY_BYTES_MAX).map_err(io::Error::from);
+        let key = match read() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.create_key()?;
-                read_regular_file(&path)?
+                read()?
             }
             read => read?,
         };

@@ -31,6 +31,19 @@ pub(crate) fn collect_variables(
     inputs: RunInputs<'_>,
 ) -> Result<EnvVariables, NotReady> {
     let agent = inputs.agent;
+    if let Some(name) =
+        inputs.overrides.envs.keys().find(|name| resolved.policy_envs.contains(*name))
+    {
+        return Err(NotReady {
+            message: format!(
+                "the task sets the variable {name}, on which the permission_policy of agent \
+                 \"{agent}\" depends"
+            ),
+            hint: format!(
+                "leave out --env {name}, or change permission_policy in the agent's file"
+            ),
+        });
+    }
     let (mut variables, problem) = collect(resolved, inputs.overrides, inputs.environment);
     if let Some(traceparent) = current_traceparent() {
         // A value from the definition or the task stays.

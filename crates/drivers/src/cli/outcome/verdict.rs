@@ -13,14 +13,14 @@ mod tests;
 
 use std::io;
 
-use polity_definition::{ErrorStream, OutputFormat};
+use polity_definition::{EmptyOutputPolicy, ErrorStream, OutputFormat};
 use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::run::ProcessExit;
 use regex::Regex;
 
-use self::failure_patterns::{FAILURE_PATTERNS, FailurePattern, hint};
+use self::failure_patterns::{FAILURE_PATTERNS, FailurePattern, hint, script_hint};
 use crate::cli::invocation::presets::ResolvedAgent;
-use crate::cli::output::parser::{ANSWER_BYTES_MAX, ParsedOutput};
+use crate::cli::output::parser::ParsedOutput;
 
 /// Exit codes of shells for a command that cannot be run or is not found.
 const EXIT_NOT_RUN: [i32; 2] = [126, 127];
@@ -171,21 +171,25 @@ fn check_answer(
         let category = common_category(sources).unwrap_or(ErrorCategory::AgentError);
         Err(failures.build(category, what, ""))
     };
-    if parser.terminal.is_some() && !parsed.terminal_event_seen {
-        return failed(&if parsed.lines_dropped > 0 {
-            format!(
-                "it printed a line of more than {ANSWER_BYTES_MAX} bytes, and its \
-                 final event is missing"
-            )
-        } else {
-            "its final event is missing, so its output is incomplete".to_owned()
-        });
+    // The rest of a cut answer, or its final event, is beyond the size limit.
+    if parsed.answer_is_cut {
+        return Ok(parsed.answer.clone().unwrap_or_default());
     }
+    if parser.terminal.is_some() && !parsed.terminal_event_seen {
+        return failed("its final event is missing, so its output is incomplete");
+    }
+    let is_accepted = match failures.resolved.empty_output {
+        EmptyOutputPolicy::Accept => parsed.documents == 0 && sources.stdout.trim().is_empty(),
+        EmptyOutputPolicy::Fail => false,
+    };
     match (&parsed.answer, parser.format) {
         (Some(answer), _) => Ok(answer.clone()),
         // An agent that reports completion may have nothing to say.
         (None, _) if parsed.terminal_event_seen => Ok(String::new()),
-        (None, OutputFormat::Text) => failed("it gave no answer: its output is empty"),
+        (None, _) if is_accepted => Ok(String::new()),
+        (None, OutputFormat::Text) => {
+            failed("it gave no answer: its output is empty (empty_output: accept allows that)")
+        }
         (None, OutputFormat::Json | OutputFormat::Jsonl | OutputFormat::StreamJson) => {
             failed(&if parsed.documents == 0 {
                 "it gave no answer: there is no JSON in its output".to_owned()
@@ -228,8 +232,12 @@ impl FailureBuilder<'_> {
 
     /// A failure with its category, description, hint and the last lines of stderr.
     fn build(&self, category: ErrorCategory, what: &str, error: &str) -> AttemptFailure {
-        let (kind, program) = (category_name(category), &self.resolved.executable);
-        let mut message = format!("{kind} error of the program \"{program}\": {what}");
+        let kind = category_name(category);
+        let subject = match &self.resolved.script {
+            Some(script) => format!("script \"{}\"", script.label()),
+            None => format!("program \"{}\"", self.resolved.executable),
+        };
+        let mut message = format!("{kind} error of the {subject}: {what}");
         let error: String = error.trim().chars().take(ERROR_CHARACTERS_MAX).collect();
         if !error.is_empty() {
             message.push_str(": ");
@@ -239,7 +247,11 @@ impl FailureBuilder<'_> {
             MessageSources { error: &error, stderr: self.stderr_tail, stdout: "", answer: "" };
         let specific = find_pattern(&sources).filter(|reason| reason.category == category);
         message.push_str("; ");
-        message.push_str(specific.map_or_else(|| hint(category), |reason| reason.hint));
+        message.push_str(match (&self.resolved.script, specific) {
+            (Some(script), _) => script_hint(script, category),
+            (None, Some(reason)) => reason.hint,
+            (None, None) => hint(category),
+        });
         if !self.stderr_tail.trim().is_empty() {
             message.push_str("\nthe last lines of its stderr:\n");
             message.push_str(self.stderr_tail.trim_end());

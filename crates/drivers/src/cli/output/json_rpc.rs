@@ -3,10 +3,8 @@
 
 use serde_json::{Map, Value};
 
+use super::parser::ANSWER_BYTES_MAX;
 use crate::cli::invocation::RPC_ID;
-
-/// The maximum length of a line, in bytes.
-const LINE_BYTES_MAX: usize = 16 << 20;
 
 /// The maximum length of a quoted line, in characters.
 const QUOTED_CHARS_MAX: usize = 500;
@@ -15,6 +13,8 @@ const QUOTED_CHARS_MAX: usize = 500;
 pub(crate) enum RpcResponse {
     Answer(String),
     Error(String),
+    /// A line over the size limit of answers.
+    TooLong,
     /// A line that is not valid JSON-RPC, with the reason.
     Invalid(String),
 }
@@ -32,11 +32,10 @@ impl RpcResponseScanner {
                 return;
             }
             self.line.extend_from_slice(piece);
-            if self.line.ends_with(b"\n") {
+            if self.line.len() > ANSWER_BYTES_MAX {
+                self.response = Some(RpcResponse::TooLong);
+            } else if self.line.ends_with(b"\n") {
                 self.parse_line();
-            } else if self.line.len() > LINE_BYTES_MAX {
-                let why = format!("a line is longer than {LINE_BYTES_MAX} bytes");
-                self.response = Some(invalid(&why, &self.line));
             }
         }
     }

@@ -6,13 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use polity_files::{FileAccess, create_file, create_private_folders};
+use polity_files::{FileAccess, create_file, create_private_folders, read_regular_file};
 
 use crate::cli::run::files::ignore_missing;
-use crate::regular_file::read_regular_file;
 
 /// The last line of a truncated file.
 const TRUNCATION_NOTE: &str = "[polity: the output is cut here]";
+
+/// The maximum size of an output file from which the outcome of a run is recovered.
+const RECOVERED_BYTES_MAX: u64 = 1 << 30;
 
 /// The remaining bytes that a run may store.
 #[derive(Debug, Clone)]
@@ -93,7 +95,7 @@ fn char_boundary_before(bytes: &[u8], fits: usize) -> usize {
 
 /// The content of an output file; empty if there is none.
 pub(crate) fn read_output_file(path: &Path) -> io::Result<Vec<u8>> {
-    match read_regular_file(path) {
+    match read_regular_file(path, RECOVERED_BYTES_MAX).map_err(io::Error::from) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         read => read,
     }

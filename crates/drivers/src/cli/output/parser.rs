@@ -15,7 +15,7 @@ mod tests;
 
 use std::iter;
 
-use polity_definition::{OutputFormat, OutputParser};
+use polity_definition::{JsonPick, OutputFormat, OutputParser};
 use polity_masking::SecretMask;
 use polity_model::usage::{Cost, Usage};
 use serde_json::Value;
@@ -31,12 +31,24 @@ pub(crate) const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The maximum number of attempts to find a document in other output. Each may read all of it.
 const DOCUMENT_TRIES_MAX: usize = 100;
 
+/// Rules for the events of a program that a definition cannot express.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct EventRules {
+    /// True if each event has the usage of one step, so that the sum counts. Its cost is 0 if the
+    /// program knows no price.
+    pub(crate) sums_usage: bool,
+    /// The reasons of final events after an incomplete answer.
+    pub(crate) cut: Vec<JsonPick>,
+}
+
 /// The fields in an agent's output.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ParsedOutput {
     pub(crate) answer: Option<String>,
     /// True if the answer exceeds its size limit, or may be in a line that does.
     pub(crate) answer_is_cut: bool,
+    /// The program's own reason for an incomplete answer.
+    pub(crate) cut_reason: Option<String>,
     /// The error message. A run with one has failed.
     pub(crate) error: Option<String>,
     /// The agent's own status.
@@ -106,6 +118,12 @@ impl AnswerParser {
         }
     }
 
+    /// Adds the rules of a preset.
+    pub(crate) fn with_events(mut self, events: &EventRules) -> Self {
+        self.fields.events = events.clone();
+        self
+    }
+
     /// Parses the next bytes and returns the text to show.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
         if self.rules.strip_ansi {
@@ -164,8 +182,9 @@ impl AnswerParser {
         let answer = parsed.answer.map(|answer| trim_blank_lines(&answer).to_owned());
         let answer = answer.filter(|answer| !answer.is_empty());
         // Without a final event, the answer may have been in a dropped line.
-        let answer_is_cut =
-            parsed.answer_is_cut || (lines_dropped > 0 && !parsed.terminal_event_seen);
+        let answer_is_cut = parsed.answer_is_cut
+            || parsed.cut_reason.is_some()
+            || (lines_dropped > 0 && !parsed.terminal_event_seen);
         ParsedOutput { answer, answer_is_cut, lines_dropped, remaining_text, ..parsed }
     }
 }

@@ -5,10 +5,11 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use polity_files::remove_tree;
 use polity_model::ids::ExecutionId;
 
 use crate::cli::CliDriver;
-use crate::cli::run::files::{RUNS, ignore_missing, is_record};
+use crate::cli::run::files::{RUNS, is_record};
 use crate::cli::workspace::{self, BranchPolicy, WORKSPACES};
 use crate::process::run_record::ShimRecord;
 
@@ -41,9 +42,7 @@ impl CliDriver {
             }
         }
         for path in files.iter().map(|name| runs.join(name)) {
-            let removed =
-                if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
-            ignore_missing(removed)?;
+            remove_tree(&path)?;
         }
         if keeps_workspace {
             return Ok(());

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use polity_files::create_private_folders;
+use polity_files::{create_private_folders, remove_tree};
 use polity_model::ids::ExecutionId;
 
 /// The folder of records and private files, in the data folder.
@@ -52,7 +52,7 @@ impl RunFiles {
     }
 
     pub(crate) fn remove_private(&self) -> io::Result<()> {
-        ignore_missing(fs::remove_dir_all(&self.private))
+        remove_tree(&self.private)
     }
 
     /// Removes all files except the output. Returns true if there was a record.

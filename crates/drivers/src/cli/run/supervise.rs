@@ -50,7 +50,7 @@ impl SupervisedRun<'_> {
         }
         let output = stdout.zip(stderr).map(|(stdout, stderr)| OutputStreams { stdout, stderr });
         let output_file = match prepared.invocation.output_file.clone() {
-            Some(path) => Some(outcome::read_answer_file(path).await),
+            Some(file) => Some(outcome::read_answer_file(file).await),
             None => None,
         };
         let finished = FinishedRun {

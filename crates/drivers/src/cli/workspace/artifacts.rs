@@ -8,13 +8,15 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
 
 use polity_definition::{GlobMatcher, PathGlob};
-use polity_files::{FileAccess, create_file, create_private_folders};
+use polity_files::{
+    FileAccess, RegularFileError, create_file, create_private_folders, open_beneath, remove_tree,
+};
 use polity_masking::{KNOWN_BYTES_MAX, MaskStream, SecretMask};
 use polity_model::digest::Digest;
 use polity_model::run::{OmittedFile, RunArtifact, RunArtifacts};
 use sha2::{Digest as _, Sha256};
 
-use crate::regular_file::{RegularFileError, open_regular_file};
+use super::file_tree::check_depth;
 
 /// The chunk size for reading files. A zero byte in the first chunk marks a binary file.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -73,7 +75,7 @@ impl ArtifactCollector<'_> {
     /// Copies all matching files, replacing those of an earlier run.
     pub(crate) fn collect(self) -> io::Result<RunArtifacts> {
         let mut artifacts = RunArtifacts { folder: self.target.clone(), ..RunArtifacts::default() };
-        crate::cli::run::files::ignore_missing(fs::remove_dir_all(self.data.join(&self.target)))?;
+        remove_tree(&self.data.join(&self.target))?;
         let (source, data) = (self.source.canonicalize()?, self.data.canonicalize()?);
         let mut bytes_left = self.limits.bytes.get();
         let mut names = HashSet::new();
@@ -94,8 +96,16 @@ impl ArtifactCollector<'_> {
                 let name = entry.file_name();
                 if entry.file_type()?.is_dir() && entry.path() != data {
                     let within = globs.enter(&name.to_string_lossy());
-                    if !within.is_empty() {
-                        folders.push((folder.join(&name), within));
+                    let path = folder.join(&name);
+                    if within.is_empty() {
+                        continue;
+                    }
+                    match check_depth(&path) {
+                        Ok(()) => folders.push((path, within)),
+                        Err(error) => {
+                            let shown = self.mask.mask_text(&path.to_string_lossy()).into_owned();
+                            leave_out(&mut artifacts, shown, error.to_string());
+                        }
                     }
                 }
             }
@@ -157,13 +167,13 @@ impl ArtifactCollector<'_> {
         let real = source.join(path).canonicalize()?;
         // Workspaces are themselves in the data folder.
         let is_of_data = real.starts_with(data) && !source.starts_with(data);
-        if !real.starts_with(source) || is_of_data {
+        let Some(inside) = real.strip_prefix(source).ok().filter(|_| !is_of_data) else {
             return Err(CopyRefusal::File("it leads out of the folder".to_owned()));
-        }
+        };
         if path.to_str().is_none() {
             return Err(CopyRefusal::File("its name is not valid UTF-8".to_owned()));
         }
-        let file = open_regular_file(&real)?;
+        let file = open_beneath(source, inside)?;
         let about = file.metadata()?;
         let too_large = || {
             let most = self.limits.bytes;

@@ -1,14 +1,29 @@
-//! Copies, compares and removes folders.
+//! Copies and compares folders.
 
-use std::fs::{self, DirBuilder, File, FileTimes, Metadata, Permissions};
+use std::fs::{self, DirBuilder, File, FileTimes, Metadata};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 
+use polity_files::open_regular_file;
 use tokio::sync::watch;
 
-use crate::cli::run::files::ignore_missing;
-use crate::regular_file::open_regular_file;
+/// The maximum depth of folders that are copied, compared or searched. The system refuses longer
+/// paths soon after.
+const FOLDER_DEPTH_MAX: usize = 1000;
+
+/// Fails if a folder is nested too deeply to be walked.
+pub(super) fn check_depth(folder: &Path) -> io::Result<()> {
+    if folder.components().count() <= FOLDER_DEPTH_MAX {
+        return Ok(());
+    }
+    let first = folder.components().next().map(|part| part.as_os_str().to_string_lossy());
+    let message = format!(
+        "the folders in {} are nested more than {FOLDER_DEPTH_MAX} deep (FOLDER_DEPTH_MAX)",
+        first.unwrap_or_default()
+    );
+    Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+}
 
 /// Copies a folder without the home's data folder, as copy-on-write clones if the file system
 /// supports them. Returns false if stopped.
@@ -37,6 +52,7 @@ pub(crate) fn copy_tree(
             } else if kind.is_file() {
                 copy_file(&source, &to.join(&path))?;
             } else if kind.is_dir() && source != data {
+                check_depth(&path)?;
                 folders.push(path);
             }
             // Pipes and sockets are skipped.
@@ -62,17 +78,22 @@ fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// The number of files that differ between a folder and its copy, by size, time or type.
-pub(crate) fn count_differences(from: &Path, copy: &Path, data: &Path) -> io::Result<u64> {
+pub(crate) fn count_differences(
+    from: &Path,
+    copy: &Path,
+    data: &Path,
+    stop: &watch::Receiver<bool>,
+) -> io::Result<u64> {
     let (from, data) = (from.canonicalize()?, data.canonicalize()?);
     let mut changed = 0;
-    walk_files(copy, &data, |path, own| {
+    walk_files(copy, &data, stop, |path, own| {
         let is_same = fs::symlink_metadata(from.join(path)).is_ok_and(|other| {
             own.file_type() == other.file_type()
                 && compared_attributes(own) == compared_attributes(&other)
         });
         changed += u64::from(!is_same);
     })?;
-    walk_files(&from, &data, |path, _| {
+    walk_files(&from, &data, stop, |path, _| {
         changed += u64::from(fs::symlink_metadata(copy.join(path)).is_err());
     })?;
     Ok(changed)
@@ -84,14 +105,23 @@ fn compared_attributes(data: &Metadata) -> (u64, Option<std::time::SystemTime>) 
     (data.len(), modified)
 }
 
-fn walk_files(root: &Path, data: &Path, mut visit: impl FnMut(&Path, &Metadata)) -> io::Result<()> {
+fn walk_files(
+    root: &Path,
+    data: &Path,
+    stop: &watch::Receiver<bool>,
+    mut visit: impl FnMut(&Path, &Metadata),
+) -> io::Result<()> {
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(root.join(&folder))? {
             let entry = entry?;
+            if *stop.borrow() {
+                return Err(io::Error::new(io::ErrorKind::Interrupted, "the run was stopped"));
+            }
             let (kind, path) = (entry.file_type()?, folder.join(entry.file_name()));
             if kind.is_dir() {
                 if entry.path() != data {
+                    check_depth(&path)?;
                     folders.push(path);
                 }
             } else if kind.is_file() || kind.is_symlink() {
@@ -100,24 +130,4 @@ fn walk_files(root: &Path, data: &Path, mut visit: impl FnMut(&Path, &Metadata))
         }
     }
     Ok(())
-}
-
-/// Removes a folder, even if it contains read-only folders.
-pub(crate) fn remove_tree(root: &Path) -> io::Result<()> {
-    match ignore_missing(fs::remove_dir_all(root)) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            let mut folders = vec![root.to_owned()];
-            while let Some(folder) = folders.pop() {
-                fs::set_permissions(&folder, Permissions::from_mode(0o700))?;
-                for entry in fs::read_dir(&folder)? {
-                    let entry = entry?;
-                    if entry.file_type()?.is_dir() {
-                        folders.push(entry.path());
-                    }
-                }
-            }
-            fs::remove_dir_all(root)
-        }
-        removed => removed,
-    }
 }

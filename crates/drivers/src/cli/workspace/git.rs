@@ -5,12 +5,14 @@
 //! system, and every setting of the repository that starts a command is overridden (`git_config`).
 //! Only commands are used that need no other program. Git runs through the shim, with a timeout.
 
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use polity_files::read_regular_file;
 use thiserror::Error;
 use tokio::sync::watch;
 
@@ -20,10 +22,35 @@ use crate::process::{
     BlockingRunError, BlockingRunLimits, BlockingRunOutput, ProcessCommand, ProcessLauncher,
     find_executable,
 };
-use crate::regular_file::read_regular_file;
 
-/// The maximum duration of one Git command. Creating a worktree of a large repository takes minutes.
-const GIT_TIMEOUT: Duration = Duration::from_mins(10);
+/// The maximum duration of Git commands. A FIFO among the files of a repository holds Git forever.
+#[derive(Debug, Clone, Copy)]
+struct GitLimits {
+    /// Of one command. Creating a worktree of a large repository takes minutes.
+    command: Duration,
+    /// Of reading the configuration.
+    configuration: Duration,
+    /// Of all commands after a run that keeps its worktree.
+    settling: Duration,
+    /// Of all commands that remove a worktree. Polity removes the files itself.
+    removing: Duration,
+    /// Of the commands that remove a worktree, once the run is stopped.
+    removing_when_stopped: Duration,
+}
+
+const GIT_LIMITS: GitLimits = GitLimits {
+    command: Duration::from_mins(10),
+    configuration: Duration::from_secs(10),
+    settling: Duration::from_mins(2),
+    removing: Duration::from_secs(10),
+    removing_when_stopped: Duration::from_secs(3),
+};
+
+/// The maximum size of the file with the base commit, to which a program can write.
+const BASE_BYTES_MAX: u64 = 1 << 10;
+
+/// The maximum length of a message of Git that is shown.
+const MESSAGE_CHARS_MAX: usize = 500;
 
 /// The file with the base commit, in the Git directory of a worktree.
 const BASE_FILE: &str = "polity_base";
@@ -38,6 +65,8 @@ pub(crate) enum GitError {
     NotRun { action: &'static str, folder: PathBuf, error: BlockingRunError },
     #[error("git refused to {action} in {}: {message}", folder.display())]
     Refused { action: &'static str, folder: PathBuf, message: String },
+    #[error("git could not read all folders of {}, and did not commit the files in them: {message}", folder.display())]
+    Incomplete { folder: PathBuf, message: String },
     #[error("{} is a Git repository without a commit; make one first, or set workspace to copy", .0.display())]
     NoCommit(PathBuf),
     /// The Git directory of the worktree cannot be used.
@@ -58,7 +87,34 @@ pub(crate) struct GitCommand {
     executable: Option<PathBuf>,
     launcher: ProcessLauncher,
     environment: GitEnvironment,
-    timeout: Duration,
+    limits: GitLimits,
+}
+
+/// A sequence of Git commands with one stop signal and one deadline.
+pub(crate) struct GitWork<'a> {
+    stop: Option<&'a watch::Receiver<bool>>,
+    /// The time that remains once it is stopped.
+    stop_grace: Duration,
+    stopped_at: Cell<Option<Instant>>,
+    started_at: Instant,
+    /// The maximum duration of all commands.
+    limit: Duration,
+}
+
+impl GitWork<'_> {
+    /// True once it is stopped and the time for that is over.
+    pub(crate) fn is_stopped(&self) -> bool {
+        if !self.stop.is_some_and(|stop| *stop.borrow()) {
+            return false;
+        }
+        let stopped_at = self.stopped_at.get().unwrap_or_else(Instant::now);
+        self.stopped_at.set(Some(stopped_at));
+        stopped_at.elapsed() >= self.stop_grace
+    }
+
+    fn time_left(&self) -> Duration {
+        self.limit.saturating_sub(self.started_at.elapsed())
+    }
 }
 
 /// Git in one folder, with the commands of its repository disabled.
@@ -66,7 +122,7 @@ struct GitFolder<'a> {
     git: &'a GitCommand,
     folder: &'a Path,
     variables: Vec<(String, String)>,
-    stop: Option<&'a watch::Receiver<bool>>,
+    work: &'a GitWork<'a>,
 }
 
 impl GitCommand {
@@ -76,8 +132,33 @@ impl GitCommand {
             executable: find_executable("git", &options.home, &folders),
             launcher: options.launcher.clone(),
             environment: GitEnvironment::new(&options.environment),
-            timeout: GIT_TIMEOUT,
+            limits: GIT_LIMITS,
         }
+    }
+
+    /// Work before a run.
+    fn creating<'a>(&self, stop: &'a watch::Receiver<bool>) -> GitWork<'a> {
+        self.work(Some(stop), Duration::ZERO, Duration::MAX)
+    }
+
+    /// Work after a run that keeps its worktree.
+    fn settling<'a>(&self, stop: &'a watch::Receiver<bool>) -> GitWork<'a> {
+        self.work(Some(stop), Duration::ZERO, self.limits.settling)
+    }
+
+    /// The removal of a worktree. A stopped run has a little time for it.
+    pub(crate) fn removing<'a>(&self, stop: Option<&'a watch::Receiver<bool>>) -> GitWork<'a> {
+        self.work(stop, self.limits.removing_when_stopped, self.limits.removing)
+    }
+
+    fn work<'a>(
+        &self,
+        stop: Option<&'a watch::Receiver<bool>>,
+        stop_grace: Duration,
+        limit: Duration,
+    ) -> GitWork<'a> {
+        let (stopped_at, started_at) = (Cell::new(None), Instant::now());
+        GitWork { stop, stop_grace, stopped_at, started_at, limit }
     }
 
     /// Creates a worktree of the newest commit on a new branch. Returns its counterpart of
@@ -89,7 +170,8 @@ impl GitCommand {
         branch: &str,
         stop: &watch::Receiver<bool>,
     ) -> Result<PathBuf, GitError> {
-        let git = self.within(source, Some(stop))?;
+        let work = self.creating(stop);
+        let git = self.within(source, &work)?;
         let prefix = git.text("find the repository", &["rev-parse", "--show-prefix"])?;
         let base = match git.text("find the newest commit", &["rev-parse", "--verify", "HEAD"]) {
             Err(GitError::Refused { .. }) => return Err(GitError::NoCommit(source.to_owned())),
@@ -101,7 +183,7 @@ impl GitCommand {
         let add = ["worktree", "add", "--quiet", "--no-checkout", "-B", branch, &root_text, &base];
         git.text("add a worktree", &add)?;
         // Settings may depend on the branch and the folder, so they are looked up again.
-        let git = self.within(root, Some(stop))?;
+        let git = self.within(root, &work)?;
         git.text("check out the files", &["read-tree", "-m", "-u", "HEAD"])?;
         fs::write(git.git_dir()?.join(BASE_FILE), &base)?;
         let folder = root.join(&prefix);
@@ -111,25 +193,39 @@ impl GitCommand {
     }
 
     /// The path of a folder relative to its repository.
-    pub(crate) fn repository_prefix(&self, folder: &Path) -> Result<String, GitError> {
-        let git = self.within(folder, None)?;
+    pub(crate) fn repository_prefix(
+        &self,
+        folder: &Path,
+        stop: &watch::Receiver<bool>,
+    ) -> Result<String, GitError> {
+        let work = self.settling(stop);
+        let git = self.within(folder, &work)?;
         git.text("find the repository", &["rev-parse", "--show-prefix"])
     }
 
     /// Commits all uncommitted changes, except those within submodules. Returns the number of files
     /// changed since the base commit.
-    pub(crate) fn commit_changes(&self, root: &Path) -> Result<u64, GitError> {
-        let git = self.within(root, None)?;
-        let base = read_regular_file(&git.git_dir()?.join(BASE_FILE))?;
+    pub(crate) fn commit_changes(
+        &self,
+        root: &Path,
+        stop: &watch::Receiver<bool>,
+    ) -> Result<u64, GitError> {
+        let work = self.settling(stop);
+        let git = self.within(root, &work)?;
+        let base = git.git_dir()?.join(BASE_FILE);
+        let base = read_regular_file(&base, BASE_BYTES_MAX).map_err(std::io::Error::from)?;
         let base = String::from_utf8_lossy(&base);
+        let mut warnings = Vec::new();
         // `git add` would run Git in each submodule, with the configuration there.
         for list in [
             &["diff-files", "-z", "--name-only", "--ignore-submodules=all"][..],
             &["ls-files", "-z", "--others", "--exclude-standard"],
         ] {
-            let paths = git.run("list the changes", list, b"")?.stdout;
+            let listed = git.run("list the changes", list, b"")?;
             let add = ["update-index", "-z", "--add", "--remove", "--stdin"];
-            git.run("add all changes", &add, &paths)?;
+            git.run("add all changes", &add, &listed.stdout)?;
+            // Git skips folders that it cannot open, and still succeeds.
+            warnings.extend(listed.stderr);
         }
         let head = git.text("find the newest commit", &["rev-parse", "--verify", "HEAD"])?;
         let tree = git.text("write the files", &["write-tree"])?;
@@ -139,22 +235,35 @@ impl GitCommand {
             let update = ["update-ref", "-m", COMMIT_MESSAGE, "HEAD", &commit, &head];
             git.text("update the branch", &update)?;
         }
+        if !warnings.is_empty() {
+            let (folder, message) = (root.to_owned(), shown_message(&warnings));
+            return Err(GitError::Incomplete { folder, message });
+        }
         let changed = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", base.trim(), "HEAD"];
         let changed = git.run("list the changes", &changed, b"")?.stdout;
         Ok(memchr::memchr_iter(0, &changed).count() as u64)
     }
 
-    pub(crate) fn remove_worktree(
+    /// The Git directory that the worktrees of a repository share.
+    pub(crate) fn common_dir(&self, root: &Path, work: &GitWork<'_>) -> Result<PathBuf, GitError> {
+        let common = ["rev-parse", "--path-format=absolute", "--git-common-dir"];
+        self.within(root, work)?.path("find the repository", &common)
+    }
+
+    /// Forgets a worktree whose files are removed, or at least its link to the repository.
+    pub(crate) fn forget_worktree(
         &self,
+        common: &Path,
         root: &Path,
         branch: Option<&str>,
+        work: &GitWork<'_>,
     ) -> Result<(), GitError> {
-        let common = ["rev-parse", "--path-format=absolute", "--git-common-dir"];
-        let common = self.within(root, None)?.path("find the repository", &common)?;
-        let git = self.within(&common, None)?;
+        let git = self.within(common, work)?;
         let root_text = root.to_string_lossy();
         let remove = ["worktree", "remove", "--force", "--force", root_text.as_ref()];
-        git.text("remove the worktree", &remove)?;
+        // Git would remove the rest of the files, however long that takes.
+        let forget = if root.exists() { &["worktree", "prune"][..] } else { &remove };
+        git.text("remove the worktree", forget)?;
         if let Some(branch) = branch {
             git.text("remove the branch", &["branch", "--quiet", "-D", branch])?;
         }
@@ -165,17 +274,17 @@ impl GitCommand {
     fn within<'a>(
         &'a self,
         folder: &'a Path,
-        stop: Option<&'a watch::Receiver<bool>>,
+        work: &'a GitWork<'a>,
     ) -> Result<GitFolder<'a>, GitError> {
         let action = "read the configuration";
-        let trusted = GitFolder { git: self, folder, variables: self.environment.of_user(), stop };
+        let trusted = GitFolder { git: self, folder, variables: self.environment.of_user(), work };
         let trusted = trusted.list(action, &GitEnvironment::LIST_TRUSTED_FOLDERS)?;
         let mut variables = self.environment.hardened(&trusted);
-        let hardened = GitFolder { git: self, folder, variables: variables.clone(), stop };
+        let hardened = GitFolder { git: self, folder, variables: variables.clone(), work };
         let names = hardened.list(action, &GitEnvironment::LIST_COMMANDS)?;
         GitEnvironment::disable_commands(&mut variables, &names)
             .map_err(|message| GitError::Refused { action, folder: folder.to_owned(), message })?;
-        Ok(GitFolder { git: self, folder, variables, stop })
+        Ok(GitFolder { git: self, folder, variables, work })
     }
 }
 
@@ -196,7 +305,7 @@ impl GitFolder<'_> {
 
     /// A list of settings. Git exits with 1 if there is none.
     fn list(&self, action: &'static str, args: &[&str]) -> Result<Vec<u8>, GitError> {
-        let output = self.start(action, args, b"")?;
+        let output = self.start(action, args, b"", self.git.limits.configuration)?;
         match output.status.code() {
             Some(0 | 1) => Ok(output.stdout),
             Some(_) | None => Err(self.refused(action, &output)),
@@ -209,7 +318,7 @@ impl GitFolder<'_> {
         args: &[&str],
         input: &[u8],
     ) -> Result<BlockingRunOutput, GitError> {
-        let output = self.start(action, args, input)?;
+        let output = self.start(action, args, input, self.git.limits.command)?;
         if output.status.success() { Ok(output) } else { Err(self.refused(action, &output)) }
     }
 
@@ -218,6 +327,7 @@ impl GitFolder<'_> {
         action: &'static str,
         args: &[&str],
         input: &[u8],
+        limit: Duration,
     ) -> Result<BlockingRunOutput, GitError> {
         let program = ProcessCommand {
             path: self.git.executable.clone().ok_or(GitError::NotFound)?,
@@ -225,17 +335,35 @@ impl GitFolder<'_> {
             env: self.variables.clone(),
             folder: self.folder.to_owned(),
         };
-        let is_stopped = || self.stop.is_some_and(|stop| *stop.borrow());
-        let limits = BlockingRunLimits { timeout: self.git.timeout, is_stopped: &is_stopped };
+        let is_stopped = || self.work.is_stopped();
+        let timeout = limit.min(self.work.time_left());
+        let limits = BlockingRunLimits { timeout, is_stopped: &is_stopped };
         self.git.launcher.run_to_end(&program, input, &limits).map_err(|error| {
             let folder = self.folder.to_owned();
+            let error = match error {
+                // The time that was left says less than the limit.
+                BlockingRunError::TimedOut(_) => {
+                    BlockingRunError::TimedOut(limit.min(self.work.limit))
+                }
+                error => error,
+            };
             GitError::NotRun { action, folder, error }
         })
     }
 
     fn refused(&self, action: &'static str, output: &BlockingRunOutput) -> GitError {
-        let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        let message = shown_message(&output.stderr);
         GitError::Refused { action, folder: self.folder.to_owned(), message }
+    }
+}
+
+/// The beginning of what Git wrote. It repeats paths, which have any length.
+fn shown_message(stderr: &[u8]) -> String {
+    let text = String::from_utf8_lossy(stderr);
+    let text = text.trim();
+    match text.char_indices().nth(MESSAGE_CHARS_MAX) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
     }
 }
 
@@ -248,11 +376,11 @@ mod tests {
     fn git_that_hangs_is_ended() {
         let environment = EnvSource::new(polity_testkit::mcp::environment);
         let folders = environment.raw("PATH").unwrap();
-        let git = GitCommand {
+        let mut git = GitCommand {
             executable: find_executable("git", Path::new("/"), &folders),
             launcher: ProcessLauncher::Direct,
             environment: GitEnvironment::new(&environment),
-            timeout: Duration::from_secs(1),
+            limits: GitLimits { configuration: Duration::from_secs(1), ..GIT_LIMITS },
         };
         let folder = tempfile::tempdir().unwrap();
         let git_dir = folder.path().join(".git");
@@ -263,7 +391,18 @@ mod tests {
         fs::write(git_dir.join("config"), "[include]\npath = pipe\n").unwrap();
         let mode = rustix::fs::Mode::RWXU;
         rustix::fs::mkfifoat(rustix::fs::CWD, git_dir.join("pipe"), mode).unwrap();
-        let error = git.repository_prefix(folder.path()).unwrap_err().to_string();
+        let (stopper, stop) = watch::channel(false);
+        let error = git.repository_prefix(folder.path(), &stop).unwrap_err().to_string();
         assert!(error.contains("did not exit within 1 s and was ended"), "{error}");
+        git.limits.settling = Duration::ZERO;
+        let error = git.repository_prefix(folder.path(), &stop).unwrap_err().to_string();
+        assert!(error.contains("did not exit within 0 s and was ended"), "{error}");
+        // A removal goes on for a moment after the stop.
+        git.limits = GitLimits { removing_when_stopped: Duration::from_secs(1), ..GIT_LIMITS };
+        stopper.send_replace(true);
+        assert!(git.repository_prefix(folder.path(), &stop).unwrap_err().is_stop());
+        let work = git.removing(Some(&stop));
+        assert!(git.common_dir(folder.path(), &work).unwrap_err().is_stop());
+        assert!(work.started_at.elapsed() >= Duration::from_secs(1));
     }
 }

@@ -240,15 +240,22 @@ impl StreamDecoder for AnthropicDecoder {
         if self.stopped { StreamState::Ended } else { StreamState::Incomplete }
     }
 
+    fn tokens(&self) -> (Option<u64>, Option<u64>) {
+        (self.answer.input_tokens, self.answer.output_tokens)
+    }
+
     fn finish(self: Box<Self>) -> Result<ModelAnswer, ModelCallError> {
         let mut answer = self.answer;
+        let is_empty = answer.content.is_empty() && self.blocks.is_empty();
         answer.ending = match self.stop_reason.as_deref() {
-            Some("max_tokens") => AnswerEnding::Truncated,
+            Some("end_turn" | "stop_sequence" | "tool_use") | None => AnswerEnding::Complete,
             Some("refusal") => AnswerEnding::Withheld(WithheldReason::Refused),
-            Some("model_context_window_exceeded") => {
+            Some("model_context_window_exceeded") if is_empty => {
                 return Err(ModelCallError::context_exhausted());
             }
-            Some(_) | None => AnswerEnding::Complete,
+            // `max_tokens`, a full context window, `pause_turn` and reasons of later versions: the
+            // answer may lack its end.
+            Some(_) => AnswerEnding::Truncated,
         };
         let is_cut = answer.ending.is_cut();
         let mut thoughts = Vec::new();
@@ -371,12 +378,23 @@ mod tests {
         for (reason, ending) in [
             ("end_turn", AnswerEnding::Complete),
             ("stop_sequence", AnswerEnding::Complete),
+            ("tool_use", AnswerEnding::Complete),
             ("max_tokens", AnswerEnding::Truncated),
+            ("pause_turn", AnswerEnding::Truncated),
+            ("a_new_reason", AnswerEnding::Truncated),
             ("refusal", AnswerEnding::Withheld(WithheldReason::Refused)),
         ] {
             assert_eq!(decode(&[stop(reason)]).unwrap().ending, ending, "{reason}");
         }
         assert!(decode(&[stop("model_context_window_exceeded")]).unwrap_err().context_full);
+    }
+
+    #[test]
+    fn text_before_a_full_context_window_is_kept_as_a_cut_answer() {
+        let start = json!({"type": "content_block_start", "index": 0,
+            "content_block": {"type": "text", "text": "half"}});
+        let answer = decode(&[start, stop("model_context_window_exceeded")]).unwrap();
+        assert_eq!((answer.content.as_str(), answer.ending), ("half", AnswerEnding::Truncated));
     }
 
     #[test]

@@ -231,6 +231,10 @@ impl StreamDecoder for GeminiDecoder {
         }
     }
 
+    fn tokens(&self) -> (Option<u64>, Option<u64>) {
+        (self.answer.input_tokens, self.answer.output_tokens)
+    }
+
     fn finish(self: Box<Self>) -> Result<ModelAnswer, ModelCallError> {
         let mut answer = self.answer;
         answer.ending = match (&self.block_reason, self.finish_reason.as_deref()) {

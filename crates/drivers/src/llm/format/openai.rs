@@ -243,9 +243,18 @@ impl StreamDecoder for OpenAiDecoder {
         }
     }
 
+    fn tokens(&self) -> (Option<u64>, Option<u64>) {
+        (self.answer.input_tokens, self.answer.output_tokens)
+    }
+
     fn finish(self: Box<Self>) -> Result<ModelAnswer, ModelCallError> {
         let mut answer = self.answer;
         answer.ending = match self.finish_reason.as_deref() {
+            Some("model_context_window_exceeded")
+                if answer.content.is_empty() && self.calls.is_empty() =>
+            {
+                return Err(ModelCallError::context_exhausted());
+            }
             Some(reason) => ending_of(reason)?,
             None => AnswerEnding::Complete,
         };
@@ -266,15 +275,18 @@ impl StreamDecoder for OpenAiDecoder {
 
 /// The ending that a `finish_reason` stands for. Compatible servers have words of their own.
 fn ending_of(finish_reason: &str) -> Result<AnswerEnding, ModelCallError> {
-    match finish_reason {
-        "length" | "model_length" | "max_tokens" => Ok(AnswerEnding::Truncated),
+    match finish_reason.to_lowercase().as_str() {
+        "" | "stop" | "stop_sequence" | "stop_token" | "eos" | "eos_token" | "end" | "end_turn"
+        | "complete" | "completed" | "done" | "finished" | "tool_calls" | "tool_call"
+        | "tool_use" | "function_call" => Ok(AnswerEnding::Complete),
         "content_filter" | "sensitive" => Ok(AnswerEnding::Withheld(WithheldReason::Filtered)),
         "refusal" => Ok(AnswerEnding::Withheld(WithheldReason::Refused)),
         "error" | "abort" | "network_error" | "insufficient_system_resource" => {
             Err(ModelCallError::broken_off(finish_reason))
         }
-        "model_context_window_exceeded" => Err(ModelCallError::context_exhausted()),
-        _ => Ok(AnswerEnding::Complete),
+        // A token limit, a full context window, or a reason that nobody knows yet: the answer may
+        // lack its end.
+        _ => Ok(AnswerEnding::Truncated),
     }
 }
 
@@ -353,6 +365,27 @@ mod tests {
             let events: Vec<&str> = events.iter().map(String::as_str).collect();
             assert_eq!(calls(&events), expected);
         }
+    }
+
+    #[test]
+    fn answer_with_an_unknown_finish_reason_is_not_complete() {
+        for (reason, ending) in [
+            ("stop", AnswerEnding::Complete),
+            ("COMPLETE", AnswerEnding::Complete),
+            ("eos", AnswerEnding::Complete),
+            ("tool_calls", AnswerEnding::Complete),
+            ("length", AnswerEnding::Truncated),
+            ("model_context_window_exceeded", AnswerEnding::Truncated),
+            ("repetition", AnswerEnding::Truncated),
+            ("content_filter", AnswerEnding::Withheld(WithheldReason::Filtered)),
+        ] {
+            assert_eq!(ending_of(reason).unwrap(), ending, "{reason}");
+        }
+        assert!(ending_of("error").is_err());
+        let mut decoder = Box::<OpenAiDecoder>::default();
+        let last = br#"{"choices":[{"finish_reason":"model_context_window_exceeded"}]}"#;
+        decoder.push_event(last, &NullTextSink).unwrap();
+        assert!(decoder.finish().unwrap_err().context_full);
     }
 
     #[test]

@@ -115,6 +115,8 @@ mod tests {
             "files/read-file",
             "files/read.file",
             "files/read_.file",
+            "files/read/file",
+            "files/read/",
             "a/b__c",
             "a__b/c",
             "a_/b",

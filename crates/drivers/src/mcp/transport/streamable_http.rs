@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures_util::stream::BoxStream;
 use reqwest::header::{
@@ -21,6 +22,7 @@ use rmcp::transport::streamable_http_client::{
     StreamableHttpError, StreamableHttpPostResponse,
 };
 use sse_stream::Sse;
+use tokio::sync::watch;
 
 use super::super::MESSAGE_BYTES_MAX;
 use super::event_stream::EventStream;
@@ -33,6 +35,9 @@ use crate::http::{TRACEPARENT, read_error_body};
 
 /// The number of failed reconnects to a stream after which the connection counts as lost.
 const RECONNECTS_MAX: usize = 5;
+
+/// The longest wait for the stream of a server that has accepted a request without an answer.
+const STREAM_WAIT: Duration = Duration::from_secs(5);
 
 /// The largest part of an error response that is read, in bytes.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
@@ -58,11 +63,41 @@ pub(crate) struct StreamableClient {
     loss: LossReason,
     /// The reconnects that failed since the last stream was opened.
     reconnects_failed: Arc<AtomicUsize>,
+    server_stream: watch::Sender<ServerStream>,
+}
+
+/// The stream for messages of the server that belong to no request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ServerStream {
+    NotAsked,
+    Open,
+    Refused,
 }
 
 impl StreamableClient {
     pub(crate) fn new(http: Client, loss: LossReason) -> Self {
-        Self { http, loss, reconnects_failed: Arc::default() }
+        let server_stream = watch::Sender::new(ServerStream::NotAsked);
+        Self { http, loss, reconnects_failed: Arc::default(), server_stream }
+    }
+
+    /// Maps the status of an accepted request. Its answer can come only over the server's stream.
+    async fn accepted(
+        &self,
+        status: StatusCode,
+    ) -> Result<StreamableHttpPostResponse, StreamableError> {
+        let mut stream = self.server_stream.subscribe();
+        let asked = stream.wait_for(|stream| *stream != ServerStream::NotAsked);
+        let is_open = match tokio::time::timeout(STREAM_WAIT, asked).await {
+            Ok(Ok(stream)) => *stream == ServerStream::Open,
+            Ok(Err(_)) | Err(_) => false,
+        };
+        if is_open {
+            return Ok(StreamableHttpPostResponse::Accepted);
+        }
+        let why = format!(
+            "HTTP {status} has no answer to the request, and the server offers no stream for it"
+        );
+        Err(StreamableHttpError::UnexpectedServerResponse(why.into()))
     }
 
     async fn post(
@@ -84,7 +119,7 @@ impl StreamableClient {
             return accept(response).await;
         };
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
-            return Ok(StreamableHttpPostResponse::Accepted);
+            return self.accepted(status).await;
         }
         let kind = content_type(&response);
         if !status.is_success() {
@@ -212,15 +247,27 @@ impl StreamableHttpClient for StreamableClient {
             return Err(StreamableHttpError::ServerDoesNotSupportSse);
         }
         let is_resumed = last_event.is_some();
+        let note = |stream: ServerStream| {
+            if !is_resumed {
+                self.server_stream.send_replace(stream);
+            }
+        };
         if let Some(id) = last_event.and_then(|id| HeaderValue::try_from(id).ok()) {
             headers.insert(LAST_EVENT, id);
         }
         match self.open_stream(&uri, session.as_deref(), authorization, headers).await {
             Ok(response) => {
                 self.reconnects_failed.store(0, Ordering::SeqCst);
+                note(ServerStream::Open);
                 Ok(EventStream::new(response, None, self.loss.clone()).into_stream())
             }
-            Err(error) => Err(self.reconnect_error(strip_url(error), is_resumed)),
+            Err(error) => {
+                let error = self.reconnect_error(strip_url(error), is_resumed);
+                if matches!(error, StreamableHttpError::ServerDoesNotSupportSse) {
+                    note(ServerStream::Refused);
+                }
+                Err(error)
+            }
         }
     }
 }

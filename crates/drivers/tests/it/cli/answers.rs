@@ -115,6 +115,31 @@ async fn answer_over_16_mib_is_truncated_not_a_success() {
 }
 
 #[tokio::test]
+async fn json_answer_over_16_mib_is_truncated_not_without_json() {
+    let fixture = CliFixture::new();
+    let huge = "import sys\nsys.stdout.write(BEGIN + 'x' * (17 << 20) + '\"}\\n')\n";
+    let response = r#"{"jsonrpc":"2.0","id":1,"result":""#;
+    for (begin, more) in [
+        (r#"{"a":""#, json!({"parser": {"format": "json", "answer": "/a"}})),
+        (r#"{"a":""#, json!({"parser": {"format": "jsonl", "answer": "/a"}})),
+        (
+            r#"{"a":""#,
+            json!({"parser": {"format": "stream-json", "answer": "/a", "terminal": "/end"}}),
+        ),
+        (response, json!({"agent_type": "json-rpc"})),
+    ] {
+        let script = format!("BEGIN = '{begin}'\n{huge}");
+        match fixture.run(&python(&script, &more), "").await.end {
+            RunEnd::Truncated { answer, message } => {
+                assert_eq!(answer, "", "{more}");
+                assert!(message.contains("an answer has at most 16 MiB"), "{message}");
+            }
+            end => panic!("{more}: {end:?}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn agent_limit_reduces_stored_output() {
     let fixture = CliFixture::new();
     let agent = sh("echo 123456789", &json!({"resource_limits": {"output_bytes": 4}}));

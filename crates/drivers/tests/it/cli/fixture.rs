@@ -125,6 +125,7 @@ impl CliFixture {
             input,
             parameters: &parameters,
             overrides: &overrides,
+            script: None,
             slot: &slot,
             stop,
             progress,

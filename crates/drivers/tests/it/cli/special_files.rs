@@ -81,3 +81,23 @@ async fn fifo_in_place_of_the_stored_output_does_not_block_the_run() {
     assert_eq!(answer(&outcome), "x");
     assert_eq!(fixture.stored_output(&outcome, "stdout"), b"x\n");
 }
+
+#[tokio::test]
+async fn linked_folder_of_the_output_file_is_not_followed() {
+    let fixture = CliFixture::new();
+    fs::create_dir(fixture.path("other")).unwrap();
+    fs::write(fixture.path("other/answer"), "theirs").unwrap();
+    let more = json!({"output_pattern": "file", "output_file_template": "d5/answer"});
+    // The second run finds the link, and must not remove the file behind it either.
+    for script in ["ln -s other d5", "true"] {
+        let outcome = fixture.run(&sh(script, &more), "").await;
+        let message = &failure(&outcome).message;
+        assert!(message.contains("its folder d5 is a symbolic link"), "{script}: {message}");
+    }
+    assert_eq!(fixture.read("other/answer"), "theirs");
+    let outcome = fixture.run(&sh("rm d5; mkdir d5; printf 42 > d5/answer", &more), "").await;
+    failure(&outcome);
+    fs::remove_file(fixture.path("d5")).unwrap();
+    let outcome = fixture.run(&sh("mkdir d5; printf 42 > d5/answer", &more), "").await;
+    assert_eq!(answer(&outcome), "42");
+}

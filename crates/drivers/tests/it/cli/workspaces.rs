@@ -9,7 +9,10 @@ use polity_definition::AgentDefinition;
 use polity_engine::driver::{ProgramPreparation, RunCleanup, RunOverrides};
 use serde_json::json;
 
-use super::fixture::{CliFixture, ProgressRecorder, answer, failure, new_execution, recover, sh};
+use super::fixture::{
+    CliFixture, ProgressRecorder, answer, failure, new_execution, python, recover, sh,
+};
+use crate::waiting::eventually;
 
 fn agent(script: &str, workspace: &str) -> AgentDefinition {
     sh(script, &json!({"workspace": workspace, "working_directory": "project"}))
@@ -146,4 +149,107 @@ async fn recovered_run_keeps_its_workspace() {
     let found = recover(&fixture.other_driver(), &agent, id, 0).await.unwrap();
     assert_eq!(answer(&found), "done");
     assert_eq!(found.report.workspace.unwrap().changed_files, 1);
+}
+
+/// Nests more folders than are walked, in a path that the system refuses.
+fn nest_folders(folder: &str, end: &str) -> String {
+    format!(
+        "import os\nos.chdir({folder})\nfor _ in range(2500):\n    os.mkdir('d')\n    \
+         os.chdir('d')\n{end}"
+    )
+}
+
+#[tokio::test]
+async fn deep_folders_of_a_failed_run_do_not_abort_polity() {
+    let fixture = project();
+    let input_file = json!({"input_pattern": "file"});
+    for (folder, more) in [
+        ("'.'", json!({"workspace": "copy", "working_directory": "project"})),
+        ("'.'", json!({"workspace": "worktree", "working_directory": "project"})),
+        ("os.path.dirname(__import__('sys').argv[-1])", input_file),
+    ] {
+        let outcome = fixture.run(&python(&nest_folders(folder, "exit(3)"), &more), "").await;
+        failure(&outcome);
+        assert_eq!(workspaces(&fixture), 0, "{more}");
+        let files = fs::read_dir(fixture.path("data/runs")).unwrap();
+        let folders = files.filter(|file| file.as_ref().unwrap().path().is_dir()).count();
+        assert_eq!(folders, 0, "{more}");
+    }
+    assert_eq!(git(&fixture.path("project"), &["branch", "--list", "polity/*"]), "");
+    assert_eq!(git(&fixture.path("project"), &["worktree", "list"]).lines().count(), 1);
+}
+
+#[tokio::test]
+async fn deep_folders_of_a_kept_workspace_are_reported_and_removed() {
+    let fixture = project();
+    for workspace in ["copy", "worktree"] {
+        let more = json!({
+            "workspace": workspace, "working_directory": "project", "artifacts": ["**/*.md"],
+        });
+        let script = nest_folders("'.'", "print('done')");
+        let id = new_execution();
+        let outcome =
+            fixture.run_as(&python(&script, &more), id, &ProgressRecorder::default()).await;
+        assert_eq!(answer(&outcome), "done");
+        let problem = outcome.report.workspace.unwrap().problem.unwrap_or_default();
+        let expected = match workspace {
+            "copy" => "FOLDER_DEPTH_MAX",
+            _ => "git could not read all folders",
+        };
+        assert!(problem.contains(expected), "{workspace}: {problem}");
+        assert!(problem.len() < 1000, "{problem}");
+        let left_out = &outcome.report.artifacts.left_out;
+        assert!(left_out[0].reason.contains("FOLDER_DEPTH_MAX"), "{left_out:?}");
+        fixture.driver.remove_workspace(id).unwrap();
+        assert_eq!(workspaces(&fixture), 0, "{workspace}");
+    }
+}
+
+#[tokio::test]
+async fn too_deep_original_is_not_copied() {
+    let fixture = project();
+    let mut folder = fixture.path("project");
+    for _ in 0..1001 {
+        folder.push("d");
+    }
+    fs::create_dir_all(folder).unwrap();
+    let outcome = fixture.run(&agent("echo done", "copy"), "").await;
+    let message = &failure(&outcome).message;
+    assert!(message.contains("nested more than 1000 deep (FOLDER_DEPTH_MAX)"), "{message}");
+    assert_eq!(workspaces(&fixture), 0);
+}
+
+#[tokio::test]
+async fn fifo_in_the_git_configuration_does_not_hold_a_stopped_run() {
+    use rustix::fs::{CWD, Mode, OFlags};
+
+    // A stopped removal leaves the branch, so each run has its own repository.
+    for (exit, has_answer) in [("exit 0", true), ("exit 3", false)] {
+        let fixture = project();
+        let script = format!(
+            "folder=$(git rev-parse --git-common-dir); mkfifo $folder/pipe; \
+             printf '[include]\\npath = pipe\\n' >> $folder/config; echo done; {exit}"
+        );
+        let pipe = fixture.path("project/.git/pipe");
+        let (stopper, stop) = tokio::sync::watch::channel(false);
+        let stop_when_git_hangs = async {
+            // Git waits for a writer. With one it waits for text.
+            let open =
+                || rustix::fs::openat(CWD, &pipe, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty());
+            let writer = eventually("Git reads the FIFO", || open().ok()).await;
+            stopper.send_replace(true);
+            writer
+        };
+        let (agent, progress) = (agent(&script, "worktree"), ProgressRecorder::default());
+        let run = fixture.run_stoppable(&agent, "", &progress, &stop, new_execution());
+        let (outcome, _writer) = tokio::join!(run, stop_when_git_hangs);
+        if has_answer {
+            assert_eq!(answer(&outcome), "done");
+            let problem = outcome.report.workspace.unwrap().problem.unwrap();
+            assert!(problem.contains("it was stopped"), "{problem}");
+        } else {
+            failure(&outcome);
+            assert_eq!(workspaces(&fixture), 0);
+        }
+    }
 }

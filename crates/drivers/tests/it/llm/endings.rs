@@ -7,6 +7,7 @@ use polity_model::failure::{ErrorCategory, WithheldReason};
 use polity_testkit::model_server::{
     ModelCall, ModelEnding, ModelFault, ModelServer, ModelTurn, WireFormat,
 };
+use polity_testkit::raw_http::RawHttpServer;
 use serde_json::json;
 
 use super::harness::{ModelHarness, answer, assistant, call, user};
@@ -80,6 +81,37 @@ async fn stream_without_events_is_blamed_on_the_context_if_the_request_is_long()
         let message = &long.failure.message;
         assert!(message.ends_with("exceeds their context window"), "{wire:?}: {message}");
         assert!(!message.contains("llm_config.endpoint"), "{wire:?}: {message}");
+    }
+}
+
+/// The answer filled the context window: what was said and used counts.
+#[tokio::test]
+async fn full_context_window_keeps_text_and_usage() {
+    for text in ["half an answer", ""] {
+        let events = [
+            json!({"type": "message_start", "message": {"usage": {"input_tokens": 11}}}),
+            json!({"type": "content_block_delta", "index": 0, "delta": {"text": text}}),
+            json!({"type": "message_delta", "usage": {"output_tokens": 6},
+                "delta": {"stop_reason": "model_context_window_exceeded"}}),
+            json!({"type": "message_stop"}),
+        ];
+        let body = events.map(|event| format!("data: {event}\n\n")).concat();
+        let server = RawHttpServer::start(move |_, response| {
+            response.send(200, &[("content-type", "text/event-stream")], &body)
+        });
+        let harness = ModelHarness::at("anthropic", &server.url(""));
+        let usage = match harness.hello().await {
+            Ok(reply) => {
+                assert_eq!((reply.content.as_str(), reply.ending), (text, AnswerEnding::Truncated));
+                reply.usage
+            }
+            Err(failure) => {
+                assert!(failure.context_full && text.is_empty(), "{failure:?}");
+                failure.usage
+            }
+        };
+        assert_eq!((usage.input_tokens, usage.output_tokens), (11, 6), "{text:?}");
+        assert!(!usage.tokens_unknown, "{text:?}");
     }
 }
 

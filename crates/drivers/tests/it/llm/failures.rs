@@ -39,6 +39,29 @@ async fn status_decides_category_and_message_quotes_provider() {
 }
 
 #[tokio::test]
+async fn broken_stream_has_unknown_usage_and_a_rejected_call_none() {
+    for wire in WireFormat::ALL {
+        let server = ModelServer::with([
+            ModelTurn::fault(ModelFault::Cut).saying("half"),
+            ModelTurn::fault(ModelFault::NoEvents),
+            ModelTurn::status(429, "slow down"),
+        ]);
+        let harness = ModelHarness::new(wire, &server);
+        for what in ["cut", "no events"] {
+            let usage = harness.failure().await.usage;
+            assert!(usage.tokens_unknown && usage.cost_unknown, "{wire:?} {what}: {usage:?}");
+            // This provider reports the input at the start of a stream.
+            if wire == WireFormat::Anthropic && what == "cut" {
+                assert!(usage.input_tokens > 0, "{usage:?}");
+            }
+        }
+        assert!(harness.failure().await.usage.is_zero(), "{wire:?}");
+    }
+    let gone = ModelHarness::at("openai", "http://127.0.0.1:1").failure().await;
+    assert!(gone.usage.is_zero(), "{gone:?}");
+}
+
+#[tokio::test]
 async fn reports_the_requested_retry_delay() {
     for wire in WireFormat::ALL {
         let server = ModelServer::with([

@@ -165,3 +165,21 @@ async fn answer_to_another_request_fails_the_call() {
     assert!(failure.maybe_done, "{failure:?}");
     assert!(failure.failure.message.contains("it answers another request"), "{failure:?}");
 }
+
+/// Such a server may answer over the stream that a client opens with GET, but this one has none.
+#[tokio::test]
+async fn call_that_is_accepted_without_an_answer_fails_at_once() {
+    let server = start(
+        || "session".to_owned(),
+        |request, response| {
+            if request.rpc_method() != "tools/call" {
+                return Ok(false);
+            }
+            response.send(202, &[], "").map(|()| true)
+        },
+    );
+    let harness = McpHarness::new([definition(&server)]);
+    let failed = harness.call("test/echo", json!({"text": "x"})).await.unwrap_err();
+    let message = format!("{failed:?}");
+    assert!(message.contains("the server offers no stream"), "{message}");
+}

@@ -25,13 +25,18 @@ pub struct BeginRun {
 pub enum SlotWait {
     /// The task holds a slot.
     Acquired,
-    /// The queue is full.
+    /// The queue is full, and the agent refuses more.
     Full {
         /// The number of runs that wait already.
         waiting: usize,
+        /// The agent's `queue_limit`.
+        limit: u32,
     },
     /// The wait exceeded the agent's queue timeout.
-    TooLong,
+    TooLong {
+        /// The agent's `queue_timeout_seconds`.
+        seconds: u64,
+    },
     /// Slots cannot be acquired at all.
     Unavailable {
         /// The cause.
@@ -62,20 +67,20 @@ impl BeginRun {
                     effects: vec![Effect::RunCliAgent],
                 });
             }
-            SlotWait::Full { waiting } => format!(
-                "{waiting} runs wait already where {agent} runs, and its queue_limit is {}: try \
-                 again later, or raise the limit",
-                cli.queue_limit
+            SlotWait::Full { waiting, limit } => format!(
+                "{waiting} runs wait already where {agent} runs, and its queue_limit is {limit}: \
+                 try again later, raise the limit, or set queue_full to wait"
             ),
-            SlotWait::TooLong => format!(
-                "{agent} waited {} seconds for a slot, which is its queue_timeout_seconds: see \
-                 what runs with `polity agent status {agent}`",
-                cli.queue_timeout_seconds
+            SlotWait::TooLong { seconds } => format!(
+                "{agent} waited {seconds} seconds for a slot, which is its queue_timeout_seconds: \
+                 see what runs with `polity agent status {agent}`"
             ),
             SlotWait::Unavailable { message } => message.clone(),
         };
         let code = match self.wait {
-            SlotWait::Acquired | SlotWait::Full { .. } | SlotWait::TooLong => ErrorCode::LimitQueue,
+            SlotWait::Acquired | SlotWait::Full { .. } | SlotWait::TooLong { .. } => {
+                ErrorCode::LimitQueue
+            }
             SlotWait::Unavailable { .. } => ErrorCode::SystemError,
         };
         let failed = Event::TaskFailed { code, error, partial_result: None };
@@ -109,11 +114,11 @@ mod tests {
             task.error.unwrap()
         };
         insta::assert_snapshot!(
-            error(SlotWait::Full { waiting: 10 }),
-            @"10 runs wait already where coder runs, and its queue_limit is 10: try again later, or raise the limit"
+            error(SlotWait::Full { waiting: 10, limit: 10 }),
+            @"10 runs wait already where coder runs, and its queue_limit is 10: try again later, raise the limit, or set queue_full to wait"
         );
         insta::assert_snapshot!(
-            error(SlotWait::TooLong),
+            error(SlotWait::TooLong { seconds: 1800 }),
             @"coder waited 1800 seconds for a slot, which is its queue_timeout_seconds: see what runs with `polity agent status coder`"
         );
     }

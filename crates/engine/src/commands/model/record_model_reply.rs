@@ -7,19 +7,21 @@
 use std::sync::Arc;
 
 use polity_definition::{LlmAgent, TruncationPolicy};
-use polity_model::event::{Event, ExecutionChange, ResultRef};
+use polity_model::event::{Event, ExecutionChange, ResultRef, UnsettledCall};
 use polity_model::failure::{ErrorCode, WithheldReason};
-use polity_model::ids::{CheckpointId, ToolCallId};
+use polity_model::ids::ToolCallId;
 use polity_model::message::{Message, ToolCall};
 
 use crate::budget::priced_usage;
 use crate::decide::call_batch::{CallBatch, CallView};
-use crate::decide::outcomes::{call_model, cancel_task, end_execution, fail_task_with};
+use crate::decide::outcomes::{
+    call_model_for_next_turn, cancel_task, end_execution, fail_task_with, final_checkpoint,
+};
 use crate::decide::preconditions::expect_reasoning;
 use crate::decide::{Decision, DecisionContext, DecisionResult, llm};
 use crate::driver::{AnswerEnding, ModelReply};
 use crate::state::TaskState;
-use crate::tool_turn::requested_calls::{CallRuling, FanOutLimit, check_call};
+use crate::tool_turn::requested_calls::{CallRuling, FanOutLimit, check_call, find_unreadable};
 use crate::tool_turn::{continue_turn, output_schema};
 
 /// The number of consecutive turns that may request the same calls with the same arguments.
@@ -154,14 +156,27 @@ impl RecordModelReply {
         calls: &[ToolCall],
     ) -> Decision {
         let withheld = self.reply.ending.withheld();
+        let is_withheld = withheld.is_some();
         let withheld = withheld.map(|reason| (reason.error_code(), self.withheld_message(reason)));
         let stop = withheld.or_else(|| stop(state, llm, ctx, calls));
         let mut batch = CallBatch::of_reply(state, llm, ctx, answered, calls.len());
         if state.cancel_requested() || stop.is_some() {
             let why = if stop.is_some() { "the task ended" } else { "the task was cancelled" };
-            for (index, call) in calls.iter().enumerate() {
+            let asked = calls.iter().zip(&self.reply.tool_calls).enumerate();
+            let (unreadable, open): (Vec<_>, Vec<_>) = asked
+                .map(|(index, (call, asked))| {
+                    // A withheld reply is not continued, so its calls are closed together.
+                    let problem = find_unreadable(asked).filter(|_| !is_withheld);
+                    (index, call.id, problem)
+                })
+                .partition(|(_, _, problem)| problem.is_some());
+            // A retry rules on the open calls again. The journal does not have unreadable arguments.
+            for (index, call_id, problem) in unreadable {
+                batch.answer_with_error(index, call_id, problem.unwrap_or_default(), 0);
+            }
+            for (index, call_id, _) in open {
                 let content = format!("{why} before the tool was called");
-                batch.answer_with_error(index, call.id, content, 0);
+                batch.answer_unsettled(index, call_id, content, 0, UnsettledCall::NotCalled);
             }
             return match stop {
                 Some((code, error)) if !state.cancel_requested() => batch.into_failure(code, error),
@@ -213,7 +228,7 @@ fn stop(
         return Some((ErrorCode::Budget, over.to_owned()));
     }
     let limit = llm.max_iterations.get();
-    if state.iterations() + 1 >= limit {
+    if state.own_turns() + 1 >= limit {
         let message = format!("no final answer after {limit} turns, the agent's max_iterations");
         return Some((ErrorCode::LimitIterations, message));
     }
@@ -232,9 +247,13 @@ fn stop(
 }
 
 /// Asks the model to continue a cut answer.
-fn request_continuation(state: &TaskState, ctx: &DecisionContext, events: Vec<Event>) -> Decision {
+fn request_continuation(
+    state: &TaskState,
+    ctx: &mut DecisionContext,
+    events: Vec<Event>,
+) -> Decision {
     let message = Message::User { content: CONTINUE_PROMPT.to_owned(), timestamp: ctx.now };
-    call_model(state, ctx, events, [Event::MessageAdded { message }])
+    call_model_for_next_turn(state, ctx, events, [Event::MessageAdded { message }])
 }
 
 /// Returns the reason why a cut answer may not be continued any more, if there is one.
@@ -253,7 +272,7 @@ fn continuation_limit(
              max_iterations"
         )
     };
-    (state.iterations() + 1 >= limit).then(|| (ErrorCode::Truncated, message()))
+    (state.own_turns() + 1 >= limit).then(|| (ErrorCode::Truncated, message()))
 }
 
 fn complete(
@@ -263,13 +282,7 @@ fn complete(
     result: ResultRef,
 ) {
     events.extend(end_execution(state, ExecutionChange::Complete));
-    events.push(Event::CheckpointTaken {
-        checkpoint_id: CheckpointId::from_random_bytes(ctx.entropy.id_bytes()),
-        sequence: state.checkpoints(),
-        node: state.task().order().assigned_agent.to_string(),
-        awaiting_human: false,
-        message_count: None,
-    });
+    events.push(final_checkpoint(state, ctx));
     events.push(Event::TaskCompleted { result });
 }
 

@@ -3,7 +3,7 @@
 //! owner that resumes the task performs the effects. `ExpireReview` answers in a person's place
 //! after the deadline.
 
-use polity_model::event::{Event, ExecutionChange, ResultRef};
+use polity_model::event::{Event, ExecutionChange, ResultRef, UnsettledCall};
 use polity_model::failure::{AttemptFailure, ErrorCategory, ErrorCode};
 use polity_model::ids::CheckpointId;
 use polity_model::review::{ReviewSubject, ReviewVerdict};
@@ -129,7 +129,8 @@ impl AnswerReview {
                 if let Some((run, node)) =
                     state.workflow_run().and_then(|run| Some((run, run.node_of(call_id)?)))
                 {
-                    batch.answer_with_error(index, call_id, error.clone(), 0);
+                    let doubt = UnsettledCall::MaybeDone;
+                    batch.answer_unsettled(index, call_id, error.clone(), 0, doubt);
                     let mut workflow = WorkflowDecision::new(batch, run);
                     workflow.fail_node(node, ErrorCode::Rejected, &error);
                     return Ok(workflow.conclude());

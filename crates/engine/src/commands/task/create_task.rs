@@ -4,9 +4,8 @@
 
 use polity_definition::{AgentKind, AgentMode, CliAgent, Limits};
 use polity_model::budget::Budget;
-use polity_model::event::{Event, ForkPoint, OwnerEpoch, TaskCreated};
-use polity_model::ids::{InstanceId, TaskId, ToolCallId};
-use polity_model::session::task_of_call;
+use polity_model::event::{Event, ForkPoint, OwnerEpoch, RaisedLimits, TaskCreated};
+use polity_model::ids::{InstanceId, TaskId};
 use polity_model::state::StateUpdates;
 use polity_store::PinnedDefinition;
 use serde_json::{Map, Value};
@@ -34,6 +33,8 @@ pub struct CreateTask {
     pub retention_days: Option<u32>,
     /// A budget besides the agent's own.
     pub budget: Option<Budget>,
+    /// Limits in place of those of the definitions.
+    pub raised: RaisedLimits,
     /// Overrides of the CLI agent's file.
     pub overrides: RunOverrides,
 }
@@ -47,8 +48,12 @@ pub enum TaskOrigin {
     SubAgentCall {
         /// The agent's task.
         parent: TaskId,
-        /// The call that delegates the work.
-        call: ToolCallId,
+        /// The id of the new task, which follows from the call.
+        id: TaskId,
+        /// The earlier task of the same call, if the work starts again.
+        retry_of: Option<TaskId>,
+        /// The item of the parent's map that it performs.
+        item: Option<u32>,
     },
     /// A person who forks another task at a checkpoint.
     Fork {
@@ -56,6 +61,16 @@ pub enum TaskOrigin {
         from: ForkPoint,
         /// Updates of the State.
         updates: StateUpdates,
+    },
+    /// A person who retries a failed or cancelled task, or the retry of a task that this one is a
+    /// part of.
+    Retry {
+        /// The id of the new task: that of the only retry, or of the call that opens a part.
+        id: TaskId,
+        /// The task that this one is a part of.
+        parent: Option<TaskId>,
+        /// The point before the failure.
+        from: ForkPoint,
     },
 }
 
@@ -81,6 +96,7 @@ impl CreateTask {
             class: None,
             retention_days: None,
             budget: None,
+            raised: RaisedLimits::default(),
             overrides: RunOverrides::default(),
         }
     }
@@ -109,14 +125,23 @@ impl CreateTask {
             return Err(CommandRejection::InputTooLarge { found, limit });
         }
         let mut new_id = || TaskId::from_random_bytes(ctx.entropy.id_bytes());
-        let (id, parent_task_id, forked_from, updates) = match self.origin {
-            TaskOrigin::Outside => (new_id(), None, None, None),
-            TaskOrigin::SubAgentCall { parent, call } => {
-                (task_of_call(call), Some(parent), None, None)
-            }
-            TaskOrigin::Fork { from, updates } => (new_id(), None, Some(from), Some(updates)),
+        let map_item = match &self.origin {
+            TaskOrigin::SubAgentCall { item, .. } => *item,
+            TaskOrigin::Outside | TaskOrigin::Fork { .. } | TaskOrigin::Retry { .. } => None,
         };
-        let request = ctx.slot.dedup_key.filter(|_| forked_from.is_none());
+        let (id, parent_task_id, forked_from, retry_of, updates) = match self.origin {
+            TaskOrigin::Outside => (new_id(), None, None, None, None),
+            TaskOrigin::SubAgentCall { parent, id, retry_of, item: _ } => {
+                (id, Some(parent), None, retry_of, None)
+            }
+            TaskOrigin::Fork { from, updates } => (new_id(), None, Some(from), None, Some(updates)),
+            TaskOrigin::Retry { id, parent, from } => {
+                (id, parent, Some(from), Some(from.task_id), None)
+            }
+        };
+        // A fork or retry runs by itself.
+        let is_new = forked_from.is_none() && retry_of.is_none();
+        let request = ctx.slot.dedup_key.filter(|_| is_new);
         let pin_set = self.assignee.pin_set();
         let (pins, definitions) = (pin_set.pins.clone(), pin_set.definitions.clone());
         let created = Event::TaskCreated(TaskCreated {
@@ -127,8 +152,11 @@ impl CreateTask {
             class: self.class,
             retention_days: self.retention_days,
             parent_task_id,
+            map_item,
             budget: self.budget,
             forked_from,
+            retry_of,
+            raised: self.raised,
             working_directory: self.overrides.working_directory,
             has_private,
             request,
@@ -139,7 +167,7 @@ impl CreateTask {
         // A CLI agent queues at once, so that runs start in order of creation. One that may be a
         // duplicate looks for its original first.
         let queued = cli_agent_of(&self.assignee)
-            .filter(|_| forked_from.is_none() && request.is_none())
+            .filter(|_| is_new && request.is_none())
             .map(|(name, cli)| queue_execution(name, cli, ctx).1);
         let events = [created, claimed].into_iter().chain(set).chain(queued).collect();
         Ok(NewTask { id, events, definitions })

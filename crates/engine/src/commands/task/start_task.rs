@@ -2,17 +2,19 @@
 //! `ResumeTask` falls back to it for a task that had not started. The first effect depends on the
 //! assignee: a workflow's nodes, a run, a message or a model call.
 
-use polity_model::event::{Event, ExecutionChange};
+use polity_model::event::{Event, ExecutionChange, ResultRef};
+use polity_model::execution::RETRIES_UNLIMITED;
 use polity_model::ids::ExecutionId;
 use polity_model::machine::task::TaskStatus;
+use polity_model::message::Message;
 
 use crate::decide::call_batch::CallBatch;
 use crate::decide::cli_run::{cli_agent, start_or_queue};
-use crate::decide::continuation::resume_calls;
-use crate::decide::outcomes::{call_model, execution_event};
+use crate::decide::continuation::{resume_calls, resume_open_calls};
+use crate::decide::outcomes::{call_model, ended_execution, execution_event, final_checkpoint};
 use crate::decide::preconditions::unexpected_command;
 use crate::decide::remote_task::{remote_agent, send_message};
-use crate::decide::{CommandRejection, DecisionContext, DecisionResult, llm};
+use crate::decide::{CommandRejection, Decision, DecisionContext, DecisionResult, llm};
 use crate::state::TaskState;
 use crate::workflow::WorkflowDecision;
 
@@ -32,10 +34,11 @@ impl StartTask {
                 return Err(CommandRejection::Finished { task: state.id(), status });
             }
         }
-        // A fork in the middle of a turn starts with the open calls of that turn.
+        // A fork or retry in the middle of a turn starts with the open calls of that turn.
         if let Some(run) = state.workflow_run() {
             let mut batch = CallBatch::of_state(state, ctx)?;
             batch.push(Event::TaskStarted);
+            resume_open_calls(&mut batch, state)?;
             return Ok(WorkflowDecision::start(batch, run));
         }
         if let Some(cli) = cli_agent(state) {
@@ -46,7 +49,8 @@ impl StartTask {
         }
         // Each model call has its own retries; the execution has their sum.
         let llm = llm(state)?;
-        let max_retries = llm.max_retries.saturating_mul(llm.max_iterations.get());
+        let per_call = llm.max_retries.unwrap_or(RETRIES_UNLIMITED);
+        let max_retries = per_call.saturating_mul(llm.max_iterations.get());
         let agent = llm.identity.name.clone();
         let id = ExecutionId::from_random_bytes(ctx.entropy.id_bytes());
         let execution = [
@@ -56,6 +60,17 @@ impl StartTask {
         if state.calls().open().next().is_some() {
             let first = std::iter::once(Event::TaskStarted).chain(execution);
             return resume_calls(state, ctx, first);
+        }
+        if state.is_retry()
+            && let Some(Message::Assistant { content, .. }) = state.messages().last()
+        {
+            // The answer came when the task was cancelled or had used up its budget.
+            let result = ResultRef::Text(content.clone());
+            let events = std::iter::once(Event::TaskStarted).chain(execution);
+            let ended = ended_execution(id, ExecutionChange::Complete);
+            let checkpoint = final_checkpoint(state, ctx);
+            let ended = ended.into_iter().chain([checkpoint, Event::TaskCompleted { result }]);
+            return Ok(Decision { events: events.chain(ended).collect(), effects: Vec::new() });
         }
         Ok(call_model(state, ctx, vec![Event::TaskStarted], execution))
     }

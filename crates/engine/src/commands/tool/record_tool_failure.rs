@@ -4,6 +4,7 @@
 //! order. If none is left, the model reads the error.
 
 use jiff::SignedDuration;
+use polity_model::event::UnsettledCall;
 use polity_model::failure::{ErrorCategory, ErrorCode};
 use polity_model::ids::ToolCallId;
 
@@ -34,8 +35,19 @@ impl RecordToolFailure {
         let mut batch = CallBatch::of_state(state, ctx)?;
         batch.set_error_code(timed_out.then_some(ErrorCode::Timeout));
         let answer = format!("error: {}: {}{}", call.name(), failure.message, effect(*maybe_done));
+        // A workflow fails with its node, and a retry must not repeat what may have been done. An agent
+        // reads the error and decides itself.
+        let is_in_doubt = *maybe_done && !call.repeatable && state.workflow_run().is_some();
+        let end = |batch: &mut CallBatch<'_>| {
+            if is_in_doubt {
+                let doubt = UnsettledCall::MaybeDone;
+                batch.answer_unsettled(index, self.call_id, answer, self.duration_ms, doubt);
+            } else {
+                batch.answer_with_error(index, self.call_id, answer, self.duration_ms);
+            }
+        };
         if state.cancel_requested() {
-            batch.answer_with_error(index, self.call_id, answer, self.duration_ms);
+            end(&mut batch);
             return Ok(cancel_task(state, batch.into_events()));
         }
         let may_pass = failure.category == ErrorCategory::Transient && !timed_out;
@@ -47,7 +59,7 @@ impl RecordToolFailure {
             batch.record_attempt(index, self.call_id, failure.clone(), self.duration_ms, until);
             batch.wait_for_retry(self.call_id, until);
         } else if !call_fallback(&mut batch, index, call, failure.clone(), self.duration_ms) {
-            batch.answer_with_error(index, self.call_id, answer, self.duration_ms);
+            end(&mut batch);
         }
         Ok(continue_task(batch))
     }

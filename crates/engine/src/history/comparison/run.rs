@@ -115,9 +115,7 @@ impl ComparedRun {
         for TaskHistory { mut state, rest, .. } in TaskHistory::load_lineage(store, id).await? {
             let mut checkpoint = None;
             for recorded in rest {
-                if let Event::CheckpointTaken { sequence, .. } = &recorded.event {
-                    checkpoint = Some(*sequence);
-                }
+                checkpoint = recorded.event.checkpoint().or(checkpoint);
                 steps.follow(&mut state, recorded)?;
             }
             line.push(SharedHistory { task: state.id(), until: state.sequence(), checkpoint });
@@ -142,7 +140,7 @@ impl ComparedRun {
                 break;
             }
             let least = if a.until <= b.until { a } else { b };
-            shared = least.checkpoint.map(|checkpoint| (least.task, checkpoint)).or(shared);
+            shared = least.checkpoint.map(|checkpoint| (least.task, Some(checkpoint))).or(shared);
             if a.until != b.until {
                 break;
             }
@@ -207,7 +205,11 @@ impl StepCollector {
                 let output = number.and_then(|number| run.output(number));
                 (output.map(str::to_owned), routing_key, None)
             }
-            NodeChange::Fail { code, error } => (None, None, Some(NodeFailure { code, error })),
+            NodeChange::Fail { code, error, .. } => (None, None, Some(NodeFailure { code, error })),
+            // The output of the map has the outputs of its items.
+            NodeChange::StartItem { .. }
+            | NodeChange::FinishItems { .. }
+            | NodeChange::FailItem { .. } => return,
             // The progress of a dropped branch says nothing about the task.
             NodeChange::Drop => return,
         };

@@ -18,16 +18,18 @@ use crate::runtime::history::{LoadedTask, load_task};
 use crate::runtime::remote_cancel::cancel_remote_work;
 use crate::runtime::sub_agents::{end_sub_tasks, sub_agent_tools};
 use crate::runtime::{EngineError, RuntimeInner};
-use crate::state::TaskState;
+use crate::state::{TaskState, WorkflowRun};
 
 /// Makes this process the owner of a task that has no live owner.
 pub(in crate::runtime) async fn claim_task(
-    inner: &RuntimeInner,
+    inner: &Arc<RuntimeInner>,
     id: TaskId,
 ) -> Result<LoadedTask, EngineError> {
     let deps = &inner.deps;
     let mut loaded = load_task(&*deps.store, id).await?;
-    end_if_parent_ended(inner, &loaded.state).await?;
+    if end_if_parent_ended(inner, &loaded.state).await? {
+        loaded = load_task(&*deps.store, id).await?;
+    }
     // Before the check of drivers, which would read definitions that nobody trusts.
     expect_trust(&loaded.state)?;
     if !loaded.state.status().is_final() && !loaded.state.cancel_requested() {
@@ -53,7 +55,7 @@ pub(in crate::runtime) async fn claim_task(
 
 /// Records the answer to a review.
 pub(in crate::runtime) async fn answer_review(
-    inner: &RuntimeInner,
+    inner: &Arc<RuntimeInner>,
     id: TaskId,
     answer: AnswerReview,
 ) -> Result<(), EngineError> {
@@ -94,7 +96,7 @@ pub(in crate::runtime) async fn answer_review(
 /// The tools whose schemas check modified arguments. If a server cannot be asked, the arguments are
 /// checked when they are used.
 async fn toolbox_for(
-    inner: &RuntimeInner,
+    inner: &Arc<RuntimeInner>,
     loaded: &LoadedTask,
     answer: &AnswerReview,
 ) -> Arc<Toolbox> {
@@ -120,7 +122,10 @@ async fn toolbox_for(
 }
 
 /// Takes the default action of a review whose deadline has passed.
-async fn expire_review(inner: &RuntimeInner, state: &mut TaskState) -> Result<(), EngineError> {
+async fn expire_review(
+    inner: &Arc<RuntimeInner>,
+    state: &mut TaskState,
+) -> Result<(), EngineError> {
     let has_expired = decide_and_commit(&mut TaskDecision {
         journal: &inner.journal,
         state,
@@ -144,16 +149,24 @@ async fn expire_review(inner: &RuntimeInner, state: &mut TaskState) -> Result<()
     Ok(())
 }
 
-/// Cancels a sub-task whose parent has ended, and refuses to claim it.
-async fn end_if_parent_ended(inner: &RuntimeInner, state: &TaskState) -> Result<(), EngineError> {
-    let Some(parent) = state.task().order().parent_task_id else { return Ok(()) };
+/// Cancels a sub-task whose parent has ended, and refuses to claim it unless it must undo finished
+/// nodes. Returns true if it has changed.
+async fn end_if_parent_ended(
+    inner: &Arc<RuntimeInner>,
+    state: &TaskState,
+) -> Result<bool, EngineError> {
+    let Some(parent) = state.task().order().parent_task_id else { return Ok(false) };
+    if state.workflow_run().is_some_and(WorkflowRun::is_ending) {
+        return Ok(false);
+    }
     let row = inner.deps.store.task_row(parent).await?;
     if !row.is_some_and(|parent| parent.status.is_final()) {
-        return Ok(());
+        return Ok(false);
     }
     let task = state.id();
     let cancelled = cancel(&inner.deps.control(), task).await?;
     Err(match (cancelled, state.owner()) {
+        (CancelOutcome::Compensating, _) => return Ok(true),
         // The owner was asked, and is still working.
         (CancelOutcome::Requested, Some(owner)) => CommandRejection::OwnerAlive { task, owner },
         (CancelOutcome::Requested, None) | (CancelOutcome::Done(_), _) => {

@@ -4,18 +4,19 @@ use polity_model::event::{StreamId, StreamSequence};
 use polity_store::Commit;
 use serde_json::{Value, json};
 
-use crate::commands::{CreateTask, NewTask, TaskOrigin};
+use crate::commands::{CreateTask, NewTask};
 use crate::driver::{ProgramPreparation, RunIdentity};
-use crate::runtime::history::{LoadedTask, load_task};
+use crate::runtime::history::LoadedTask;
 use crate::runtime::journal::CommitMode;
 use crate::runtime::{EngineError, RuntimeInner};
 use crate::sealed_input::SealedInput;
-use crate::state::TaskState;
+use crate::state::{CorruptJournal, TaskState};
 
-/// Creates a task and makes it durable.
+/// Creates a task and makes it durable. `at_fork` is the state from which a fork or retry continues.
 pub(in crate::runtime) async fn create_task(
     inner: &RuntimeInner,
     mut create: CreateTask,
+    at_fork: Option<TaskState>,
 ) -> Result<LoadedTask, EngineError> {
     let deps = &inner.deps;
     let mut context = inner.plain_context();
@@ -31,8 +32,7 @@ pub(in crate::runtime) async fn create_task(
             cli.deduplicate_seconds.and_then(|_| deps.programs.dedup_key(&identity));
     }
     let sealed_input = seal_input(&*deps.programs, &mut create);
-    let assignee = create.assignee.clone();
-    let is_fork = matches!(create.origin, TaskOrigin::Fork { .. });
+    let assignee = create.assignee.clone().with_timeout(create.raised.timeout_seconds);
     let new = create.decide(deps.instance(), &deps.limits, &mut context, sealed_input.is_some())?;
     let NewTask { id, events, definitions } = new;
     let commit = Commit {
@@ -42,11 +42,14 @@ pub(in crate::runtime) async fn create_task(
     };
     let mode = if inner.scheduler.has_workers() { CommitMode::Grouped } else { CommitMode::Inline };
     let recorded = inner.journal.commit(commit, mode).await?;
-    if is_fork {
-        return load_task(&*deps.store, id).await;
-    }
-    let state =
-        TaskState::load(&assignee, recorded).map_err(|broken| EngineError::broken(id, &broken))?;
+    let mut recorded = recorded.into_iter();
+    let state = match (at_fork, recorded.next()) {
+        (Some(origin), Some(first)) => origin.fork(first, &assignee),
+        (None, Some(first)) => TaskState::begin(&assignee, first),
+        (_, None) => Err(CorruptJournal::NoBeginning),
+    };
+    let state = state.and_then(|state| state.following(recorded));
+    let state = state.map_err(|broken| EngineError::broken(id, &broken))?;
     Ok(LoadedTask { assignee, state })
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use polity_definition::LlmConfig;
 use polity_model::failure::{AttemptFailure, ErrorCategory};
+use polity_model::usage::Usage;
 use tokio::time::Instant;
 
 use super::effects::LiveText;
@@ -84,7 +85,8 @@ impl CallTimeout {
                 ),
             ),
         };
-        ModelFailure::new(AttemptFailure { category, message })
+        let failure = AttemptFailure { category, message };
+        ModelFailure { usage: Usage::UNKNOWN, ..ModelFailure::new(failure) }
     }
 }
 

@@ -1,9 +1,11 @@
 //! Effects for CLI agents: taking a slot, running the process, stopping it.
 
+use std::num::NonZeroU64;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polity_definition::{AgentDefinition, CliAgent};
+use polity_definition::{AgentDefinition, CliAgent, ScriptSource};
 use polity_model::execution::AgentExecution;
 use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::ids::{ExecutionId, TaskId};
@@ -26,11 +28,24 @@ use crate::driver::{
 };
 use crate::pinned::Assignee;
 use crate::runtime::liveness::OwnerLiveness;
+use crate::runtime::scheduler::WorkerActivity;
+use crate::runtime::slot_lines::LinePlace;
 use crate::runtime::{EngineError, RuntimeInner};
 use crate::sealed_input::SealedInput;
 
 /// The interval at which slots of other processes are checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A check takes at most one part in this many of a waiting task's time, however long the queue is.
+const CHECK_SHARE: u32 = 20;
+
+/// The number of tasks in line, beyond the number of slots, that check the queue. The order of a line
+/// may differ a little from that of the journal.
+const CHECKING_BEYOND_SLOTS: usize = 2;
+
+/// The interval at which tasks far back in line check the queue, for each task in the line. The line
+/// of one process is only nearly in the order of the queue.
+const FAR_CHECK_INTERVAL_PER_TASK: Duration = Duration::from_millis(20);
 
 /// The time after which a process is recorded. A run that is over by then saves a commit.
 const RECORD_PROCESS_AFTER: Duration = Duration::from_millis(20);
@@ -59,6 +74,14 @@ impl Worker {
         pinned.agent.program().map(|_| Arc::clone(&pinned.agent))
     }
 
+    /// The pinned script that the agent of the task runs.
+    fn pinned_script(&self) -> Option<Arc<ScriptSource>> {
+        match &self.assignee {
+            Assignee::Agent(pinned) => pinned.step.clone(),
+            Assignee::Workflow(_) => None,
+        }
+    }
+
     /// Determines the slot pool, and takes a slot if no other task is ahead.
     pub(super) async fn prepare_slot(&mut self) -> Result<(), EngineError> {
         let Some(agent) = self.cli_agent() else { return Ok(()) };
@@ -79,9 +102,12 @@ impl Worker {
         );
         self.find_original().await?;
         if self.slot.held.is_none() && self.slot.duplicate_of.is_none() {
+            let slots = cli.max_concurrent_executions.get() as usize;
+            if self.inner.slot_lines.length(&self.slot.pool) > slots {
+                return Ok(());
+            }
             let queued = self.state.execution().filter(|execution| !execution.is_over());
             let position = self.queue_position(queued.map(|execution| execution.id)).await?;
-            let slots = cli.max_concurrent_executions.get() as usize;
             if position.ahead == 0
                 && position.taken < slots
                 && let Ok(slot) = self.take_slot(cli).await
@@ -104,14 +130,25 @@ impl Worker {
             return Ok(Err(Interruption::Abandoned));
         };
         let began = Instant::now();
-        let mut is_admitted = false;
-        let limit = Duration::from_secs(cli.queue_timeout_seconds.get());
+        let seconds_max = cli.queue_timeout_seconds.map(NonZeroU64::get);
+        let deadline = seconds_max.map(|seconds| began + Duration::from_secs(seconds));
+        let mut is_admitted = cli.queue_limit.is_none();
         let id = self.state.execution().map(|execution| execution.id);
         let inner = Arc::clone(&self.inner);
+        let slots = cli.max_concurrent_executions.get() as usize;
+        let age = (self.state.task().order().created_at, self.state.id());
+        let place = inner.slot_lines.join(&self.slot.pool, age);
         loop {
+            if is_admitted
+                && let Some(interrupted) = self.wait_in_line(&place, slots, deadline).await
+            {
+                return Ok(Err(interrupted));
+            }
             let freed = inner.slot_freed.notified();
+            let asked = Instant::now();
             let QueuePosition { ahead, taken } = self.queue_position(id).await?;
-            let free = (cli.max_concurrent_executions.get() as usize).saturating_sub(taken);
+            let check_interval = CHECK_INTERVAL.max(asked.elapsed() * CHECK_SHARE);
+            let free = slots.saturating_sub(taken);
             if ahead < free {
                 match self.take_slot(cli).await {
                     Ok(Some(slot)) => {
@@ -127,11 +164,16 @@ impl Worker {
             }
             // An admitted task is not refused later because older ones are adopted.
             let waiting = ahead.saturating_sub(free);
-            if !std::mem::replace(&mut is_admitted, true) && waiting >= cli.queue_limit as usize {
-                return Ok(Ok(begin(SlotWait::Full { waiting })));
+            if let Some(limit) = cli.queue_limit
+                && !std::mem::replace(&mut is_admitted, true)
+                && waiting >= limit as usize
+            {
+                return Ok(Ok(begin(SlotWait::Full { waiting, limit })));
             }
-            if began.elapsed() >= limit {
-                return Ok(Ok(begin(SlotWait::TooLong)));
+            if let Some(seconds) = seconds_max
+                && began.elapsed() >= Duration::from_secs(seconds)
+            {
+                return Ok(Ok(begin(SlotWait::TooLong { seconds })));
             }
             if self.state.cancel_requested() {
                 return Ok(Err(Interruption::Cancelled));
@@ -139,11 +181,36 @@ impl Worker {
             let Self { inner, state, signals, .. } = self;
             tokio::select! {
                 () = freed => {}
-                () = tokio::time::sleep(CHECK_INTERVAL) => {}
+                () = tokio::time::sleep(check_interval) => {}
                 interrupted = interruption(inner, state, signals) => return Ok(Err(interrupted)),
             }
             // The select may have consumed a signal.
             self.catch_up().await?;
+        }
+    }
+
+    /// Waits until the task is among the first in line, or until it checks the queue in any case.
+    async fn wait_in_line(
+        &mut self,
+        place: &LinePlace,
+        slots: usize,
+        deadline: Option<Instant>,
+    ) -> Option<Interruption> {
+        let Self { inner, state, signals, .. } = self;
+        let waiting = u32::try_from(inner.slot_lines.length(place.pool())).unwrap_or(u32::MAX);
+        let check_at = Instant::now() + FAR_CHECK_INTERVAL_PER_TASK.saturating_mul(waiting);
+        let check_at = deadline.map_or(check_at, |deadline| deadline.min(check_at));
+        let mut interrupted = pin!(interruption(inner, state, signals));
+        loop {
+            let moved = inner.slot_lines.moved();
+            if place.is_among_first(slots + CHECKING_BEYOND_SLOTS) {
+                return None;
+            }
+            tokio::select! {
+                () = moved => {}
+                () = tokio::time::sleep_until(check_at) => return None,
+                interrupted = &mut interrupted => return Some(interrupted),
+            }
         }
     }
 
@@ -204,23 +271,32 @@ impl Worker {
         let (Some(agent), Some(execution)) = (self.cli_agent(), self.state.execution()) else {
             return Ok(Err(Interruption::Abandoned));
         };
+        let script = self.pinned_script();
         let (execution_id, attempt) = (execution.id, execution.retry_count);
         let Some(sealed_input) = self.sealed_input().await? else {
             return Ok(Ok(Command::RecordRun(RecordRun { outcome: lost_input() })));
         };
         let overrides = sealed_input.overrides(self.working_directory());
-        let slot = match self.slot.held.clone() {
-            Some(slot) => slot,
-            None => match self.retake_slot(&agent, &overrides).await {
+        let slot = if let Some(slot) = self.slot.held.clone() {
+            slot
+        } else {
+            self.park(WorkerActivity::Parked);
+            let taken = self.retake_slot(&agent, &overrides).await;
+            match self.unpark(taken).await {
                 Ok(slot) => slot,
                 Err(interrupted) => return Ok(Err(interrupted)),
-            },
+            }
         };
-        // Its usage is unknown until it ends.
+        // Its usage is unknown until it ends. A script uses no model.
         let allowance = self.allowance.clone();
-        let _permit = match self.budget_permit(&allowance).await {
-            Ok(permit) => permit,
-            Err(outcome) => return Ok(outcome),
+        let is_script = agent.program().is_some_and(|cli| cli.script.is_some());
+        let _permit = if is_script {
+            None
+        } else {
+            match self.budget_permit(&allowance).await {
+                Ok(permit) => permit,
+                Err(outcome) => return Ok(outcome),
+            }
         };
         let (stop, stopped) = watch::channel(false);
         let (started_sender, mut process_started) = watch::channel(None);
@@ -237,6 +313,7 @@ impl Worker {
                 input: &sealed_input.description,
                 parameters: &sealed_input.parameters,
                 overrides: &overrides,
+                script: script.as_deref(),
                 slot: &slot,
                 stop: &stopped,
                 progress: &progress,

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::ids::{TaskId, ToolCallId};
 use polity_model::name::Name;
-use polity_model::session::task_of_call;
+use polity_model::session::{task_of_call, task_of_inherited_call};
 
 use super::Worker;
 use super::call_timer::{CallTimeout, CallTimer, TimedText};
@@ -75,8 +75,12 @@ impl Worker {
                 answer = call => Ok(answer),
                 timeout = timer.expired() => Err(timeout),
             };
-            if let (Ok(Ok(reply)), Some(permit)) = (&answer, permit) {
-                permit.settle(priced_usage(reply.usage, llm));
+            if let (Ok(answer), Some(permit)) = (&answer, permit) {
+                let usage = match answer {
+                    Ok(reply) => reply.usage,
+                    Err(failure) => failure.usage,
+                };
+                permit.settle(priced_usage(usage, llm));
             }
             Ok(answer)
         };
@@ -151,14 +155,15 @@ impl Worker {
         Some(node.clone())
     }
 
-    /// The call site: conversation, turn and index. For a node's call, the node's name and the
-    /// number of its runs.
+    /// The call site: conversation, turn and index. For a node's call, the node's name, the number of
+    /// its runs and the item of a map.
     fn call_site(&self, call_id: ToolCallId, index: usize) -> (Arc<str>, u32, usize) {
         let node = self.state.workflow_run().and_then(|walk| Some((walk, walk.node_of(call_id)?)));
         match node {
             Some((walk, node)) => {
                 let name = walk.plan().nodes()[node].name();
-                (format!("{}/{name}", self.session).into(), walk.node_run(node).count, 0)
+                let item = walk.item_of(call_id).unwrap_or_default() as usize;
+                (format!("{}/{name}", self.session).into(), walk.node_run(node).count, item)
             }
             None => (Arc::clone(&self.session), self.state.turn(), index),
         }
@@ -168,6 +173,9 @@ impl Worker {
     pub(super) async fn abandon(&mut self, call_id: ToolCallId) -> Result<(), EngineError> {
         if let Some(handle) = self.abort_handles.remove(&call_id) {
             handle.abort();
+        }
+        if self.state.is_retry() {
+            end_sub_task(&self.inner, task_of_inherited_call(self.state.id(), call_id)).await?;
         }
         end_sub_task(&self.inner, task_of_call(call_id)).await
     }
@@ -181,7 +189,7 @@ impl Worker {
         }
         for row in active_sub_tasks(&*self.inner.deps.store, self.state.id()).await? {
             let calls = self.state.calls().all();
-            if calls.iter().all(|call| task_of_call(call.id()) != row.id) {
+            if calls.iter().all(|call| call.sub_task(self.state.id()) != row.id) {
                 end_sub_task(&self.inner, row.id).await?;
             }
         }
@@ -209,26 +217,35 @@ impl Worker {
             Assignee::Workflow(flow) => {
                 let walk = self.state.workflow_run()?;
                 let node = walk.node_of(call_id)?;
-                let planned = &walk.plan().nodes()[node].node;
-                let call_site = format!("{}.{}", planned.name, walk.node_run(node).count);
-                (flow.assignee_of(planned)?, call_site)
+                let step = walk.step_of(call_id)?;
+                let mut call_site = format!("{}.{}", step.name, walk.node_run(node).count);
+                if let Some(item) = walk.item_of(call_id) {
+                    call_site = format!("{call_site}.{item}");
+                }
+                (flow.assignee_of(step)?, call_site)
             }
         };
         Some(SubAgentOrder {
             call_id,
+            task: call.sub_task(order.id),
+            earlier: call.earlier_sub_task,
             parent: order.id,
+            raised: order.raised,
             assignee,
             session: format!("{}/{session}/{agent}", self.session).into(),
             description: sub_agents::description(call.arguments()),
             class: order.class.clone(),
             retention_days: order.retention_days,
             limited_by: self.limited_by(call_id),
+            item: self.state.workflow_run().and_then(|walk| walk.item_of(call_id)),
         })
     }
 
     /// Watches a sub-task that waits for a review.
     pub(super) fn watch_sub_agent(&mut self, call_id: ToolCallId) {
-        let watch = sub_agents::watch_sub_agent(Arc::clone(&self.inner), call_id);
+        let Some(call) = self.state.calls().get(call_id) else { return };
+        let task = call.sub_task(self.state.id());
+        let watch = sub_agents::watch_sub_agent(Arc::clone(&self.inner), call_id, task);
         let handle = self.calls.spawn(watch);
         self.abort_handles.insert(call_id, handle);
     }

@@ -6,7 +6,7 @@
 //!
 //! Everything here follows from the plan and the journal, so nothing is stored.
 
-use polity_definition::{JoinMode, PlanLink, WorkflowPlan};
+use polity_definition::{JoinMode, LinkKind, PlanLink, WorkflowPlan};
 use polity_model::machine::node::{NodeEvent, NodeState};
 use polity_model::machine::{IllegalTransition, Machine};
 
@@ -25,6 +25,8 @@ pub struct WorkflowProgress {
     again: Vec<usize>,
     /// The last link that led back to each node.
     led_back: Vec<Option<usize>>,
+    /// The round of each node that a fork or retry restarts: the one in which the node was in progress.
+    restarts_in: Vec<Option<u32>>,
     /// The number of node runs.
     runs: u32,
     /// The number of loops so far.
@@ -58,6 +60,7 @@ impl WorkflowProgress {
             allowed: vec![false; count],
             again: Vec::new(),
             led_back: vec![None; count],
+            restarts_in: vec![None; count],
             runs: 0,
             rounds: 0,
         }
@@ -88,6 +91,12 @@ impl WorkflowProgress {
     /// The number of loops so far.
     pub fn rounds(&self) -> u32 {
         self.rounds
+    }
+
+    /// The round in which a node starts: the current one, or that from before a fork. A loop may run
+    /// beside the node, and messages are ordered by rounds.
+    pub(super) fn round_of(&self, node: usize) -> u32 {
+        self.restarts_in[node].unwrap_or(self.rounds)
     }
 
     /// The number of times that an edge led back.
@@ -161,7 +170,7 @@ impl WorkflowProgress {
             self.again.push(back);
         } else {
             for link in &plan.nodes()[node].links_out {
-                let follows_from_data = plan.links()[*link].edge.is_none();
+                let follows_from_data = plan.links()[*link].kind == LinkKind::Data;
                 let is_taken = follows_from_data || taken.contains(link);
                 self.links[*link] = if is_taken { LinkState::Taken } else { LinkState::Dead };
             }
@@ -169,8 +178,61 @@ impl WorkflowProgress {
         self.settle(plan)
     }
 
-    pub(crate) fn fail(&mut self, plan: &WorkflowPlan, node: usize) -> ProgressResult {
-        self.ended(plan, node, NodeEvent::Fail)
+    /// Fails a node. `caught_by` is the error link to take, if the failure is caught.
+    pub(crate) fn fail(
+        &mut self,
+        plan: &WorkflowPlan,
+        node: usize,
+        caught_by: Option<usize>,
+    ) -> ProgressResult {
+        let Some(link) = caught_by else { return self.ended(plan, node, NodeEvent::Fail) };
+        self.on(node, NodeEvent::Fail)?;
+        if plan.links()[link].is_back {
+            // Links ahead are decided when the loop comes back here.
+            if let Some(edge) = plan.links()[link].edge {
+                self.loops[edge] += 1;
+            }
+            self.again.push(link);
+        } else {
+            for other in &plan.nodes()[node].links_out {
+                self.links[*other] =
+                    if *other == link { LinkState::Taken } else { LinkState::Dead };
+            }
+        }
+        self.settle(plan)
+    }
+
+    /// Makes a compensation ready to run again, for an earlier run of its node.
+    pub(crate) fn restart(&mut self, node: usize) -> ProgressResult {
+        match self.nodes[node] {
+            NodeState::Done | NodeState::Failed => self.on(node, NodeEvent::Repeat),
+            NodeState::Waiting
+            | NodeState::Running
+            | NodeState::Asking
+            | NodeState::Dropped
+            | NodeState::Skipped => Ok(()),
+        }
+    }
+
+    /// Stops the graph. After a cancel, the nodes of `on_cancel` run.
+    pub(crate) fn begin_ending(&mut self, plan: &WorkflowPlan, is_cancel: bool) -> ProgressResult {
+        let kept = plan.on_cancel().map(|first| plan.from_on(first)).unwrap_or_default();
+        self.again.clear();
+        for node in 0..self.nodes.len() {
+            if kept.contains(&node) || plan.nodes()[node].compensates.is_some() {
+                continue;
+            }
+            self.called[node] = false;
+            match self.nodes[node] {
+                NodeState::Running | NodeState::Asking => self.on(node, NodeEvent::Drop)?,
+                NodeState::Waiting => self.on(node, NodeEvent::Skip)?,
+                NodeState::Done | NodeState::Failed | NodeState::Dropped | NodeState::Skipped => {}
+            }
+        }
+        if let Some(first) = plan.on_cancel().filter(|_| is_cancel) {
+            self.called[first] = true;
+        }
+        Ok(())
     }
 
     pub(crate) fn give_up(&mut self, plan: &WorkflowPlan, node: usize) -> ProgressResult {
@@ -185,15 +247,26 @@ impl WorkflowProgress {
         self.settle(plan)
     }
 
-    /// Restarts the nodes in progress, for a fork.
-    pub(crate) fn begin_again(&mut self, plan: &WorkflowPlan) -> ProgressResult {
+    /// Restarts the nodes in progress that are not kept, for a fork or retry. `rounds` has the round of
+    /// each node that has begun. A retry counts node runs afresh.
+    pub(crate) fn begin_again(
+        &mut self,
+        plan: &WorkflowPlan,
+        is_kept: impl Fn(usize) -> bool,
+        rounds: &[Option<u32>],
+        is_retry: bool,
+    ) -> ProgressResult {
         for (node, state) in self.nodes.iter_mut().enumerate() {
+            if is_kept(node) {
+                continue;
+            }
             match state {
                 // It counts again when it restarts.
                 NodeState::Running => {
                     self.runs = self.runs.saturating_sub(1);
-                    // Some of its branches may be done, so its approval is not asked again.
-                    self.allowed[node] = !plan.nodes()[node].branches.is_empty();
+                    // Some of its branches or items may be done, so its approval is not asked again.
+                    let planned = &plan.nodes()[node];
+                    self.allowed[node] = !planned.branches.is_empty() || planned.is_map();
                 }
                 NodeState::Asking => {}
                 NodeState::Waiting
@@ -204,9 +277,49 @@ impl WorkflowProgress {
             }
             *state = NodeState::Waiting;
             self.called[node] = true;
+            self.restarts_in[node] = rounds[node];
         }
-        // Nothing that a back link waited for is in progress now.
+        if is_retry {
+            self.runs = 0;
+        }
+        // Nothing that a back link of a fork waited for is in progress now.
         self.settle(plan)
+    }
+
+    /// The progress on a changed plan. Nodes, links and edges keep theirs by the names of their nodes.
+    pub(super) fn rebased(&self, old: &WorkflowPlan, new: &WorkflowPlan) -> Self {
+        let earlier = |node: usize| old.number(new.nodes()[node].name());
+        let mut rebased = Self::new(new);
+        rebased.called[new.entry()] = self.runs == 0;
+        for node in 0..new.nodes().len() {
+            let Some(before) = earlier(node) else { continue };
+            rebased.nodes[node] = self.nodes[before];
+            rebased.called[node] = self.called[before];
+            rebased.allowed[node] = self.allowed[before];
+            rebased.restarts_in[node] = self.restarts_in[before];
+            rebased.led_back[node] =
+                self.led_back[before].and_then(|link| same_link(old, link, new));
+        }
+        for (number, link) in new.links().iter().enumerate() {
+            let Some(from) = earlier(link.from) else { continue };
+            let same = (0..old.links().len()).find(|l| same_link(old, *l, new) == Some(number));
+            rebased.links[number] = match (self.nodes[from], same) {
+                (NodeState::Waiting | NodeState::Running | NodeState::Asking, _) => LinkState::Open,
+                (NodeState::Failed | NodeState::Dropped | NodeState::Skipped, _) => LinkState::Dead,
+                (NodeState::Done, Some(same)) => self.links[same],
+                // The route from a finished node is decided; only its data reaches new nodes.
+                (NodeState::Done, None) if link.edge.is_none() => LinkState::Taken,
+                (NodeState::Done, None) => LinkState::Dead,
+            };
+            if let (Some(edge), Some(before)) =
+                (link.edge, same.and_then(|same| old.links()[same].edge))
+            {
+                rebased.loops[edge] = self.loops[before];
+            }
+        }
+        rebased.again = self.again.iter().filter_map(|link| same_link(old, *link, new)).collect();
+        (rebased.runs, rebased.rounds) = (self.runs, self.rounds);
+        rebased
     }
 
     /// Applies the consequences of a node's end.
@@ -243,6 +356,7 @@ impl WorkflowProgress {
             self.called[node] = false;
             self.allowed[node] = false;
             self.led_back[node] = None;
+            self.restarts_in[node] = None;
             for link in &plan.nodes()[node].links_out {
                 self.links[*link] = LinkState::Open;
             }
@@ -278,11 +392,13 @@ impl WorkflowProgress {
         if links.is_empty() || links.iter().any(|link| self.links[*link] == LinkState::Open) {
             return None;
         }
-        let has_edges = links.iter().any(|link| plan.links()[*link].edge.is_some());
-        Some(links.iter().any(|link| {
-            self.links[*link] == LinkState::Taken
-                && (!has_edges || plan.links()[*link].edge.is_some())
-        }))
+        let is_edge = |link: &usize| plan.links()[*link].kind != LinkKind::Data;
+        let has_edges = links.iter().any(is_edge);
+        Some(
+            links
+                .iter()
+                .any(|link| self.links[*link] == LinkState::Taken && (!has_edges || is_edge(link))),
+        )
     }
 
     /// The nodes that may run now, in order.
@@ -333,4 +449,21 @@ impl WorkflowProgress {
             None => self.called[node] || self.leads(plan, node) == Some(true),
         }
     }
+}
+
+/// The link of the new plan between the same nodes, of the same kind. Of several, the one with the
+/// same index among them.
+fn same_link(old: &WorkflowPlan, link: usize, new: &WorkflowPlan) -> Option<usize> {
+    let wanted = old.links()[link];
+    let (from, to) = (old.nodes()[wanted.from].name(), old.nodes()[wanted.to].name());
+    let (from, to) = (new.number(from)?, new.number(to)?);
+    let alike = |links: &[PlanLink], from: usize, to: usize| -> Vec<usize> {
+        let is_alike = |link: &PlanLink| {
+            link.from == from && link.to == to && link.edge.is_some() == wanted.edge.is_some()
+        };
+        (0..links.len()).filter(|number| is_alike(&links[*number])).collect()
+    };
+    let before = alike(old.links(), wanted.from, wanted.to);
+    let index = before.iter().position(|number| *number == link)?;
+    alike(new.links(), from, to).get(index).copied()
 }

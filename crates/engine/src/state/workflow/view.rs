@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 use jiff::Timestamp;
-use polity_definition::EvaluationScope;
-use polity_definition::{WorkflowNode, WorkflowNodeKind};
+use polity_definition::{
+    DeclaredOutput, EvaluationScope, OutputType, Text, WorkflowNode, WorkflowNodeKind,
+};
 use polity_model::ids::ToolCallId;
 use polity_model::message::{Message, MessageHistory};
 use polity_model::state::State;
@@ -18,9 +19,11 @@ pub(crate) struct NodeOutcome<'a> {
     pub(crate) node: usize,
     /// Its output.
     pub(crate) output: &'a str,
+    /// Its output as a JSON value, if it is a script's.
+    pub(crate) value: Option<&'a Value>,
     /// Its routing key.
     pub(crate) routing_key: Option<&'a str>,
-    /// The State after a person's answer, if a person was asked.
+    /// The State after a person's answer or the updates of a script.
     pub(crate) state: Option<&'a State>,
     /// The time of the outcome.
     pub(crate) at: Timestamp,
@@ -52,7 +55,7 @@ impl WorkflowRun {
     /// The scope of a node's conditions and templates before it runs.
     pub(crate) fn scope(&self, node: usize) -> EvaluationScope<'_> {
         let last = self.last_before(node);
-        EvaluationScope {
+        let scope = EvaluationScope {
             input: self.input(),
             last: self.last(last),
             messages: &self.messages,
@@ -62,7 +65,10 @@ impl WorkflowRun {
             routing_key: self.routing_key.as_deref(),
             metadata: Cow::Borrowed(&self.metadata),
             outputs: self.outputs(),
-        }
+            error: self.error.as_ref(),
+            item: None,
+        };
+        self.compensation_scope(node, scope)
     }
 
     fn outputs(&self) -> Vec<(&str, &str)> {
@@ -87,7 +93,7 @@ impl WorkflowRun {
         let node = &self.plan.nodes()[after.node].node;
         let state = after.state;
         let mut metadata = Cow::Borrowed(state.map_or(&self.metadata, |state| &state.metadata));
-        for (name, value) in written(node, after.output) {
+        for (name, value) in written(node, after.output, after.value) {
             metadata.to_mut().insert(name, value);
         }
         let mut outputs = self.outputs();
@@ -103,11 +109,16 @@ impl WorkflowRun {
             last: if says { after.output } else { self.last(self.last_before(after.node)) },
             messages: state.map_or(&self.messages, |state| state.messages.messages()),
             newest,
-            next_action: self.next_action.as_deref(),
+            next_action: match state {
+                Some(state) => state.next_action.as_deref(),
+                None => self.next_action.as_deref(),
+            },
             current_agent: self.current_agent.as_str(),
             routing_key: after.routing_key.or(routing_key),
             metadata,
             outputs,
+            error: self.error.as_ref(),
+            item: None,
         }
     }
 
@@ -121,6 +132,7 @@ impl WorkflowRun {
             current_agent: self.current_agent.clone(),
             routing_key: self.routing_key.clone(),
             metadata: self.metadata.clone(),
+            error: self.error.clone(),
         }
     }
 
@@ -141,7 +153,9 @@ pub(super) fn says_something(kind: &WorkflowNodeKind) -> bool {
         WorkflowNodeKind::Agent { .. }
         | WorkflowNodeKind::Tool { .. }
         | WorkflowNodeKind::Workflow { .. }
-        | WorkflowNodeKind::Parallel { .. } => true,
+        | WorkflowNodeKind::Parallel { .. }
+        | WorkflowNodeKind::Script { .. }
+        | WorkflowNodeKind::Map { .. } => true,
         WorkflowNodeKind::Condition { .. } | WorkflowNodeKind::Human { .. } => false,
     }
 }
@@ -155,7 +169,12 @@ pub(super) fn message_of(
 ) -> Option<Message> {
     let content = || output.to_owned();
     match (kind, call) {
-        (WorkflowNodeKind::Agent { .. } | WorkflowNodeKind::Workflow { .. }, _) => {
+        (
+            WorkflowNodeKind::Agent { .. }
+            | WorkflowNodeKind::Workflow { .. }
+            | WorkflowNodeKind::Script { .. },
+            _,
+        ) => {
             let tool_calls = Vec::new();
             Some(Message::Assistant { content: content(), tool_calls, timestamp })
         }
@@ -167,7 +186,8 @@ pub(super) fn message_of(
             WorkflowNodeKind::Tool { .. }
             | WorkflowNodeKind::Condition { .. }
             | WorkflowNodeKind::Human { .. }
-            | WorkflowNodeKind::Parallel { .. },
+            | WorkflowNodeKind::Parallel { .. }
+            | WorkflowNodeKind::Map { .. },
             _,
         ) => None,
     }
@@ -175,27 +195,59 @@ pub(super) fn message_of(
 
 /// The metadata that a node writes: its output under its one declared name, or the fields of its
 /// output under several.
-pub(super) fn written(node: &WorkflowNode, output: &str) -> Vec<(String, Value)> {
+pub(super) fn written(
+    node: &WorkflowNode,
+    output: &str,
+    value: Option<&Value>,
+) -> Vec<(String, Value)> {
+    // The output of a script is a JSON value, which keeps its type.
+    let is_script = matches!(node.kind, WorkflowNodeKind::Script { .. });
     match node.outputs.as_slice() {
         [] => Vec::new(),
-        [name] => vec![(name.as_str().to_owned(), as_value(output))],
+        [declared] => {
+            let value = match (value, declared.output_type) {
+                (Some(value), _) => value.clone(),
+                (None, OutputType::Text) if !is_script => Value::String(output.to_owned()),
+                // Other texts have failed the node.
+                (None, OutputType::Text | OutputType::Json) => {
+                    serde_json::from_str(output).unwrap_or_default()
+                }
+            };
+            vec![(declared.name.as_str().to_owned(), value)]
+        }
         names => {
             let Ok(Value::Object(fields)) = serde_json::from_str(output) else {
                 return Vec::new();
             };
             let fields = fields.into_iter();
-            fields.filter(|(name, _)| names.iter().any(|known| known.as_str() == name)).collect()
+            fields
+                .filter(|(name, _)| names.iter().any(|known| known.name.as_str() == name))
+                .collect()
         }
     }
 }
 
-/// Parses a JSON object or list, so that its parts can be referenced.
-fn as_value(output: &str) -> Value {
-    let text = output.trim();
-    if text.starts_with(['{', '['])
-        && let Ok(value) = serde_json::from_str(text)
-    {
-        return value;
+/// Checks that the output of a node has what it declares.
+pub(crate) fn check_outputs(node: &WorkflowNode, output: &str) -> Result<(), String> {
+    let declared = &node.outputs;
+    let names: Vec<&Text> = declared.iter().map(|output| &output.name).collect();
+    if let [DeclaredOutput { name, output_type: OutputType::Json }] = declared.as_slice() {
+        let parsed = serde_json::from_str::<Value>(output);
+        return parsed.map(|_| ()).map_err(|error| {
+            format!("its output must be JSON, because outputs has \"{name}: json\": {error}")
+        });
     }
-    Value::String(output.to_owned())
+    if names.len() < 2 {
+        return Ok(());
+    }
+    let Ok(Value::Object(fields)) = serde_json::from_str(output) else {
+        return Err(format!(
+            "its output must be a JSON object with {}, because it declares more than one output",
+            names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        ));
+    };
+    match names.iter().find(|name| !fields.contains_key(name.as_str())) {
+        Some(name) => Err(format!("its output has no field \"{name}\", which it declares")),
+        None => Ok(()),
+    }
 }

@@ -38,6 +38,19 @@ impl TracedCalls {
         self.calls.push(TracedCall::new(call));
     }
 
+    /// Adds a call that a retry has inherited, unless it is known.
+    pub(super) fn ensure(&mut self, id: ToolCallId, tool: &ToolName) {
+        if self.find(id).is_none() {
+            self.calls.push(TracedCall {
+                id,
+                server: tool.server().to_owned(),
+                tool: tool.tool().to_owned(),
+                arguments: Map::new(),
+                since: None,
+            });
+        }
+    }
+
     /// Removes a call.
     pub(super) fn remove(&mut self, id: ToolCallId) {
         self.calls.retain(|call| call.id != id);
@@ -55,11 +68,11 @@ impl TracedCalls {
             .min_by_key(|(_, since)| *since)
     }
 
-    /// Takes the attempts in progress: the record and start of each.
-    pub(super) fn take_in_progress(&mut self) -> Vec<(ToolCallRecord, Timestamp)> {
+    /// Takes the attempts in progress: the call, record and start of each.
+    pub(super) fn take_in_progress(&mut self) -> Vec<(ToolCallId, ToolCallRecord, Timestamp)> {
         self.calls
             .iter_mut()
-            .filter_map(|call| call.since.take().map(|since| (call.record(0), since)))
+            .filter_map(|call| call.since.take().map(|since| (call.id, call.record(0), since)))
             .collect()
     }
 }

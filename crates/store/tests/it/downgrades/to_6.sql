@@ -1,3 +1,4 @@
+ALTER TABLE tasks DROP COLUMN map_item;
 ALTER TABLE tasks DROP COLUMN usage_unknown;
 ALTER TABLE tasks DROP COLUMN estimated_tokens;
 ALTER TABLE tasks DROP COLUMN estimated_cost_pico_usd;

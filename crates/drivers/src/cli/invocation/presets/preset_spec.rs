@@ -5,6 +5,8 @@ use polity_definition::{
 };
 use polity_model::failure::ErrorCategory;
 
+use crate::cli::output::parser::EventRules;
+
 /// The settings of a preset.
 #[derive(Debug)]
 pub(crate) struct PresetSpec {
@@ -24,6 +26,10 @@ pub(crate) struct PresetSpec {
     /// Trailing arguments that name the input.
     pub(crate) trailing_args: &'static str,
     pub(crate) parser: fn() -> OutputParser,
+    pub(crate) event_rules: fn() -> EventRules,
+    /// Files and folders of the working directory with code that the program runs whatever its
+    /// options. With them, no permission can be withheld.
+    pub(crate) folder_code: &'static [&'static str],
     pub(crate) envs: &'static [(&'static str, &'static str)],
     /// Variables to pass on if set.
     pub(crate) env_allow: &'static [&'static str],
@@ -46,6 +52,8 @@ pub(crate) const DEFAULT: PresetSpec = PresetSpec {
     input: InputPattern::Stdin,
     trailing_args: "",
     parser: text,
+    event_rules: EventRules::default,
+    folder_code: &[],
     envs: &[],
     env_allow: &[],
     exit_categories: &[],

@@ -37,7 +37,7 @@ fn recorded_runs() -> Vec<PresetRun> {
 
 fn parsed(run: &PresetRun) -> (ResolvedAgent, ParsedOutput) {
     let resolved = resolved(&format!("preset: {}\npermission_policy: allow\n", run.preset));
-    let mut parser = AnswerParser::new(&resolved.parser);
+    let mut parser = AnswerParser::new(&resolved.parser).with_events(&resolved.event_rules);
     parser.push(run.stdout.as_bytes());
     (resolved, parser.finish())
 }
@@ -63,7 +63,12 @@ fn finds_session_ids_and_tokens() {
         let (_, found) = parsed(&run);
         let (session, tokens) = match run.preset.as_str() {
             "claude" | "codex" | "gemini" | "qwen" => (Some("s1"), Some((12, 7))),
-            "opencode" | "copilot" => (Some("s1"), None),
+            // The sum of two steps.
+            "opencode" => {
+                assert_eq!(found.cost_usd, Some(0.75));
+                (Some("s1"), Some((12, 7)))
+            }
+            "copilot" => (Some("s1"), None),
             _ => (None, None),
         };
         assert_eq!(found.session_id.as_deref(), session, "{}", run.preset);
@@ -102,13 +107,15 @@ fn every_preset_enforces_its_policies_or_refuses_them() {
             let (grants, withholds) = (added(&own, &allowed), added(&allowed, &own));
             match preset {
                 CliPreset::Aider => assert!(own.policy_problem.unwrap().contains("only allow")),
-                CliPreset::Claude | CliPreset::Codex | CliPreset::Gemini | CliPreset::Qwen => {
+                CliPreset::Claude
+                | CliPreset::Codex
+                | CliPreset::Gemini
+                | CliPreset::Qwen
+                | CliPreset::Copilot => {
                     assert!(grants && withholds && own.policy_problem.is_none(), "{preset}");
                 }
                 // It allows everything unless told otherwise.
                 CliPreset::Opencode => assert!(!grants && withholds, "{preset}"),
-                // It refuses everything unless told otherwise.
-                CliPreset::Copilot => assert!(grants && !withholds, "{preset}"),
                 // They have no tools.
                 CliPreset::Aichat | CliPreset::Llm => assert!(!grants && !withholds, "{preset}"),
             }
@@ -118,14 +125,56 @@ fn every_preset_enforces_its_policies_or_refuses_them() {
 
 #[test]
 fn agent_cannot_override_the_variables_of_its_policy() {
-    let own = resolved("preset: opencode\nenvs: {OPENCODE_PERMISSION: \"{}\"}\n");
-    assert!(own.envs["OPENCODE_PERMISSION"].contains("deny"));
+    let name = "OPENCODE_PERMISSION";
+    for change in
+        [("envs", serde_json::json!({name: "{}"})), ("env_unset", serde_json::json!([name]))]
+    {
+        let mut pinned = serde_json::json!({"kind": "cli", "name": "coder", "preset": "opencode"});
+        pinned[change.0] = change.1;
+        let agent = AgentDefinition::from_canonical(&pinned.to_string()).unwrap();
+        let own = resolve(agent.program().unwrap());
+        assert!(own.envs[name].contains("deny"));
+        assert!(own.policy_problem.unwrap().contains(name), "{pinned}");
+    }
 }
 
 #[test]
-fn no_error_rule_is_anchored_to_the_first_byte() {
+fn check_knows_the_variables_that_enforce_a_policy() {
+    for preset in CliPreset::ALL {
+        let variables = preset_spec(preset).withhold_envs.iter().map(|(name, _)| *name);
+        let variables: Vec<_> = variables.collect();
+        assert!(preset.policy_variables().starts_with(&variables), "{preset}: {variables:?}");
+    }
+}
+
+#[test]
+fn answer_that_the_model_of_opencode_cut_has_the_reason() {
+    for reason in ["length", "content-filter"] {
+        let end = serde_json::json!({"type": "step_finish", "part": {"reason": reason}});
+        let run = PresetRun {
+            preset: "opencode".into(),
+            exit: 0,
+            stdout: format!("{{\"type\":\"text\",\"part\":{{\"text\":\"half\"}}}}\n{end}\n"),
+            stderr: String::new(),
+            answer: None,
+            failure: None,
+        };
+        let (_, found) = parsed(&run);
+        assert!(found.answer_is_cut && found.cut_reason.as_deref() == Some(reason), "{found:?}");
+        assert_eq!(found.answer.as_deref(), Some("half"));
+    }
+}
+
+#[test]
+fn no_error_rule_is_anchored_to_the_first_or_last_byte() {
     for preset in CliPreset::ALL {
         for (rule, _) in preset_spec(preset).error_rules {
+            // The rule of aider matches all lines up to the end.
+            assert!(preset == CliPreset::Aider || !rule.contains(r"\z"), "{preset}: {rule}");
+            assert!(
+                !rule.ends_with('$') || rule[..rule.find(')').unwrap()].contains('m'),
+                "{rule}"
+            );
             assert!(!rule.contains(r"\A"), "{preset}: {rule}");
             // Of a line, not of the text.
             assert!(!rule.contains('^') || rule.starts_with("(?m)^"), "{preset}: {rule}");

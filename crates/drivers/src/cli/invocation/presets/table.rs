@@ -9,6 +9,8 @@
 use polity_definition::{CliPreset, InputPattern, OutputParser};
 use polity_model::failure::ErrorCategory::{AgentError, Permanent, Transient};
 
+use crate::cli::output::parser::EventRules;
+
 use super::preset_spec::{DEFAULT, PresetSpec, events, pick};
 
 pub(crate) fn preset_spec(preset: CliPreset) -> &'static PresetSpec {
@@ -49,7 +51,8 @@ static CLAUDE: PresetSpec = PresetSpec {
     install: "npm install -g @anthropic-ai/claude-code",
     args: "-p --output-format stream-json --verbose --model {{model}} --resume {{session_id}}",
     allow_args: "--dangerously-skip-permissions",
-    withhold_args: "--permission-mode default",
+    // Hooks, helpers and servers in settings of the working directory would run otherwise.
+    withhold_args: "--permission-mode default --setting-sources user",
     parser: claude_events,
     envs: &[
         ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
@@ -138,21 +141,26 @@ static QWEN: PresetSpec = PresetSpec {
     install: "npm install -g @qwen-code/qwen-code",
     args: "--auth-type openai -o stream-json -m {{model}} --resume {{session_id}}",
     allow_args: "-y",
-    // Settings in the working directory could grant everything otherwise.
-    withhold_args: "--approval-mode default",
+    // Settings in the working directory could grant everything otherwise, and start hooks, servers
+    // and commands that list tools.
+    withhold_args: "--approval-mode default --bare",
     parser: claude_events,
     env_allow: &["OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"],
-    // API errors are the end of the answer, with exit code 0 and without `is_error`. A part of the
-    // real answer may precede them.
+    // API errors end a line of the answer, with exit code 0 and without `is_error`. A part of the
+    // real answer may precede them, and advice may follow.
     error_rules: &[
+        (r"(?s)\[API Error:.*\]\s*(?:Possible quota limitations|Please wait and try)", Transient),
         (
-            r"(?is)\[API Error:.*(?:\b429\b|\b5\d\d\b|rate.?limit|overloaded|timed? ?out|connection|terminated|socket|network|fetch failed|econn\w+|stream ended|premature).*\]\s*\z",
+            r"(?ims)\[API Error:.*(?:\b429\b|\b5\d\d\b|rate.?limit|overloaded|timed? ?out|connection|terminated|socket|network|fetch failed|econn\w+|stream ended|premature).*\][ \t\r]*$",
             Transient,
         ),
-        (r"(?s)\[API Error:.*\]\s*\z", Permanent),
+        (r"(?ms)\[API Error:.*\][ \t\r]*$", Permanent),
     ],
     ..DEFAULT
 };
+
+/// The event at the end of a step of `OpenCode`, which has the usage of this step.
+const STEP: &[(&str, &str)] = &[("type", "step_finish")];
 
 static OPENCODE: PresetSpec = PresetSpec {
     executable: "opencode",
@@ -166,14 +174,27 @@ static OPENCODE: PresetSpec = PresetSpec {
             r#"{"*":"deny","read":"allow","list":"allow","glob":"allow","grep":"allow"}"#,
         ),
         ("OPENCODE_DISABLE_PROJECT_CONFIG", "1"),
+        ("OPENCODE_PURE", "1"),
     ],
-    // Tokens are counted per step. The last step has the reason `stop`.
+    // Version 1.18 loads plugins of the working directory in spite of the last two.
+    folder_code: &[".opencode", "opencode.json", "opencode.jsonc"],
+    // The last step has the reason `stop`.
     parser: || OutputParser {
         answer: pick("part/text", &[("type", "text")]),
         error: pick("error", &[("type", "error")]),
         terminal: pick("type", &[("type", "step_finish"), ("part/reason", "stop")]),
         session_id: pick("sessionID", &[]),
+        input_tokens: pick("part/tokens/input", STEP),
+        output_tokens: pick("part/tokens/output", STEP),
+        cost: pick("part/cost", STEP),
         ..events()
+    },
+    event_rules: || EventRules {
+        sums_usage: true,
+        cut: ["length", "content-filter"]
+            .into_iter()
+            .filter_map(|reason| pick("part/reason", &[STEP[0], ("part/reason", reason)]))
+            .collect(),
     },
     envs: &[("OPENCODE_DISABLE_AUTOUPDATE", "1")],
     env_allow: &["ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY"],
@@ -186,6 +207,7 @@ static COPILOT: PresetSpec = PresetSpec {
     args: "--output-format json --no-auto-update --no-ask-user --model {{model}} \
            --resume={{session_id}}",
     allow_args: "--allow-all-tools",
+    withhold_envs: &[("COPILOT_ALLOW_ALL", "false")],
     parser: || OutputParser {
         answer: pick("data/content", &[("type", "assistant.message")]),
         error: pick("data/message", &[("type", "session.error")]),

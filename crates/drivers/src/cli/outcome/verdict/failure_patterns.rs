@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use polity_definition::ScriptProgram;
 use polity_model::failure::ErrorCategory;
 use regex::Regex;
 
@@ -61,6 +62,25 @@ pub(crate) fn hint(category: ErrorCategory) -> &'static str {
             "read the program's output, or run it by hand with the same arguments; set error_rules \
              to mark failures that may pass as transient"
         }
+        ErrorCategory::SystemError => {
+            "check the machine: installed programs, free memory, processes that kill others"
+        }
+    }
+}
+
+/// The hint for the failure of a workflow's script.
+pub(crate) fn script_hint(script: &ScriptProgram, category: ErrorCategory) -> &'static str {
+    match category {
+        ErrorCategory::Transient => {
+            "a retry may succeed; Polity retries up to max_retries times if the step is idempotent"
+        }
+        ErrorCategory::Permanent => "a retry will not help: change the step or the script's setup",
+        ErrorCategory::AgentError => match script {
+            ScriptProgram::File(_) => {
+                "correct the script, and retry with --definitions current: a task keeps its own copy"
+            }
+            ScriptProgram::Command(_) => "correct the command of the step, or its program",
+        },
         ErrorCategory::SystemError => {
             "check the machine: installed programs, free memory, processes that kill others"
         }

@@ -83,7 +83,18 @@ fn requires_an_answer_or_the_final_event() {
     let complete = |parsed| ParsedOutput { terminal_event_seen: true, ..parsed };
     for (lines, parsed, expected) in [
         ("", ParsedOutput::default(), Err("its output is empty")),
+        ("empty_output: accept\n", ParsedOutput::default(), Ok("")),
         (json, ParsedOutput::default(), Err("there is no JSON")),
+        (
+            "parser: {format: json, answer: /a/b}\nempty_output: accept\n",
+            ParsedOutput::default(),
+            Ok(""),
+        ),
+        (
+            "parser: {format: json, answer: /a/b}\nempty_output: accept\n",
+            ParsedOutput { documents: 1, ..ParsedOutput::default() },
+            Err("the JSON in its output has no \"/a/b\""),
+        ),
         (
             json,
             ParsedOutput { documents: 1, ..ParsedOutput::default() },

@@ -3,12 +3,13 @@
 use polity_definition::{JsonPick, OutputParser};
 use serde_json::Value;
 
-use super::{ANSWER_BYTES_MAX, ParsedOutput};
+use super::{ANSWER_BYTES_MAX, EventRules, ParsedOutput};
 use crate::json_count::json_count;
 
 /// Collects fields from documents. Later documents replace earlier values.
 #[derive(Debug, Default)]
 pub(crate) struct FieldCollector {
+    pub(crate) events: EventRules,
     pub(crate) parsed: ParsedOutput,
     /// The length of the answer before truncation.
     answer_bytes: usize,
@@ -33,11 +34,25 @@ impl FieldCollector {
         replace(&mut parsed.error, error.filter(|error| error != "false"));
         replace(&mut parsed.status, text(&parser.status));
         replace(&mut parsed.session_id, text(&parser.session_id));
-        replace(&mut parsed.input_tokens, number(&parser.input_tokens));
-        replace(&mut parsed.output_tokens, number(&parser.output_tokens));
+        let (input, output) = (number(&parser.input_tokens), number(&parser.output_tokens));
         let cost = parser.cost.as_ref().and_then(|pick| value_at(document, pick)?.as_f64());
-        replace(&mut parsed.cost_usd, cost.filter(|cost| *cost >= 0.0));
-        parsed.terminal_event_seen |= text(&parser.terminal).is_some();
+        let cost = cost.filter(|cost| *cost >= 0.0 && cost.is_finite());
+        if self.events.sums_usage {
+            add(&mut parsed.input_tokens, input, u64::saturating_add);
+            add(&mut parsed.output_tokens, output, u64::saturating_add);
+            add(&mut parsed.cost_usd, cost.filter(|cost| *cost > 0.0), |a, b| a + b);
+        } else {
+            replace(&mut parsed.input_tokens, input);
+            replace(&mut parsed.output_tokens, output);
+            replace(&mut parsed.cost_usd, cost);
+        }
+        let is_complete = text(&parser.terminal).is_some();
+        if is_complete {
+            parsed.cut_reason = None;
+        }
+        let cut_reason = self.events.cut.iter().find_map(|pick| text_at(document, pick));
+        parsed.terminal_event_seen |= is_complete || cut_reason.is_some();
+        replace(&mut parsed.cut_reason, cut_reason);
         shown
     }
 
@@ -66,6 +81,12 @@ impl FieldCollector {
 fn replace<T>(stored: &mut Option<T>, newer: Option<T>) {
     if newer.is_some() {
         *stored = newer;
+    }
+}
+
+fn add<T: Copy>(stored: &mut Option<T>, more: Option<T>, sum: impl Fn(T, T) -> T) {
+    if let Some(more) = more {
+        *stored = Some(stored.map_or(more, |stored| sum(stored, more)));
     }
 }
 

@@ -1,0 +1,3 @@
+//! Entry points for fuzzing: text on its way to the terminal.
+
+pub use crate::terminal::fuzz::terminal_text;
