@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use error::CliError;
+use error::{CliError, exit_status, print_error};
 use exit::ExitStatus;
 use terminal::tell;
 use view::style;
@@ -40,8 +40,8 @@ pub fn main() -> ExitCode {
     match commands::run(args) {
         Ok(exit) => exit.into(),
         Err(error) => {
-            error.print(json);
-            error.exit().into()
+            print_error(&error, json);
+            exit_status(&error).into()
         }
     }
 }
@@ -67,7 +67,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
     if wants_json && error.use_stderr() {
         let text = error.render().to_string();
         let message = text.trim().trim_start_matches("error: ");
-        CliError::usage(message).print(true);
+        print_error(&CliError::usage(message), true);
         return ExitStatus::Usage.into();
     }
     if error.use_stderr() {

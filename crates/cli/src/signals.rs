@@ -10,7 +10,7 @@ use signal_hook::consts::SIGCHLD;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::app::AppContext;
-use crate::error::CliError;
+use crate::error::{CliError, exit_status, print_error};
 use crate::terminal::note;
 
 /// Undoes settings of a careless parent process: blocked signals, which could not stop this process,
@@ -119,6 +119,6 @@ pub(crate) async fn stop_programs_and_quit(
 /// Ends the process at once, without waiting for a disk, a model or a program. The journal is always
 /// consistent, the system releases the locks, and the shims end the programs.
 pub(crate) fn quit(app: &AppContext, left: &CliError) -> ! {
-    left.print(app.json());
-    std::process::exit(left.exit().code().into())
+    print_error(&left, app.json());
+    std::process::exit(exit_status(&left).code().into())
 }

@@ -22,6 +22,7 @@ mod home_trust;
 mod host;
 mod queries;
 pub mod recording;
+mod report;
 mod retention;
 mod review_notifier;
 mod schemas;
@@ -39,6 +40,7 @@ pub use home_folder::{HomeFolder, SETTINGS_FILE, home_from_environment, is_home}
 pub use home_trust::TrustFault;
 pub use host::Host;
 pub use queries::{AgentStatus, HomeQueries, PinnedAccess, PoolStatus};
+pub use report::{ErrorReport, ReportKind};
 pub use retention::{CleanupReport, clean_up};
 pub use schemas::SchemaKind;
 pub use warning::{HostWarning, ReviewWarning};

@@ -7,7 +7,7 @@ use polity_model::review::{Review, ReviewSubject};
 
 use crate::app::AppContext;
 use crate::args::{ReviewCommand, TaskArgs};
-use crate::error::{CliError, CliResult};
+use crate::error::{CliError, CliResult, print_error};
 use crate::exit::ExitStatus;
 use crate::view::{columns, task as view};
 
@@ -32,7 +32,7 @@ async fn list(app: &AppContext) -> CliResult {
             Ok(review) => reviews.extend(review),
             // An unreadable review must not hide the others.
             Err(error) => {
-                CliError::from(error).print(app.json());
+                print_error(&CliError::from(error), app.json());
                 exit = ExitStatus::Failed;
             }
         }

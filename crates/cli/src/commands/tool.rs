@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::app::AppContext;
 use crate::args::{ToolCallArgs, ToolCommand, ToolListArgs};
-use crate::error::{CliError, CliResult};
+use crate::error::{CliError, CliResult, print_error};
 use crate::exit::ExitStatus;
 use crate::terminal::{print_exact, print_json, say};
 use crate::view::table;
@@ -48,7 +48,7 @@ async fn list(
             Ok(tools) => found.extend(tools),
             // An unreachable server must not hide the others.
             Err(error) => {
-                error.print(app.json());
+                print_error(&error, app.json());
                 exit = ExitStatus::Failed;
             }
         }

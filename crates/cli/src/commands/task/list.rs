@@ -4,7 +4,7 @@ use polity_store::TaskFilter;
 
 use crate::app::AppContext;
 use crate::args::TaskListArgs;
-use crate::error::{CliError, CliResult};
+use crate::error::{CliError, CliResult, print_error};
 use crate::exit::ExitStatus;
 use crate::terminal::{print_json, say};
 use crate::view::task::{TaskListColumn, list as listed};
@@ -35,7 +35,7 @@ pub(crate) async fn list(app: &AppContext, args: TaskListArgs) -> CliResult {
             }
             // An unreadable task must not hide the others.
             Err(error) => {
-                CliError::from(error).print(app.json());
+                print_error(&CliError::from(error), app.json());
                 exit = ExitStatus::Failed;
             }
         }

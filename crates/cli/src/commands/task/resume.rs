@@ -17,7 +17,7 @@ use crate::app::{AppContext, close};
 use crate::args::ResumeArgs;
 use crate::commands::run::{finish, follow, present};
 use crate::commands::trust::{explain, trust_if_asked};
-use crate::error::{CliError, CliResult};
+use crate::error::{CliError, CliResult, print_error};
 use crate::exit::ExitStatus;
 use crate::signals::unless_stopped;
 use crate::terminal::note;
@@ -152,7 +152,9 @@ async fn all(app: &AppContext) -> CliResult {
 
 /// Adopts all interrupted tasks, oldest first, and waits until they end or await a review.
 async fn resume_all(app: &AppContext, host: &Host) -> Result<Vec<ResumeOutcome>, CliError> {
-    let told = |id: TaskId, error: EngineError| CliError::from(error).of_task(id).print(app.json());
+    let told = |id: TaskId, error: EngineError| {
+        print_error(&CliError::from(error).of_task(id), app.json());
+    };
     let mut adopted = Vec::new();
     for row in host.queries().orphans().await?.resumable {
         adopted.push((row.id, host.runtime().adopt(row.id).await));

@@ -1,18 +1,20 @@
-//! Codes, exit codes and hints for the errors of the host.
+//! Codes and hints for the errors of this crate.
 
 use polity_definition::nearest;
 use polity_drivers::cassette::CassetteError;
-use polity_host::archive::ArchiveError;
-use polity_host::recording::RecordingError;
-use polity_host::simulations::changes::ScenarioChangeError;
-use polity_host::{DefinitionError, HostError, LookupError, RecordKind, TrustFault};
 use polity_simulator::error::SimError;
 use polity_simulator::scenario::{ScalingError, ScenarioLimit};
 use polity_store::ImportError;
 
-use super::CliError;
+use super::ErrorReport;
+use crate::archive::ArchiveError;
+use crate::definitions::DefinitionError;
+use crate::error::{HostError, LookupError, RecordKind};
+use crate::home_trust::TrustFault;
+use crate::recording::RecordingError;
+use crate::simulations::changes::ScenarioChangeError;
 
-impl From<HostError> for CliError {
+impl From<HostError> for ErrorReport {
     fn from(error: HostError) -> Self {
         match error {
             HostError::Store(error) => error.into(),
@@ -79,7 +81,7 @@ impl From<HostError> for CliError {
     }
 }
 
-impl From<LookupError> for CliError {
+impl From<LookupError> for ErrorReport {
     fn from(error: LookupError) -> Self {
         let list = match error.kind() {
             RecordKind::Task => "`polity task list` lists the tasks",
@@ -102,7 +104,7 @@ impl From<LookupError> for CliError {
     }
 }
 
-impl From<DefinitionError> for CliError {
+impl From<DefinitionError> for ErrorReport {
     fn from(error: DefinitionError) -> Self {
         let did_you_mean = |suggestion: &Option<String>| {
             suggestion.as_ref().map(|name| format!("did you mean \"{name}\"?"))
@@ -134,7 +136,7 @@ impl From<DefinitionError> for CliError {
     }
 }
 
-impl From<ArchiveError> for CliError {
+impl From<ArchiveError> for ErrorReport {
     fn from(error: ArchiveError) -> Self {
         match &error {
             ArchiveError::Damaged(_) => {
@@ -162,7 +164,7 @@ impl From<ArchiveError> for CliError {
     }
 }
 
-impl From<RecordingError> for CliError {
+impl From<RecordingError> for ErrorReport {
     fn from(error: RecordingError) -> Self {
         if let RecordingError::ExistingFile(error) = error {
             return Self::from(*error)
@@ -201,7 +203,7 @@ impl From<RecordingError> for CliError {
     }
 }
 
-impl From<ScenarioChangeError> for CliError {
+impl From<ScenarioChangeError> for ErrorReport {
     fn from(error: ScenarioChangeError) -> Self {
         let did_you_mean = |near: &str| format!("did you mean \"{near}\"?");
         let hint = match &error {
@@ -267,7 +269,7 @@ impl From<ScenarioChangeError> for CliError {
     }
 }
 
-impl From<SimError> for CliError {
+impl From<SimError> for ErrorReport {
     fn from(error: SimError) -> Self {
         match &error {
             SimError::Exists(_) => Self::conflict(&error)
