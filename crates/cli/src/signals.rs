@@ -119,6 +119,6 @@ pub(crate) async fn stop_programs_and_quit(
 /// Ends the process at once, without waiting for a disk, a model or a program. The journal is always
 /// consistent, the system releases the locks, and the shims end the programs.
 pub(crate) fn quit(app: &AppContext, left: &CliError) -> ! {
-    print_error(&left, app.json());
-    std::process::exit(exit_status(&left).code().into())
+    print_error(left, app.json());
+    std::process::exit(exit_status(left).code().into())
 }
