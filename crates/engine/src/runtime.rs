@@ -356,6 +356,11 @@ impl Runtime {
         self.inner.deps.programs.stop_all().await;
     }
 
+    /// True if no task runs here or waits for its turn.
+    pub fn is_idle(&self) -> bool {
+        self.inner.scheduler.is_idle()
+    }
+
     /// The instance id of this process.
     pub fn instance(&self) -> InstanceId {
         self.inner.deps.instance()

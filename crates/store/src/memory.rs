@@ -391,6 +391,18 @@ impl Store for MemoryStore {
         self.read(|tables| tables.headers_after(after, limit))
     }
 
+    fn events_after(
+        &self,
+        after: JournalPosition,
+        limit: u32,
+    ) -> StoreFuture<'_, Vec<RecordedEvent>> {
+        let newer = (Bound::Excluded(after), Bound::Unbounded);
+        self.read(|tables| {
+            let events = tables.journal.range(newer).take(limit as usize);
+            events.map(|(_, event)| event.clone()).collect()
+        })
+    }
+
     fn last_position(&self) -> StoreFuture<'_, JournalPosition> {
         self.read(|tables| tables.last)
     }

@@ -250,6 +250,21 @@ impl Store for SqliteStore {
         self.scan(move |connection| tables::headers_after(connection, after, limit))
     }
 
+    fn events_after(
+        &self,
+        after: JournalPosition,
+        limit: u32,
+    ) -> StoreFuture<'_, Vec<RecordedEvent>> {
+        let sql = "SELECT position, sequence, at, body, key FROM events \
+                   JOIN streams ON streams.stream = events.stream \
+                   WHERE position > ?1 ORDER BY position LIMIT ?2";
+        self.scan(move |connection| {
+            list(connection, sql, params![after.0, limit], |row| {
+                decode_recorded(&row.get::<_, StreamKey>(4)?.stream()?, row)
+            })
+        })
+    }
+
     fn last_position(&self) -> StoreFuture<'_, JournalPosition> {
         self.point_read(tables::last_position)
     }

@@ -67,6 +67,13 @@ pub trait Store: Send + Sync {
         limit: u32,
     ) -> StoreFuture<'_, Vec<EventHeader>>;
 
+    /// The events of all streams after a position, oldest first. A scan.
+    fn events_after(
+        &self,
+        after: JournalPosition,
+        limit: u32,
+    ) -> StoreFuture<'_, Vec<RecordedEvent>>;
+
     /// The newest position ever assigned, even if its event was removed. A point read.
     fn last_position(&self) -> StoreFuture<'_, JournalPosition>;
 

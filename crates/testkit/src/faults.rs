@@ -190,6 +190,7 @@ impl Store for CrashingStore {
         remove(units: Vec<Vec<TaskId>>) -> Vec<RemovalOutcome>;
         newest_events(stream: &StreamId, limit: u32) -> Vec<RecordedEvent>;
         headers_after(after: JournalPosition, limit: u32) -> Vec<EventHeader>;
+        events_after(after: JournalPosition, limit: u32) -> Vec<RecordedEvent>;
         last_position() -> JournalPosition;
         task_row(id: TaskId) -> Option<TaskRow>;
         task_rows(filter: &TaskFilter) -> Vec<TaskRow>;

@@ -301,6 +301,14 @@ pub fn events_are_read_from_any_sequence(store: &SharedStore) {
     assert!(headers.windows(2).all(|pair| pair[0].position < pair[1].position));
     assert_eq!(store.headers_after(headers[4].position, 2).wait().unwrap(), headers[5..7]);
     assert_eq!(store.headers_after(headers[7].position, 100).wait().unwrap(), []);
+
+    let events = store.events_after(headers[4].position, 2).wait().unwrap();
+    let header = |event: &RecordedEvent| (event.position, event.stream.clone(), event.sequence);
+    let expected = headers[5..7].iter().map(|one| (one.position, one.stream.clone(), one.sequence));
+    assert_eq!(events.iter().map(header).collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+    let of_stream = store.events(&events[0].stream, StreamSequence::default()).wait().unwrap();
+    assert!(of_stream.contains(&events[0]));
+    assert_eq!(store.events_after(headers[7].position, 100).wait().unwrap(), []);
 }
 
 /// Lists are ordered by age and can be filtered.

@@ -95,6 +95,7 @@ pub fn creation(description: &str) -> TaskCreated {
         working_directory: None,
         has_private: false,
         request: None,
+        idempotency: None,
     }
 }
 

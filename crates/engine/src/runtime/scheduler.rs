@@ -97,6 +97,12 @@ impl Scheduler {
         !self.state().workers.is_empty()
     }
 
+    /// True if no worker is running and no task is queued.
+    pub(super) fn is_idle(&self) -> bool {
+        let state = self.state();
+        state.workers.is_empty() && state.queue.is_empty()
+    }
+
     /// True if one worker is running and no task is queued.
     pub(super) fn has_single_worker(&self) -> bool {
         let state = self.state();

@@ -88,6 +88,7 @@ fn created(parent: Option<TaskId>) -> Event {
         working_directory: None,
         has_private: false,
         request: None,
+        idempotency: None,
     })
 }
 

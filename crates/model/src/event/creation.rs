@@ -58,6 +58,9 @@ pub struct TaskCreated {
     /// input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Digest>,
+    /// The digest of the request whose idempotency key the task's id follows from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency: Option<Digest>,
 }
 
 /// A point in another task's history. The fork or retry shares the history up to it.

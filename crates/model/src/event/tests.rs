@@ -40,6 +40,7 @@ fn created() -> Event {
         working_directory: Some("/work".into()),
         has_private: true,
         request: Some(Digest::of(b"Ada")),
+        idempotency: None,
     })
 }
 

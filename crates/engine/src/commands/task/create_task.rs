@@ -4,6 +4,7 @@
 
 use polity_definition::{AgentKind, AgentMode, CliAgent, Limits};
 use polity_model::budget::Budget;
+use polity_model::digest::Digest;
 use polity_model::event::{Event, ForkPoint, OwnerEpoch, RaisedLimits, TaskCreated};
 use polity_model::ids::{InstanceId, TaskId};
 use polity_model::state::StateUpdates;
@@ -44,6 +45,13 @@ pub struct CreateTask {
 pub enum TaskOrigin {
     /// A person, or a program on a person's behalf.
     Outside,
+    /// A program that may repeat its request without starting the work twice.
+    Request {
+        /// The id of the new task, which follows from the caller's key.
+        id: TaskId,
+        /// The digest of the request, by which a repetition is told from another request.
+        digest: Digest,
+    },
     /// An agent that delegates work.
     SubAgentCall {
         /// The agent's task.
@@ -127,10 +135,21 @@ impl CreateTask {
         let mut new_id = || TaskId::from_random_bytes(ctx.entropy.id_bytes());
         let map_item = match &self.origin {
             TaskOrigin::SubAgentCall { item, .. } => *item,
-            TaskOrigin::Outside | TaskOrigin::Fork { .. } | TaskOrigin::Retry { .. } => None,
+            TaskOrigin::Outside
+            | TaskOrigin::Request { .. }
+            | TaskOrigin::Fork { .. }
+            | TaskOrigin::Retry { .. } => None,
+        };
+        let idempotency = match &self.origin {
+            TaskOrigin::Request { digest, .. } => Some(*digest),
+            TaskOrigin::Outside
+            | TaskOrigin::SubAgentCall { .. }
+            | TaskOrigin::Fork { .. }
+            | TaskOrigin::Retry { .. } => None,
         };
         let (id, parent_task_id, forked_from, retry_of, updates) = match self.origin {
             TaskOrigin::Outside => (new_id(), None, None, None, None),
+            TaskOrigin::Request { id, digest: _ } => (id, None, None, None, None),
             TaskOrigin::SubAgentCall { parent, id, retry_of, item: _ } => {
                 (id, Some(parent), None, retry_of, None)
             }
@@ -160,6 +179,7 @@ impl CreateTask {
             working_directory: self.overrides.working_directory,
             has_private,
             request,
+            idempotency,
         });
         let claimed = Event::TaskClaimed { instance: owner, epoch: OwnerEpoch::default().next() };
         let updates = updates.filter(|updates| !updates.is_empty());
