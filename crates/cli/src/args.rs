@@ -1,6 +1,7 @@
 //! The command line: flags, arguments and help texts.
 
 mod agent;
+mod serve;
 mod sim;
 mod task;
 mod wait;
@@ -19,6 +20,7 @@ use polity_model::number::UsdLimit;
 use crate::terminal::is_stderr_terminal;
 
 pub(crate) use agent::{AgentAddArgs, AgentArgs, AgentCommand, AgentStatusArgs, KindArg};
+pub(crate) use serve::{ServeArgs, TokenCommand, TokenCreateArgs, TokenRevokeArgs};
 pub(crate) use sim::{
     ChartArgs, ChartCheckArgs, ChartCommand, ChartFireArgs, ChartFormat, ChartGraphArgs,
     LifecycleAddArgs, LifecycleCommand, SimCommand, SimExportArgs, SimForkArgs, SimLifecycleArgs,
@@ -140,6 +142,11 @@ pub(crate) enum CliCommand {
     /// List and call the tools of the home's MCP servers
     #[command(subcommand)]
     Tool(ToolCommand),
+    /// Serve the home over HTTP: API, live events, and every interrupted task is continued
+    Serve(ServeArgs),
+    /// Create, list and revoke tokens of the server
+    #[command(subcommand)]
+    Token(TokenCommand),
     /// Remove ended tasks that the retention policy no longer keeps
     Gc(GcArgs),
     /// Show model usage in tokens and US dollars

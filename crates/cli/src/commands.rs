@@ -13,10 +13,12 @@ mod init;
 mod review;
 mod run;
 mod schema;
+mod serve;
 mod session;
 mod set_option;
 mod sim;
 mod task;
+mod token;
 mod tool;
 mod trust;
 mod workflow;
@@ -54,6 +56,8 @@ pub(crate) fn run(args: PolityArgs) -> CliResult {
         CliCommand::Tool(command) => block_on(tool::tool(&AppContext::new(options)?, command)),
         CliCommand::Gc(args) => block_on(gc::gc(&AppContext::new(options)?, &args)),
         CliCommand::Cost(args) => block_on(cost::cost(&AppContext::new(options)?, &args)),
+        CliCommand::Serve(args) => serve::serve(&AppContext::new(options)?, &args),
+        CliCommand::Token(command) => token::token(&AppContext::new(options)?, command),
         CliCommand::Backup(args) => backup::backup(&AppContext::new(options)?, &args),
         CliCommand::Restore(args) => backup::restore(&AppContext::new(options)?, &args),
     }

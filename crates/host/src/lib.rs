@@ -28,6 +28,7 @@ mod review_notifier;
 mod schemas;
 pub mod simulations;
 mod telemetry;
+pub mod views;
 mod warning;
 
 pub use context::{HostContext, process_environment};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -75,7 +76,7 @@ impl TaskOrder {
 }
 
 /// The point of another task from which a fork or retry continues.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ForkedFrom {
     /// The other task.
     pub task_id: TaskId,
@@ -275,7 +276,7 @@ impl TaskExecution {
 }
 
 /// A task at one moment, as it is stored and shown.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Task {
     /// The task's id.
     pub id: TaskId,

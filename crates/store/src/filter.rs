@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use polity_model::digest::Digest;
+use polity_model::event::JournalPosition;
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 
@@ -24,6 +25,8 @@ pub struct TaskFilter {
     pub dedup_key: Option<Digest>,
     /// Only tasks created at this time or later.
     pub created_since: Option<Timestamp>,
+    /// Only tasks created before this position.
+    pub created_before: Option<JournalPosition>,
     /// Only tasks whose review deadline is at or before this time.
     pub overdue_at: Option<Timestamp>,
     /// The maximum number of rows.

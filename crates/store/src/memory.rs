@@ -299,6 +299,7 @@ impl MemoryTables {
             .filter(|row| filter.forked_from.is_none() || row.forked_from == filter.forked_from)
             .filter(|row| filter.dedup_key.is_none() || row.dedup_key == filter.dedup_key)
             .filter(|row| filter.created_since.is_none_or(|since| row.created_at >= since))
+            .filter(|row| filter.created_before.is_none_or(|at| row.created_position < at))
             .filter(|row| {
                 let is_late = |now| row.review_deadline.is_some_and(|deadline| deadline <= now);
                 filter.overdue_at.is_none_or(is_late)

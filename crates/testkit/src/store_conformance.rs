@@ -321,6 +321,9 @@ pub fn tasks_are_listed_newest_first(store: &SharedStore) {
     complete(store, task_id(3), 3);
     let ids = |filter: TaskFilter| ids(store, &filter);
     assert_eq!(task_ids(store), [task_id(4), task_id(3), task_id(2), task_id(1)]);
+    let third = store.task_row(task_id(3)).wait().unwrap().unwrap().created_position;
+    let older = ids(TaskFilter { created_before: Some(third), ..TaskFilter::default() });
+    assert_eq!(older, [task_id(2), task_id(1)]);
     assert_eq!(
         ids(TaskFilter { limit: Some(2), ..TaskFilter::default() }),
         [task_id(4), task_id(3)]

@@ -5,12 +5,10 @@ mod status;
 mod toggle;
 mod yaml;
 
-use std::sync::Arc;
-
-use polity_definition::{AgentDefinition, AgentKind};
 use polity_engine::commands::ToggleAgent;
 use polity_host::find_agent;
-use serde_json::{Value, json};
+use polity_host::views::{agent_details, agent_engine, agent_summary};
+use serde_json::Value;
 
 use crate::app::AppContext;
 use crate::args::{AgentArgs, AgentCommand};
@@ -36,42 +34,18 @@ pub(crate) async fn agent(app: &AppContext, command: &AgentCommand) -> CliResult
 async fn list(app: &AppContext) -> CliResult {
     let home = app.valid_definitions()?;
     let toggles = app.queries()?.agent_toggles().await?;
-    let document = |agent: &Arc<AgentDefinition>| {
-        json!({
-            "name": agent.name,
-            "kind": agent.kind.label(),
-            "role": agent.role(),
-            "uses": uses(agent),
-            "enabled": toggles.is_enabled(agent),
-            "digest": agent.digest(),
-        })
-    };
-    let documents: Vec<_> = home.agents.values().map(document).collect();
+    let documents: Vec<_> =
+        home.agents.values().map(|agent| agent_summary(agent, &toggles)).collect();
     let empty = format!("no agents in {}", app.folder().root().display());
     app.print_list(&documents, empty, || {
         let rows = home.agents.values().map(|agent| {
             let is_off = !toggles.is_enabled(agent);
             let kind = format!("{}{}", agent.kind.label(), if is_off { " (disabled)" } else { "" });
             let role = agent.role().unwrap_or_default().to_owned();
-            [agent.name.to_string(), kind, uses(agent), role]
+            [agent.name.to_string(), kind, agent_engine(agent), role]
         });
         table(["NAME", "KIND", "USES", "ROLE"], rows)
     })
-}
-
-/// The model, executable or URL of an agent.
-fn uses(agent: &AgentDefinition) -> String {
-    match &agent.kind {
-        AgentKind::Llm(llm) => {
-            let config = &llm.llm_config;
-            let model = config.model.as_ref().map(ToString::to_string);
-            let script = config.script.as_ref().map(ToString::to_string);
-            let which = model.or(script).unwrap_or_default();
-            format!("{}/{which}", config.provider.as_str())
-        }
-        AgentKind::Cli(cli) => cli.program().to_owned(),
-        AgentKind::Remote(remote) => remote.card_url.to_string(),
-    }
 }
 
 async fn show(app: &AppContext, args: &AgentArgs) -> CliResult {
@@ -79,16 +53,12 @@ async fn show(app: &AppContext, args: &AgentArgs) -> CliResult {
     let agent = find_agent(&app.context, &home, &args.name)?;
     let toggles = app.queries()?.agent_toggles().await?;
     let said = toggles.of(&agent.name);
-    let canonical = agent.canonical_json();
-    let definition: Value = serde_json::from_str(&canonical)
-        .map_err(|error| CliError::usage(format!("the definition cannot be shown: {error}")))?;
+    let unreadable = |error| CliError::usage(format!("the definition cannot be shown: {error}"));
     if app.json() {
-        let mut definition = definition;
-        definition["digest"] = json!(agent.digest());
-        definition["override"] = json!(said.map(toggle::as_json));
-        print_json(&definition)?;
+        print_json(&agent_details(&agent, &toggles).map_err(unreadable)?)?;
         return Ok(ExitStatus::Done);
     }
+    let definition: Value = serde_json::from_str(&agent.canonical_json()).map_err(unreadable)?;
     if let Value::Object(fields) = &definition {
         for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
             say!("{} {}", style::label(&format!("{name}:")), plain(value))?;

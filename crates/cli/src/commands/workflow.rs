@@ -2,13 +2,11 @@
 
 mod graph;
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
-use polity_definition::{WorkflowDefinition, WorkflowNode, WorkflowNodeKind};
+use polity_definition::WorkflowDefinition;
 use polity_host::find_workflow;
+use polity_host::views::{workflow_parts, workflow_summary};
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::agent::plain;
 use crate::app::AppContext;
@@ -28,44 +26,18 @@ pub(crate) async fn workflow(app: &AppContext, command: &WorkflowCommand) -> Cli
 
 fn list(app: &AppContext) -> CliResult {
     let home = app.valid_definitions()?;
-    let document = |workflow: &Arc<WorkflowDefinition>| {
-        let graph = workflow.expanded();
-        json!({
-            "name": workflow.name,
-            "nodes": graph.nodes.len(),
-            "entry_point": graph.entry_point,
-            "patterns": workflow.patterns,
-            "uses": uses(workflow),
-            "digest": workflow.digest(),
-        })
-    };
-    let documents: Vec<_> = home.workflows.values().map(document).collect();
+    let documents: Vec<_> =
+        home.workflows.values().map(|workflow| workflow_summary(workflow)).collect();
     let empty = format!("no workflows in {}", app.folder().root().display());
     app.print_list(&documents, empty, || {
         let rows = home.workflows.values().map(|workflow| {
             let graph = workflow.expanded();
             let (count, entry) = (graph.nodes.len().to_string(), graph.entry_point.to_string());
-            let uses = uses(workflow).into_iter().collect::<Vec<_>>().join(", ");
+            let uses = workflow_parts(workflow).into_iter().collect::<Vec<_>>().join(", ");
             [workflow.name.to_string(), count, entry, uses]
         });
         table(["NAME", "NODES", "ENTRY", "USES"], rows)
     })
-}
-
-/// The agents, tools, workflows and scripts behind a workflow.
-fn uses(workflow: &WorkflowDefinition) -> BTreeSet<String> {
-    let nodes = workflow.nodes.iter().flat_map(WorkflowNode::with_inner);
-    let by_nodes = nodes.filter_map(|node| match &node.kind {
-        WorkflowNodeKind::Agent { agent, .. } => Some(agent.to_string()),
-        WorkflowNodeKind::Tool { tool, .. } => Some(tool.to_string()),
-        WorkflowNodeKind::Workflow { workflow, .. } => Some(workflow.to_string()),
-        WorkflowNodeKind::Script { program, .. } => Some(program.label().to_owned()),
-        WorkflowNodeKind::Condition { .. }
-        | WorkflowNodeKind::Human { .. }
-        | WorkflowNodeKind::Parallel { .. }
-        | WorkflowNodeKind::Map { .. } => None,
-    });
-    by_nodes.chain(workflow.agents.values().map(ToString::to_string)).collect()
 }
 
 fn show(app: &AppContext, args: &WorkflowArgs) -> CliResult {

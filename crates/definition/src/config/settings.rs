@@ -29,6 +29,7 @@ const SUB_AGENTS_DEFAULT: NonZeroU32 = nonzero_u32(1000);
 const MAP_ITEMS_DEFAULT: NonZeroU32 = nonzero_u32(10_000);
 const MAP_ITEMS_MAX: NonZeroU32 = nonzero_u32(100_000);
 const REMOTE_SECONDS_DEFAULT: NonZeroU64 = nonzero_u64(3600);
+const DRAIN_SECONDS_DEFAULT: u32 = 30;
 const REMOTE_IDLE_SECONDS_DEFAULT: NonZeroU64 = nonzero_u64(300);
 
 /// The settings of a home.
@@ -82,6 +83,10 @@ struct ServerFile {
     default_agent: Option<Name>,
     /// The authentication of callers.
     auth: Option<AuthFile>,
+    /// The time for running tasks to end when the server stops, in seconds. The others are resumed
+    /// at the next start.
+    #[schemars(extend("default" = DRAIN_SECONDS_DEFAULT))]
+    drain_seconds: Option<u32>,
 }
 
 /// An IP address and a port.
@@ -113,8 +118,12 @@ inline_schema!(ListenAddress, { "type": "string", "pattern": ":[0-9]{1,5}$" });
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct AuthFile {
-    /// A file of tokens, relative to the home.
+    /// The file that `polity token` writes, relative to the home; default `data/tokens.json`.
     tokens_file: Option<Text>,
+    /// True if a server that only this machine reaches makes a token for its user, in
+    /// `data/server.token`.
+    #[schemars(extend("default" = true))]
+    local_token: Option<bool>,
 }
 
 /// Configured limits.
@@ -206,8 +215,12 @@ pub struct ServerSettings {
     pub public_url: Option<HttpUrl>,
     /// The agent or workflow that answers when a caller names none.
     pub default_agent: Option<Name>,
-    /// A file of tokens, relative to the home.
+    /// The file of tokens, relative to the home.
     pub tokens_file: Option<Text>,
+    /// True if a server that only this machine reaches makes a token for its user.
+    pub local_token: bool,
+    /// The time for running tasks to end when the server stops, in seconds.
+    pub drain_seconds: u32,
 }
 
 /// Configured limits.
@@ -268,6 +281,7 @@ impl SettingsFile {
 
     fn with_redaction(self, redaction: RedactionSettings) -> HomeSettings {
         let server = self.server.unwrap_or_default();
+        let auth = server.auth.unwrap_or_default();
         let limits = self.limits.unwrap_or_default();
         HomeSettings {
             durability: self.store.and_then(|store| store.durability).unwrap_or_default(),
@@ -275,7 +289,9 @@ impl SettingsFile {
                 listen: server.listen.unwrap_or(ListenAddress::DEFAULT).0,
                 public_url: server.public_url,
                 default_agent: server.default_agent,
-                tokens_file: server.auth.and_then(|auth| auth.tokens_file),
+                tokens_file: auth.tokens_file,
+                local_token: auth.local_token.unwrap_or(true),
+                drain_seconds: server.drain_seconds.unwrap_or(DRAIN_SECONDS_DEFAULT),
             },
             limits: Limits {
                 concurrent_tasks: limits.concurrent_tasks.unwrap_or(CONCURRENT_TASKS_DEFAULT),

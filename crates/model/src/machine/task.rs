@@ -21,7 +21,7 @@ machine! {
     "task";
 
     /// A status of a task.
-    #[derive(Serialize, Deserialize)]
+    #[derive(Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "snake_case")]
     pub enum TaskStatus {
         /// Accepted, and waiting for its turn.

@@ -25,7 +25,7 @@ labelled_enum! {
 
 labelled_enum! {
     /// Why a task failed, for programs.
-    #[derive(Serialize, Deserialize)]
+    #[derive(Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
     pub enum ErrorCode {
         /// The time ran out.

@@ -28,6 +28,8 @@ macro_rules! typed_ids {
         #[serde(transparent)]
         pub struct $name(Uuid);
 
+        $crate::inline_schema!($name, { "type": "string", "format": "uuid" });
+
         impl $name {
             /// Makes a version 4 id from sixteen random bytes.
             pub fn from_random_bytes(bytes: [u8; 16]) -> Self {

@@ -230,7 +230,7 @@ impl SubAssign for Usage {
 }
 
 /// [`Usage`] as reports show it, with the cost in dollars. Unknown numbers are `None`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct UsageReport {
     /// Tokens sent to models.
     pub input_tokens: Option<u64>,

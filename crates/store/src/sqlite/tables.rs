@@ -69,6 +69,8 @@ pub(super) fn task_rows(
         sql.push_str(" AND parent_task_id IS NOT NULL");
     }
     let id = |id: TaskId| Value::from(id.as_bytes().to_vec());
+    // Positions are far below the largest number of SQLite.
+    let position = |at: JournalPosition| Value::from(i64::try_from(at.0).unwrap_or(i64::MAX));
     let values = push_conditions(
         &mut sql,
         [
@@ -77,6 +79,7 @@ pub(super) fn task_rows(
             (" AND forked_from = ?", filter.forked_from.map(id)),
             (" AND request = ?", filter.dedup_key.map(|key| key.as_bytes().to_vec().into())),
             (" AND created_at >= ?", filter.created_since.map(|since| micros(since).into())),
+            (" AND created_position < ?", filter.created_before.map(position)),
             (" AND review_deadline <= ?", filter.overdue_at.map(|now| micros(now).into())),
         ],
         (" ORDER BY created_position DESC", filter.limit),

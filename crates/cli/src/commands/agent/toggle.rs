@@ -8,7 +8,7 @@ use polity_engine::commands::ToggleAgent;
 use polity_engine::runtime::toggle_agent;
 use polity_host::find_agent;
 use polity_store::Store;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::app::AppContext;
 use crate::error::CliResult;
@@ -39,9 +39,4 @@ fn enabled_label(enabled: bool) -> &'static str {
 pub(super) fn override_text(toggle: &AgentToggle) -> String {
     let reason = toggle.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     format!("{} since {}{reason}", enabled_label(toggle.enabled), view::time(toggle.at))
-}
-
-/// The override of an agent, as JSON.
-pub(super) fn as_json(toggle: &AgentToggle) -> Value {
-    json!({"enabled": toggle.enabled, "reason": toggle.reason, "at": toggle.at})
 }

@@ -1,0 +1,218 @@
+//! Live events as server-sent events. The id of an event is its position in the journal.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::{Stream, unfold};
+use polity_engine::clock::{Clock, SystemClock};
+use polity_model::event::JournalPosition;
+use polity_model::ids::TaskId;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::sync::broadcast::{Receiver, error::RecvError};
+
+use super::route::Route;
+use super::tasks::find_row;
+use crate::auth::{Caller, TokenGrant};
+use crate::http::{ApiPath, ApiQuery, Problem};
+use crate::operation::event_hub::{BATCH_EVENTS, JournalFrame};
+use crate::state::ServerState;
+
+/// The time between two checks of the token of an open stream, and between two comments that keep the
+/// connection open.
+const CHECK_INTERVAL: Duration = Duration::from_secs(15);
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::get(
+            "/api/v1/tasks/{task_id}/events",
+            "followTask",
+            "Streams the events of a task. `Last-Event-ID` resumes after an event.",
+            follow_task,
+        )
+        .query::<EventQuery>()
+        .answers_text(200, "text/event-stream"),
+        Route::get(
+            "/api/v1/events",
+            "followEvents",
+            "Streams all events. `Last-Event-ID` resumes after an event.",
+            follow_all,
+        )
+        .query::<EventQuery>()
+        .answers_text(200, "text/event-stream"),
+    ]
+}
+
+/// The start of a stream.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct EventQuery {
+    /// The position after which events are sent; 0 for all. `Last-Event-ID` takes precedence.
+    after: Option<u64>,
+}
+
+async fn follow_task(
+    State(state): State<Arc<ServerState>>,
+    caller: Caller,
+    headers: HeaderMap,
+    ApiPath(id): ApiPath<TaskId>,
+    ApiQuery(query): ApiQuery<EventQuery>,
+) -> Result<Response, Problem> {
+    let row = find_row(&state, &caller, id).await?;
+    // A task is followed from its start.
+    let start = JournalPosition(row.created_position.0.saturating_sub(1));
+    let after = position(&headers, &query)?.unwrap_or(start).max(start);
+    Ok(stream(state, caller, Some(id), after))
+}
+
+async fn follow_all(
+    State(state): State<Arc<ServerState>>,
+    caller: Caller,
+    headers: HeaderMap,
+    ApiQuery(query): ApiQuery<EventQuery>,
+) -> Result<Response, Problem> {
+    if caller.grant.agents().is_some() {
+        return Err(Problem::forbidden("this token is limited to some agents")
+            .hint("follow single tasks: /api/v1/tasks/{task_id}/events"));
+    }
+    let newest = state.host.queries().store().last_position().await?;
+    let after = position(&headers, &query)?.unwrap_or(newest);
+    Ok(stream(state, caller, None, after))
+}
+
+/// The position of the request.
+fn position(headers: &HeaderMap, query: &EventQuery) -> Result<Option<JournalPosition>, Problem> {
+    let Some(last) = headers.get("last-event-id") else {
+        return Ok(query.after.map(JournalPosition));
+    };
+    let number = last.to_str().ok().and_then(|text| text.trim().parse().ok());
+    let wrong = || {
+        Problem::unprocessable("Last-Event-ID is not the id of an event of this server")
+            .field("Last-Event-ID")
+            .hint("leave it out to start anew")
+    };
+    number.map(JournalPosition).map(Some).ok_or_else(wrong)
+}
+
+/// A listener: first it reads the journal, then it follows the hub.
+struct EventListener {
+    state: Arc<ServerState>,
+    grant: Arc<TokenGrant>,
+    task: Option<TaskId>,
+    after: JournalPosition,
+    live: Receiver<Arc<JournalFrame>>,
+    /// Events that were read from the journal and not sent yet.
+    backlog: VecDeque<Arc<JournalFrame>>,
+    reads_journal: bool,
+}
+
+fn stream(
+    state: Arc<ServerState>,
+    caller: Caller,
+    task: Option<TaskId>,
+    after: JournalPosition,
+) -> Response {
+    // It listens before it reads, so that nothing is missed in between.
+    let live = state.hub.subscribe();
+    let listener = EventListener {
+        state,
+        grant: caller.grant,
+        task,
+        after,
+        live,
+        backlog: VecDeque::new(),
+        reads_journal: true,
+    };
+    let keep_alive = KeepAlive::new().interval(CHECK_INTERVAL);
+    Sse::new(events(listener)).keep_alive(keep_alive).into_response()
+}
+
+fn events(listener: EventListener) -> impl Stream<Item = Result<SseEvent, Infallible>> {
+    unfold(Some(listener), async |listener| {
+        let mut listener = listener?;
+        let event = listener.next().await?;
+        let is_last = matches!(event, NextEvent::Resume(_));
+        let sse = match event {
+            NextEvent::Frame(frame) => SseEvent::default()
+                .id(frame.recorded.position.0.to_string())
+                .event(frame.recorded.event.label())
+                .data(&frame.text),
+            NextEvent::Resume(reason) => SseEvent::default().event("resume").data(reason),
+        };
+        Some((Ok(sse), (!is_last).then_some(listener)))
+    })
+}
+
+/// The next message to a client.
+enum NextEvent {
+    Frame(Arc<JournalFrame>),
+    /// The client should connect again with the last id that it has seen.
+    Resume(&'static str),
+}
+
+impl EventListener {
+    async fn next(&mut self) -> Option<NextEvent> {
+        loop {
+            if let Some(frame) = self.backlog.pop_front() {
+                self.after = frame.recorded.position;
+                return Some(NextEvent::Frame(frame));
+            }
+            if self.reads_journal {
+                match self.read_journal().await {
+                    Ok(()) => continue,
+                    Err(problem) => {
+                        tracing::error!(?problem, "cannot read events");
+                        return Some(NextEvent::Resume("the journal cannot be read"));
+                    }
+                }
+            }
+            let received = tokio::time::timeout(CHECK_INTERVAL, self.live.recv()).await;
+            if !self.state.tokens.still_holds(&self.grant, SystemClock.now()) {
+                return None;
+            }
+            match received {
+                Ok(Ok(frame)) if self.wants(&frame) => {
+                    self.after = frame.recorded.position;
+                    return Some(NextEvent::Frame(frame));
+                }
+                Ok(Ok(_)) | Err(_) => {}
+                Ok(Err(RecvError::Lagged(_))) => {
+                    return Some(NextEvent::Resume("the client is too slow"));
+                }
+                Ok(Err(RecvError::Closed)) => {
+                    return Some(NextEvent::Resume("the server is shutting down"));
+                }
+            }
+        }
+    }
+
+    fn wants(&self, frame: &JournalFrame) -> bool {
+        frame.recorded.position > self.after
+            && self.task.is_none_or(|task| frame.task() == Some(task))
+    }
+
+    /// Reads the next events from the journal.
+    async fn read_journal(&mut self) -> Result<(), Problem> {
+        let queries = self.state.host.queries();
+        let events = match self.task {
+            Some(task) => {
+                self.reads_journal = false;
+                queries.events(task, Default::default()).await?
+            }
+            None => {
+                let events = queries.store().events_after(self.after, BATCH_EVENTS).await?;
+                self.reads_journal = events.len() == BATCH_EVENTS as usize;
+                events
+            }
+        };
+        let newer = events.into_iter().filter(|recorded| recorded.position > self.after);
+        self.backlog.extend(newer.map(|recorded| Arc::new(JournalFrame::new(recorded))));
+        Ok(())
+    }
+}

@@ -1,0 +1,14 @@
+//! Authentication: tokens, their scopes, and slowing down of failed attempts.
+
+mod caller;
+mod throttle;
+mod token;
+mod token_file;
+mod token_set;
+
+pub(crate) use caller::{Caller, authenticate};
+pub(crate) use throttle::FailureThrottle;
+pub use token::{NewToken, Scope, TokenRecord, random_secret};
+pub(crate) use token_file::make_local_token;
+pub use token_file::{LOCAL_TOKEN_FILE, TokenFile, TokenFileError, read_local_token};
+pub(crate) use token_set::{TOKEN_CHARACTERS_MIN, TokenGrant, TokenSet};

@@ -1,0 +1,97 @@
+//! The caller of a request: finds its token and checks its scope before the body is read.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderMap, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use polity_engine::clock::{Clock, SystemClock};
+use polity_model::name::Name;
+
+use super::throttle::Admission;
+use super::token::Scope;
+use super::token_set::TokenGrant;
+use crate::http::Problem;
+use crate::state::ServerState;
+
+/// The header of a token for clients that cannot send `Authorization`.
+const API_KEY_HEADER: &str = "x-api-key";
+
+/// An authenticated caller.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    pub(crate) grant: Arc<TokenGrant>,
+}
+
+impl Caller {
+    /// The name under which actions of the caller are recorded.
+    pub(crate) fn name(&self) -> String {
+        format!("token {}", self.grant.name)
+    }
+
+    /// Refuses a caller who may not use an agent or workflow. The answer does not reveal that it
+    /// exists.
+    pub(crate) fn expect_agent(&self, name: &Name) -> Result<(), Problem> {
+        if self.grant.may_use(name) {
+            return Ok(());
+        }
+        Err(Problem::forbidden(format!("this token may not use \"{name}\""))
+            .hint("use a token without a list of agents, or one that lists it"))
+    }
+}
+
+/// The middleware of one route: finds the caller and checks the scope.
+pub(crate) async fn authenticate(
+    State((state, scope)): State<(Arc<ServerState>, Scope)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let address = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
+    if let Some(address) = address {
+        match state.throttle.admit(address) {
+            Admission::Free => {}
+            Admission::Delayed(delay) => tokio::time::sleep(delay).await,
+            Admission::Blocked(rest) => return Problem::blocked(rest).into_response(),
+        }
+    }
+    let secret = match secret_of(request.headers()) {
+        Ok(secret) => secret,
+        Err(problem) => return problem.into_response(),
+    };
+    let Some(grant) = state.tokens.find(secret, SystemClock.now()) else {
+        if let Some(address) = address {
+            state.throttle.record_failure(address);
+        }
+        return Problem::unauthorized("the token is unknown, revoked or expired").into_response();
+    };
+    if !grant.has(scope) {
+        let message = format!("this token lacks the scope \"{}\"", scope.as_str());
+        return Problem::forbidden(message)
+            .hint("create one with `polity token create NAME --scope SCOPE`")
+            .into_response();
+    }
+    request.extensions_mut().insert(Caller { grant });
+    next.run(request).await
+}
+
+fn secret_of(headers: &HeaderMap) -> Result<&str, Problem> {
+    if let Some(value) = headers.get(header::AUTHORIZATION) {
+        let bearer = value.to_str().ok().and_then(|text| {
+            let (scheme, token) = text.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+        });
+        return bearer.filter(|token| !token.is_empty()).ok_or_else(|| {
+            Problem::unauthorized("the Authorization header is not \"Bearer TOKEN\"")
+        });
+    }
+    if let Some(value) = headers.get(API_KEY_HEADER) {
+        return value
+            .to_str()
+            .ok()
+            .filter(|token| !token.is_empty())
+            .ok_or_else(|| Problem::unauthorized("the X-Api-Key header is not a token"));
+    }
+    Err(Problem::unauthorized("the request has no token"))
+}

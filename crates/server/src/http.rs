@@ -1,0 +1,18 @@
+//! HTTP conventions that all routes share: problems, extractors, pages, waiting and checks of the
+//! request's origin.
+
+mod extract;
+mod idempotency;
+mod origin;
+mod page;
+mod problem;
+mod request_id;
+mod wait;
+
+pub(crate) use extract::{ApiJson, ApiPath, ApiQuery};
+pub(crate) use idempotency::{IdempotencyKey, RunningKeys};
+pub(crate) use origin::{AllowedHosts, check_origin};
+pub(crate) use page::{Cursor, Page, PageLimit};
+pub(crate) use problem::Problem;
+pub(crate) use request_id::tag_request;
+pub(crate) use wait::WaitTime;

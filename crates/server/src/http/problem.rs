@@ -1,0 +1,179 @@
+//! Errors as problem details (RFC 9457).
+
+use std::time::Duration;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use polity_definition::DefinitionProblem;
+use polity_host::{ErrorReport, HostError, ReportKind};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The media type of problem details.
+const MEDIA_TYPE: &str = "application/problem+json";
+
+/// An error that a client sees.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct Problem {
+    /// A stable address of the kind of problem.
+    #[serde(rename = "type")]
+    kind: String,
+    /// The kind of problem, in words.
+    title: &'static str,
+    /// The HTTP status.
+    status: u16,
+    /// The stable code of the problem.
+    code: &'static str,
+    /// The error, with what was found.
+    detail: String,
+    /// The field of the request that is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<String>,
+    /// The way to fix it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+    /// The problems of definition files.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<serde_json::Map<String, serde_json::Value>>")]
+    problems: Vec<DefinitionProblem>,
+    /// The number of seconds after which a new attempt makes sense.
+    #[serde(skip)]
+    retry_after: Option<Duration>,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            kind: format!("urn:polity:problem:{code}"),
+            title: status.canonical_reason().unwrap_or("Error"),
+            status: status.as_u16(),
+            code,
+            detail: detail.into(),
+            field: None,
+            hint: None,
+            problems: Vec::new(),
+            retry_after: None,
+        }
+    }
+
+    /// A request that cannot be read.
+    pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad_request", detail)
+    }
+
+    /// A request that can be read and makes no sense.
+    pub(crate) fn unprocessable(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_request", detail)
+    }
+
+    pub(crate) fn unauthorized(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", detail).hint(
+            "send \"Authorization: Bearer TOKEN\"; `polity token create` makes a token, and the \
+             local one is in data/server.token of the home",
+        )
+    }
+
+    pub(crate) fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
+    }
+
+    pub(crate) fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", detail)
+    }
+
+    /// An address with too many failed attempts.
+    pub(crate) fn blocked(rest: Duration) -> Self {
+        let detail = "too many requests with a wrong token came from this address";
+        let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, "blocked", detail);
+        Self { retry_after: Some(rest), ..problem }
+    }
+
+    /// A server that takes no new work.
+    pub(crate) fn unavailable(code: &'static str, detail: impl Into<String>) -> Self {
+        let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, code, detail);
+        Self { retry_after: Some(Duration::from_secs(10)), ..problem }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Names the field of the request that is wrong.
+    pub(crate) fn field(mut self, field: impl Into<String>) -> Self {
+        self.field = Some(field.into());
+        self
+    }
+}
+
+/// The status of an error report.
+fn status_of(report: &ErrorReport) -> StatusCode {
+    match report.code() {
+        "not_found" | "unknown_agent" => StatusCode::NOT_FOUND,
+        "conflict" | "exists" | "awaiting_human" | "agent_disabled" | "untrusted" => {
+            StatusCode::CONFLICT
+        }
+        "limit_input_bytes" => StatusCode::PAYLOAD_TOO_LARGE,
+        "disk_full" | "store_busy" | "not_writable" => StatusCode::SERVICE_UNAVAILABLE,
+        "unsupported" => StatusCode::NOT_IMPLEMENTED,
+        _ => match report.kind() {
+            ReportKind::Usage | ReportKind::OverLimit => StatusCode::UNPROCESSABLE_ENTITY,
+            ReportKind::AwaitingHuman => StatusCode::CONFLICT,
+            ReportKind::TimedOut => StatusCode::GATEWAY_TIMEOUT,
+            ReportKind::Failed => StatusCode::INTERNAL_SERVER_ERROR,
+        },
+    }
+}
+
+impl From<ErrorReport> for Problem {
+    fn from(report: ErrorReport) -> Self {
+        let status = status_of(&report);
+        if status == StatusCode::INTERNAL_SERVER_ERROR {
+            tracing::error!(code = report.code(), error = report.message(), "request failed");
+        }
+        let problem = Self::new(status, report.code(), report.message());
+        Self {
+            hint: report.hint_text().map(str::to_owned),
+            problems: report.problems().to_vec(),
+            retry_after: (status == StatusCode::SERVICE_UNAVAILABLE)
+                .then_some(Duration::from_secs(10)),
+            ..problem
+        }
+    }
+}
+
+impl From<HostError> for Problem {
+    fn from(error: HostError) -> Self {
+        ErrorReport::from(error).into()
+    }
+}
+
+impl From<polity_engine::runtime::EngineError> for Problem {
+    fn from(error: polity_engine::runtime::EngineError) -> Self {
+        ErrorReport::from(error).into()
+    }
+}
+
+impl From<polity_store::StoreError> for Problem {
+    fn from(error: polity_store::StoreError) -> Self {
+        ErrorReport::from(error).into()
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        // The fields of a problem are texts and numbers, which can always be written.
+        let body = serde_json::to_vec(&self).unwrap_or_default();
+        let mut response = (status, body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(rest) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(rest.as_secs().max(1)));
+        }
+        response
+    }
+}

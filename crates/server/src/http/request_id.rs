@@ -1,0 +1,38 @@
+//! The id of each request, in the log and in the answer.
+
+use std::sync::Arc;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::HeaderValue;
+use axum::middleware::Next;
+use axum::response::Response;
+use polity_engine::entropy::{EntropySource, SystemEntropy};
+use polity_model::ids::InstanceId;
+use tokio::time::Instant;
+use tracing::Instrument as _;
+
+use crate::state::ServerState;
+
+/// The header with the id.
+const REQUEST_ID: &str = "x-request-id";
+
+/// The middleware of all routes: logs and counts requests.
+pub(crate) async fn tag_request(
+    State(state): State<Arc<ServerState>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let id = InstanceId::from_random_bytes(SystemEntropy.seed()).to_string();
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    let started = Instant::now();
+    let span = tracing::info_span!("request", id, %method, path);
+    let mut response = next.run(request).instrument(span.clone()).await;
+    let (status, took) = (response.status().as_u16(), started.elapsed());
+    span.in_scope(|| tracing::info!(status, took_us = took.as_micros(), "answered"));
+    state.metrics.count_request(route.as_deref().unwrap_or("other"), status, took);
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
+    response
+}

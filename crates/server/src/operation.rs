@@ -1,0 +1,8 @@
+//! The operation of a server: live events, adoption of interrupted tasks, health, metrics and the
+//! lock of the home.
+
+pub(crate) mod adoption;
+pub(crate) mod event_hub;
+pub(crate) mod health;
+pub(crate) mod metrics;
+pub(crate) mod server_lock;

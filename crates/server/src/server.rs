@@ -1,0 +1,146 @@
+//! A server: opens a home, serves it, and stops gracefully.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use polity_host::{Host, HostContext};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::api;
+use crate::auth::{
+    TOKEN_CHARACTERS_MIN, TokenFile, TokenGrant, TokenSet, make_local_token, random_secret,
+};
+use crate::error::ServeError;
+use crate::listener;
+use crate::operation::adoption::adopt_orphans;
+use crate::operation::event_hub::EventHub;
+use crate::operation::server_lock::ServerLock;
+use crate::state::ServerState;
+
+/// The variable with a token for servers in containers.
+const TOKEN_VARIABLE: &str = "POLITY_SERVER_TOKEN";
+
+/// The time between two looks at the running tasks during a shutdown.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The time that open connections have to end after the tasks.
+const CLOSE_TIME: Duration = Duration::from_secs(2);
+
+/// Options of a server that override the settings.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ServerOptions {
+    /// The address to listen on.
+    pub listen: Option<SocketAddr>,
+}
+
+/// A server that listens.
+pub struct Server {
+    state: Arc<ServerState>,
+    listener: TcpListener,
+    lock: ServerLock,
+    url: String,
+    drain_time: Duration,
+}
+
+impl Server {
+    /// Opens a home and starts to listen. Must be called within a Tokio runtime.
+    pub async fn open(context: &HostContext, options: ServerOptions) -> Result<Self, ServeError> {
+        let home = context.definitions()?;
+        let settings = home.settings.server.clone();
+        let data = context.folder().data();
+        let lock = ServerLock::acquire(&data)?;
+        let address = options.listen.unwrap_or(settings.listen);
+        let tokens = open_tokens(context, &settings, address)?;
+        let listener = TcpListener::bind(address)
+            .await
+            .map_err(|source| ServeError::Bind { address, source })?;
+        let bound = listener.local_addr().unwrap_or(address);
+        let host = Host::open(context, &home).await?;
+        let store = Arc::clone(host.queries().store());
+        let hub = EventHub::start(store).await.map_err(polity_host::HostError::from)?;
+        let state = ServerState::new(context.clone(), host, home, tokens, hub);
+        let url = format!("http://{bound}");
+        lock.publish(&url)?;
+        let drain_time = Duration::from_secs(settings.drain_seconds.into());
+        Ok(Self { state: Arc::new(state), listener, lock, url, drain_time })
+    }
+
+    /// The URL at which the server answers.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Serves until `stop` completes, then lets running tasks end within `server.drain_seconds`.
+    /// Tasks that are still running are resumed at the next start. Completion of `abort` ends the
+    /// shutdown at once.
+    pub async fn run(self, stop: impl Future<Output = ()>, abort: impl Future<Output = ()>) {
+        let Self { state, listener, lock, drain_time, .. } = self;
+        let mut background = JoinSet::new();
+        background.spawn(adopt_orphans(Arc::downgrade(&state)));
+        let (closing, closed) = watch::channel(false);
+        let serving = tokio::spawn(listener::serve(listener, api::router(&state), closed));
+        stop.await;
+        tracing::info!("stopping: no new work is taken");
+        state.drain();
+        tokio::pin!(abort);
+        tokio::select! {
+            () = drained(&state, drain_time) => {}
+            () = &mut abort => {}
+        }
+        background.shutdown().await;
+        // Receivers are gone only if the listener has ended by itself.
+        let _ = closing.send(true);
+        if let Ok(mut connections) = serving.await {
+            let ended = async { while connections.join_next().await.is_some() {} };
+            if tokio::time::timeout(CLOSE_TIME, ended).await.is_err() {
+                connections.shutdown().await;
+            }
+        }
+        state.host.runtime().stop_programs().await;
+        match Arc::into_inner(state) {
+            Some(state) => state.host.close(abort).await,
+            None => tracing::warn!("a request is still being handled"),
+        }
+        drop(lock);
+    }
+}
+
+/// Waits until no task runs, or for the given time.
+async fn drained(state: &ServerState, time: Duration) {
+    let deadline = Instant::now() + time;
+    while !state.host.runtime().is_idle() && Instant::now() < deadline {
+        tokio::time::sleep(DRAIN_INTERVAL).await;
+    }
+}
+
+/// The tokens that the server accepts. Refuses an address that others can reach without any.
+fn open_tokens(
+    context: &HostContext,
+    settings: &polity_definition::ServerSettings,
+    address: SocketAddr,
+) -> Result<TokenSet, ServeError> {
+    let data = context.folder().data();
+    let mut fixed = Vec::new();
+    if let Some(token) = context.environment().get(TOKEN_VARIABLE) {
+        if token.chars().count() < TOKEN_CHARACTERS_MIN {
+            return Err(ServeError::WeakToken { least: TOKEN_CHARACTERS_MIN });
+        }
+        fixed.push(TokenGrant::of_all("environment", &token));
+    }
+    let has_variable = !fixed.is_empty();
+    if address.ip().is_loopback() && settings.local_token {
+        let token = make_local_token(&data, random_secret())?;
+        fixed.push(TokenGrant::of_all("local", &token));
+    }
+    let configured = settings.tokens_file.as_ref().map(ToString::to_string);
+    let file = TokenFile::of(context.folder().root(), &data, configured.as_deref());
+    let tokens = TokenSet::open(file, fixed)?;
+    if !address.ip().is_loopback() && !has_variable && tokens.is_empty() {
+        return Err(ServeError::NoTokens { address });
+    }
+    Ok(tokens)
+}

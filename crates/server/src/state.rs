@@ -1,0 +1,79 @@
+//! The state that all requests share.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use polity_definition::Home;
+use polity_host::{Host, HostContext};
+
+use crate::auth::{FailureThrottle, TokenSet};
+use crate::http::{AllowedHosts, Problem, RunningKeys};
+use crate::operation::event_hub::EventHub;
+use crate::operation::metrics::ServerMetrics;
+
+/// An open home with everything that requests need.
+pub(crate) struct ServerState {
+    pub(crate) context: HostContext,
+    pub(crate) host: Host,
+    home: RwLock<Arc<Home>>,
+    pub(crate) tokens: TokenSet,
+    pub(crate) throttle: FailureThrottle,
+    pub(crate) hosts: AllowedHosts,
+    pub(crate) hub: EventHub,
+    pub(crate) metrics: ServerMetrics,
+    pub(crate) running_keys: RunningKeys,
+    is_draining: AtomicBool,
+}
+
+impl ServerState {
+    pub(crate) fn new(
+        context: HostContext,
+        host: Host,
+        home: Home,
+        tokens: TokenSet,
+        hub: EventHub,
+    ) -> Self {
+        let public_url = home.settings.server.public_url.as_ref().map(ToString::to_string);
+        Self {
+            context,
+            host,
+            hosts: AllowedHosts::new(public_url.as_deref()),
+            home: RwLock::new(Arc::new(home)),
+            tokens,
+            throttle: FailureThrottle::default(),
+            hub,
+            metrics: ServerMetrics::default(),
+            running_keys: RunningKeys::default(),
+            is_draining: AtomicBool::new(false),
+        }
+    }
+
+    /// The definitions as they were read last.
+    pub(crate) fn home(&self) -> Arc<Home> {
+        Arc::clone(&self.home.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the definitions.
+    pub(crate) fn replace_home(&self, home: Home) {
+        *self.home.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(home);
+    }
+
+    /// Refuses new work from now on.
+    pub(crate) fn drain(&self) {
+        self.is_draining.store(true, Ordering::Release);
+    }
+
+    /// True once new work is refused.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Acquire)
+    }
+
+    /// Refuses work while the server shuts down.
+    pub(crate) fn expect_open(&self) -> Result<(), Problem> {
+        if self.is_draining() {
+            return Err(Problem::unavailable("draining", "the server is shutting down")
+                .hint("nothing was started; try again when it is back"));
+        }
+        Ok(())
+    }
+}
