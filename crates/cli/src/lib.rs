@@ -35,7 +35,8 @@ pub fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     signals::restore();
-    logging::start(args.options.verbosity());
+    let is_server = matches!(args.command, args::CliCommand::Serve(_));
+    logging::start(args.options.verbosity(), is_server);
     let json = args.options.json;
     match commands::run(args) {
         Ok(exit) => exit.into(),

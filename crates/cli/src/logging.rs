@@ -10,9 +10,10 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use crate::args::OutputVerbosity;
 use crate::terminal::note;
 
-/// Installs the subscriber.
-pub(crate) fn start(verbosity: OutputVerbosity) {
+/// Installs the subscriber. A server, which nobody watches, logs what it does.
+pub(crate) fn start(verbosity: OutputVerbosity, is_server: bool) {
     let most = match verbosity {
+        OutputVerbosity::Normal if is_server => Level::INFO,
         OutputVerbosity::Quiet | OutputVerbosity::Normal => Level::ERROR,
         OutputVerbosity::Verbose => Level::DEBUG,
     };

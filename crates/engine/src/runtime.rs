@@ -31,6 +31,7 @@ use polity_definition::Limits;
 use polity_model::event::RecordedEvent;
 use polity_model::ids::{InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus;
+use polity_model::name::Name;
 use polity_store::{CommitError, DedicatedThread, Lease, Leases, SlotPools, Store, StoreError};
 use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::task::JoinSet;
@@ -47,7 +48,7 @@ pub use toggles::toggle_agent;
 
 use crate::budget::{BudgetLedger, BudgetStatus};
 use crate::clock::Clock;
-use crate::commands::{AnswerReview, CreateTask};
+use crate::commands::{AnswerReview, CreateTask, ToggleAgent};
 use crate::decide::preconditions::expect_trust;
 use crate::decide::{CommandRejection, DecisionContext, SlotContext};
 use crate::driver::{
@@ -348,6 +349,18 @@ impl Runtime {
             return Ok(CancelOutcome::Requested);
         }
         Ok(cancelled)
+    }
+
+    /// Enables or disables an agent, for this process at once. Returns true if that is a change.
+    pub async fn toggle_agent(
+        &self,
+        agent: &Name,
+        toggle: &ToggleAgent,
+    ) -> Result<bool, EngineError> {
+        let RuntimeInner { deps, toggles, .. } = &*self.inner;
+        let changed = toggles::toggle_agent(&*deps.store, &*deps.clock, agent, toggle).await?;
+        toggles.reload(&*deps.store, agent.clone()).await;
+        Ok(changed)
     }
 
     /// Stops the programs of CLI agents as their definitions say, because this process is about to

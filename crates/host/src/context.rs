@@ -15,6 +15,7 @@ use polity_store::{CommitDurability, FileLeases, FileSlotPools, SqliteStore, Sto
 
 use crate::error::HostError;
 use crate::home_folder::HomeFolder;
+use crate::home_version::HomeVersion;
 use crate::queries::HomeQueries;
 use crate::warning::HostWarning;
 
@@ -91,14 +92,13 @@ impl HostContext {
     /// Reads the definitions. Fails if the settings are not valid: a misspelt limit would otherwise
     /// be ignored.
     pub fn definitions(&self) -> Result<Home, HostError> {
-        let home = self.folder.read()?;
-        let problems: Vec<_> =
-            home.problems.iter().filter(|problem| is_settings(&problem.file)).cloned().collect();
-        if problems.is_empty() {
-            Ok(home)
-        } else {
-            Err(HostError::invalid("the settings are not valid", problems))
-        }
+        expect_settings(self.folder.read()?)
+    }
+
+    /// Reads the definitions as [`Self::definitions`] does, with the version of their files.
+    pub fn definitions_and_version(&self) -> Result<(Home, HomeVersion), HostError> {
+        let (home, version) = self.folder.read_version()?;
+        Ok((expect_settings(home)?, version))
     }
 
     /// The tools of the home's MCP servers. A server starts when it is first needed.
@@ -172,6 +172,17 @@ impl HostContext {
         } else {
             ProcessLauncher::Direct
         })
+    }
+}
+
+/// Refuses definitions with invalid settings.
+fn expect_settings(home: Home) -> Result<Home, HostError> {
+    let problems: Vec<_> =
+        home.problems.iter().filter(|problem| is_settings(&problem.file)).cloned().collect();
+    if problems.is_empty() {
+        Ok(home)
+    } else {
+        Err(HostError::invalid("the settings are not valid", problems))
     }
 }
 

@@ -11,6 +11,7 @@ use polity_model::ids::ExecutionId;
 
 use crate::error::HostError;
 use crate::home_trust::check_path;
+use crate::home_version::HomeVersion;
 use crate::simulations::{CHARTS, SCENARIOS, SimulationDefinitions};
 
 /// The settings file that `init` writes, which marks a home.
@@ -131,6 +132,33 @@ impl HomeFolder {
         let mut sources = self.definitions()?;
         sources.push(another);
         Ok(self.parse(sources))
+    }
+
+    /// Reads the definitions together with the version of their files. A file that changes in
+    /// between makes the version outdated at once.
+    pub fn read_version(&self) -> Result<(Home, HomeVersion), HostError> {
+        let files = self.definition_paths()?;
+        let mut scripts = Vec::new();
+        let home = Home::parse_with(self.definitions()?, &mut |path| {
+            scripts.push(self.root.join(path.as_str()));
+            self.script(path)
+        });
+        Ok((home, HomeVersion::of(files, scripts)))
+    }
+
+    /// True if no file has changed, come or gone since a version was read.
+    pub fn is_current(&self, version: &HomeVersion) -> Result<bool, HostError> {
+        Ok(version.again(self.definition_paths()?) == *version)
+    }
+
+    /// The files of all definitions.
+    fn definition_paths(&self) -> Result<Vec<PathBuf>, HostError> {
+        let mut files: Vec<PathBuf> =
+            settings_of(&self.root).map(|name| self.root.join(name)).collect();
+        for folder in FOLDERS {
+            files.extend(definition_files(&self.root.join(folder))?);
+        }
+        Ok(files)
     }
 
     fn parse(&self, sources: Vec<HomeFile>) -> Home {

@@ -31,16 +31,7 @@ pub async fn clean_up(
     home: &Home,
     dry_run: bool,
 ) -> Result<CleanupReport, HostError> {
-    let problems: Vec<_> = home
-        .problems
-        .iter()
-        .filter(|problem| is_retention_policy(&problem.file))
-        .cloned()
-        .collect();
-    if !problems.is_empty() {
-        // A mistake in the policy could remove tasks that should be kept.
-        return Err(HostError::invalid("the retention policy is not valid", problems));
-    }
+    expect_policy(home)?;
     // A home without a database has no tasks, and none is created.
     let writes = !dry_run && context.folder().database().exists();
     let store = if writes { context.open_writer(home)? } else { context.open_reader()? };
@@ -57,6 +48,34 @@ pub async fn clean_up(
         Some((decision, row))
     });
     Ok(CleanupReport { decisions: decisions.collect() })
+}
+
+/// Removes the tasks that the retention policy no longer keeps from an open store. Returns their
+/// number.
+pub async fn remove_expired(
+    context: &HostContext,
+    home: &Home,
+    store: &dyn Store,
+) -> Result<usize, HostError> {
+    expect_policy(home)?;
+    let rows = store.task_rows(&TaskFilter::default()).await?;
+    let mut plan = plan_retention(&rows, &home.retention_policy, SystemClock.now());
+    carry_out(context, &*context.programs(home)?, store, &mut plan).await?;
+    let is_removed = |decision: &&RetentionDecision| match decision.action {
+        RetentionAction::Remove => true,
+        RetentionAction::Keep => false,
+    };
+    Ok(plan.decisions.iter().filter(is_removed).count())
+}
+
+/// Refuses a policy with a mistake, which could remove tasks that should be kept.
+fn expect_policy(home: &Home) -> Result<(), HostError> {
+    let of_policy = home.problems.iter().filter(|problem| is_retention_policy(&problem.file));
+    let problems: Vec<_> = of_policy.cloned().collect();
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(HostError::invalid("the retention policy is not valid", problems))
 }
 
 /// Removes the planned units. A unit that changed meanwhile is refused and its decision becomes keep.

@@ -15,4 +15,4 @@ pub(crate) use origin::{AllowedHosts, check_origin};
 pub(crate) use page::{Cursor, Page, PageLimit};
 pub(crate) use problem::Problem;
 pub(crate) use request_id::tag_request;
-pub(crate) use wait::WaitTime;
+pub(crate) use wait::{WAIT_PATTERN, WaitTime};

@@ -2,7 +2,9 @@
 //! lock of the home.
 
 pub(crate) mod adoption;
+pub(crate) mod definitions;
 pub(crate) mod event_hub;
 pub(crate) mod health;
 pub(crate) mod metrics;
+pub(crate) mod retention;
 pub(crate) mod server_lock;

@@ -17,7 +17,9 @@ use crate::auth::{
 use crate::error::ServeError;
 use crate::listener;
 use crate::operation::adoption::adopt_orphans;
+use crate::operation::definitions::LiveDefinitions;
 use crate::operation::event_hub::EventHub;
+use crate::operation::retention::apply_retention;
 use crate::operation::server_lock::ServerLock;
 use crate::state::ServerState;
 
@@ -49,7 +51,7 @@ pub struct Server {
 impl Server {
     /// Opens a home and starts to listen. Must be called within a Tokio runtime.
     pub async fn open(context: &HostContext, options: ServerOptions) -> Result<Self, ServeError> {
-        let home = context.definitions()?;
+        let (home, version) = context.definitions_and_version()?;
         let settings = home.settings.server.clone();
         let data = context.folder().data();
         let lock = ServerLock::acquire(&data)?;
@@ -62,7 +64,8 @@ impl Server {
         let host = Host::open(context, &home).await?;
         let store = Arc::clone(host.queries().store());
         let hub = EventHub::start(store).await.map_err(polity_host::HostError::from)?;
-        let state = ServerState::new(context.clone(), host, home, tokens, hub);
+        let definitions = LiveDefinitions::new(context.clone(), home, version);
+        let state = ServerState::new(context.clone(), host, definitions, tokens, hub);
         let url = format!("http://{bound}");
         lock.publish(&url)?;
         let drain_time = Duration::from_secs(settings.drain_seconds.into());
@@ -81,6 +84,7 @@ impl Server {
         let Self { state, listener, lock, drain_time, .. } = self;
         let mut background = JoinSet::new();
         background.spawn(adopt_orphans(Arc::downgrade(&state)));
+        background.spawn(apply_retention(Arc::downgrade(&state)));
         let (closing, closed) = watch::channel(false);
         let serving = tokio::spawn(listener::serve(listener, api::router(&state), closed));
         stop.await;

@@ -1,13 +1,14 @@
 //! The state that all requests share.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use polity_definition::Home;
 use polity_host::{Host, HostContext};
 
 use crate::auth::{FailureThrottle, TokenSet};
 use crate::http::{AllowedHosts, Problem, RunningKeys};
+use crate::operation::definitions::LiveDefinitions;
 use crate::operation::event_hub::EventHub;
 use crate::operation::metrics::ServerMetrics;
 
@@ -15,7 +16,7 @@ use crate::operation::metrics::ServerMetrics;
 pub(crate) struct ServerState {
     pub(crate) context: HostContext,
     pub(crate) host: Host,
-    home: RwLock<Arc<Home>>,
+    definitions: LiveDefinitions,
     pub(crate) tokens: TokenSet,
     pub(crate) throttle: FailureThrottle,
     pub(crate) hosts: AllowedHosts,
@@ -29,16 +30,17 @@ impl ServerState {
     pub(crate) fn new(
         context: HostContext,
         host: Host,
-        home: Home,
+        definitions: LiveDefinitions,
         tokens: TokenSet,
         hub: EventHub,
     ) -> Self {
-        let public_url = home.settings.server.public_url.as_ref().map(ToString::to_string);
+        let public_url =
+            definitions.get().settings.server.public_url.as_ref().map(ToString::to_string);
         Self {
             context,
             host,
             hosts: AllowedHosts::new(public_url.as_deref()),
-            home: RwLock::new(Arc::new(home)),
+            definitions,
             tokens,
             throttle: FailureThrottle::default(),
             hub,
@@ -48,14 +50,14 @@ impl ServerState {
         }
     }
 
-    /// The definitions as they were read last.
+    /// The definitions, as the files have them.
     pub(crate) fn home(&self) -> Arc<Home> {
-        Arc::clone(&self.home.read().unwrap_or_else(PoisonError::into_inner))
+        self.definitions.get()
     }
 
-    /// Replaces the definitions.
-    pub(crate) fn replace_home(&self, home: Home) {
-        *self.home.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(home);
+    /// The reason why the definitions in the files are not used.
+    pub(crate) fn definition_failure(&self) -> Option<String> {
+        self.definitions.failure()
     }
 
     /// Refuses new work from now on.

@@ -40,6 +40,7 @@ mod sandbox;
 mod scenario_changes;
 mod script_steps;
 mod sealed_secrets;
+mod server;
 mod simulations;
 mod structured_output;
 mod sub_agents;

@@ -6,9 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use polity_definition::AgentDefinition;
-use polity_engine::clock::SystemClock;
 use polity_engine::commands::ToggleAgent;
-use polity_engine::runtime::toggle_agent;
 use polity_host::views::{agent_details, agent_summary};
 use polity_host::{AgentStatus, find_agent};
 use schemars::JsonSchema;
@@ -129,8 +127,7 @@ async fn toggle(
     toggle: ToggleAgent,
 ) -> Result<Response, Problem> {
     let agent = find(state, caller, name)?;
-    let store = state.host.queries().store();
-    let changed = toggle_agent(&**store, &SystemClock, &agent.name, &toggle).await?;
+    let changed = state.host.runtime().toggle_agent(&agent.name, &toggle).await?;
     let (enabled, reason) = match toggle {
         ToggleAgent::Enable => (true, None),
         ToggleAgent::Disable { reason } => (false, reason),

@@ -28,6 +28,7 @@ pub(super) fn routes() -> Vec<Route> {
 struct CostQuery {
     /// The keys: `agent`, `day` or `agent,day`.
     #[serde(default)]
+    #[schemars(regex(pattern = "^(agent|day)(,(agent|day))?$"))]
     by: Option<String>,
 }
 

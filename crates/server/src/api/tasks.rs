@@ -29,7 +29,8 @@ use super::route::Route;
 use super::task_waiting::{wait_for_end, wait_for_handle};
 use crate::auth::{Caller, Scope};
 use crate::http::{
-    ApiJson, ApiPath, ApiQuery, Cursor, IdempotencyKey, Page, PageLimit, Problem, WaitTime,
+    ApiJson, ApiPath, ApiQuery, Cursor, IdempotencyKey, Page, PageLimit, Problem, WAIT_PATTERN,
+    WaitTime,
 };
 use crate::state::ServerState;
 
@@ -62,14 +63,18 @@ pub(super) fn routes() -> Vec<Route> {
 /// The task to start. Either `agent` or `workflow` is required.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = [{"required": ["agent"]}, {"required": ["workflow"]}]))]
 pub(super) struct TaskRequest {
     /// The agent.
     #[serde(default)]
+    #[schemars(with = "String")]
     agent: Option<String>,
     /// The workflow.
     #[serde(default)]
+    #[schemars(with = "String")]
     workflow: Option<String>,
     /// The input.
+    #[schemars(regex(pattern = r"\S"))]
     input: String,
     /// Named values, which templates read as `metadata`.
     #[serde(default)]
@@ -88,6 +93,7 @@ pub(super) struct TaskRequest {
     envs: BTreeMap<String, String>,
     /// The most US dollars that the task may spend.
     #[serde(default)]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     max_cost_usd: Option<f64>,
     /// The most tokens that the task may use.
     #[serde(default)]
@@ -99,7 +105,7 @@ pub(super) struct TaskRequest {
 #[serde(deny_unknown_fields)]
 pub(super) struct SubmitQuery {
     /// The time to wait for the task to end or to ask a person, such as `30s`.
-    #[schemars(with = "Option<String>")]
+    #[schemars(with = "Option<String>", regex(pattern = WAIT_PATTERN))]
     wait: Option<WaitTime>,
 }
 
@@ -163,7 +169,7 @@ fn create_task(
     if let Some(folder) = &request.working_directory
         && !std::path::Path::new(folder).is_dir()
     {
-        return Err(Problem::unprocessable(format!("there is no folder {folder} on the server"))
+        return Err(Problem::not_found(format!("there is no folder {folder} on the server"))
             .field("working_directory"));
     }
     let max_cost_usd = request.max_cost_usd.map(UsdLimit::try_from).transpose();
@@ -330,7 +336,7 @@ pub(super) async fn find_row(
 #[serde(deny_unknown_fields)]
 struct ShowQuery {
     /// The time to wait for the task to end or to ask a person, such as `30s`.
-    #[schemars(with = "Option<String>")]
+    #[schemars(with = "Option<String>", regex(pattern = WAIT_PATTERN))]
     wait: Option<WaitTime>,
 }
 

@@ -63,7 +63,10 @@ impl Cursor {
     /// Reads the cursor of a query.
     pub(crate) fn read(text: &str, query: &str) -> Result<Self, Problem> {
         let refuse = |detail: &str| {
-            Problem::unprocessable(detail).field("cursor").hint("leave it out to start at the top")
+            let status = axum::http::StatusCode::NOT_FOUND;
+            Problem::new(status, "unknown_cursor", detail)
+                .field("cursor")
+                .hint("leave it out to start at the top")
         };
         let bytes = URL_SAFE_NO_PAD.decode(text).ok();
         let parts = bytes.as_deref().and_then(|bytes| bytes.split_at_checked(8));

@@ -9,7 +9,6 @@ use axum::response::Response;
 use polity_engine::entropy::{EntropySource, SystemEntropy};
 use polity_model::ids::InstanceId;
 use tokio::time::Instant;
-use tracing::Instrument as _;
 
 use crate::state::ServerState;
 
@@ -26,10 +25,9 @@ pub(crate) async fn tag_request(
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let started = Instant::now();
-    let span = tracing::info_span!("request", id, %method, path);
-    let mut response = next.run(request).instrument(span.clone()).await;
+    let mut response = next.run(request).await;
     let (status, took) = (response.status().as_u16(), started.elapsed());
-    span.in_scope(|| tracing::info!(status, took_us = took.as_micros(), "answered"));
+    tracing::info!(request = id, %method, path, status, took_us = took.as_micros(), "answered");
     state.metrics.count_request(route.as_deref().unwrap_or("other"), status, took);
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, value);

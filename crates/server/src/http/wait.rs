@@ -7,6 +7,9 @@ use serde::Deserialize;
 /// The longest wait of a request.
 const WAIT_SECONDS_MAX: u64 = 300;
 
+/// The form of the parameter.
+pub(crate) const WAIT_PATTERN: &str = "^(([0-9]{1,2}|[12][0-9]{2}|300)s?|[0-9]{1,5}ms|[0-5]m)$";
+
 /// The time that a request waits for a task to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
