@@ -1,6 +1,7 @@
 //! `cargo xtask generate`: files that are written from the source, so that they stay up to date.
 
 mod fields;
+mod http_api;
 mod terminal;
 
 use std::collections::BTreeMap;
@@ -28,6 +29,10 @@ pub(crate) fn generate(check: bool) -> Result<()> {
     files.insert("docs/reference/state-machines.md".into(), state_machines());
     files.insert("docs/reference/cli.md".into(), command_line());
     files.insert("docs/reference/secret-rules.md".into(), secret_rules());
+    let api = polity_server::openapi_document();
+    files.insert("docs/reference/http-api.md".into(), http_api::page(&api));
+    let document = format!("{}\n", serde_json::to_string_pretty(&api)?);
+    files.insert("docs/reference/openapi.json".into(), document);
     let schemas: Vec<_> = polity::schemas().collect();
     for (kind, schema) in &schemas {
         let path = format!("docs/reference/schemas/{kind}.json");

@@ -13,6 +13,6 @@ pub(crate) use extract::{ApiJson, ApiPath, ApiQuery};
 pub(crate) use idempotency::{IdempotencyKey, RunningKeys};
 pub(crate) use origin::{AllowedHosts, check_origin};
 pub(crate) use page::{Cursor, Page, PageLimit};
-pub(crate) use problem::Problem;
+pub(crate) use problem::{Problem, ProblemDetails};
 pub(crate) use request_id::tag_request;
 pub(crate) use wait::{WAIT_PATTERN, WaitTime};

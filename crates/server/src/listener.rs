@@ -21,7 +21,7 @@ pub(crate) const CONNECTIONS_MAX: usize = 10_000;
 const HEADER_SECONDS_MAX: u64 = 10;
 
 /// The largest head of a request, in bytes.
-const HEADER_BYTES_MAX: usize = 64 * 1024;
+const HEADER_BYTES_MAX: u16 = u16::MAX;
 
 /// The time after which the listener tries again if the system refuses connections.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -89,8 +89,8 @@ async fn handle(
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(Duration::from_secs(HEADER_SECONDS_MAX))
-        .max_buf_size(HEADER_BYTES_MAX);
-    builder.http2().timer(TokioTimer::new()).max_header_list_size(HEADER_BYTES_MAX as u32);
+        .max_buf_size(HEADER_BYTES_MAX.into());
+    builder.http2().timer(TokioTimer::new()).max_header_list_size(HEADER_BYTES_MAX.into());
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
     let ended = tokio::select! {

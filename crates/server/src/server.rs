@@ -105,9 +105,10 @@ impl Server {
             }
         }
         state.host.runtime().stop_programs().await;
-        match Arc::into_inner(state) {
-            Some(state) => state.host.close(abort).await,
-            None => tracing::warn!("a request is still being handled"),
+        if let Some(state) = Arc::into_inner(state) {
+            state.host.close(abort).await;
+        } else {
+            tracing::warn!("a request is still being handled");
         }
         drop(lock);
     }

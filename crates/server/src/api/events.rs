@@ -11,7 +11,7 @@ use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{Stream, unfold};
 use polity_engine::clock::{Clock, SystemClock};
-use polity_model::event::JournalPosition;
+use polity_model::event::{JournalPosition, StreamSequence};
 use polity_model::ids::TaskId;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -200,16 +200,13 @@ impl EventListener {
     /// Reads the next events from the journal.
     async fn read_journal(&mut self) -> Result<(), Problem> {
         let queries = self.state.host.queries();
-        let events = match self.task {
-            Some(task) => {
-                self.reads_journal = false;
-                queries.events(task, Default::default()).await?
-            }
-            None => {
-                let events = queries.store().events_after(self.after, BATCH_EVENTS).await?;
-                self.reads_journal = events.len() == BATCH_EVENTS as usize;
-                events
-            }
+        let events = if let Some(task) = self.task {
+            self.reads_journal = false;
+            queries.events(task, StreamSequence::default()).await?
+        } else {
+            let events = queries.store().events_after(self.after, BATCH_EVENTS).await?;
+            self.reads_journal = events.len() == BATCH_EVENTS as usize;
+            events
         };
         let newer = events.into_iter().filter(|recorded| recorded.position > self.after);
         self.backlog.extend(newer.map(|recorded| Arc::new(JournalFrame::new(recorded))));

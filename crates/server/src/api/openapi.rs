@@ -7,7 +7,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use super::route::{AnswerBody, Route};
-use crate::http::Problem;
+use crate::http::ProblemDetails;
 
 /// Answers with the document.
 pub(super) async fn show() -> Response {
@@ -23,7 +23,7 @@ pub fn openapi_document() -> Value {
     });
     let mut requests = settings.clone().into_generator();
     let mut answers = settings.for_serialize().into_generator();
-    let problem = answers.subschema_for::<Problem>();
+    let problem = answers.subschema_for::<ProblemDetails>();
     let mut paths = Map::new();
     for route in super::routes() {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));

@@ -103,7 +103,7 @@ impl Route {
 
     /// Documents the body of the request.
     pub(super) fn takes<T: JsonSchema>(mut self) -> Self {
-        self.request = Some(|generator| generator.subschema_for::<T>());
+        self.request = Some(SchemaGenerator::subschema_for::<T>);
         self
     }
 
@@ -115,7 +115,7 @@ impl Route {
 
     /// Documents a JSON answer.
     pub(super) fn answers<T: JsonSchema>(mut self, status: u16) -> Self {
-        self.answers.push((status, AnswerBody::Json(|generator| generator.subschema_for::<T>())));
+        self.answers.push((status, AnswerBody::Json(SchemaGenerator::subschema_for::<T>)));
         self
     }
 

@@ -17,7 +17,7 @@ const BLOCK_AFTER: u32 = 20;
 const DELAY: Duration = Duration::from_secs(1);
 
 /// The time for which an address is blocked, and after which failures are forgotten.
-const WINDOW: Duration = Duration::from_secs(60);
+const WINDOW: Duration = Duration::from_mins(1);
 
 /// The most addresses that are remembered.
 const ADDRESSES_MAX: usize = 10_000;
@@ -56,7 +56,7 @@ impl FailureThrottle {
         } else if count.failures < BLOCK_AFTER {
             Admission::Delayed(DELAY)
         } else {
-            Admission::Blocked(WINDOW - age)
+            Admission::Blocked(WINDOW.saturating_sub(age))
         }
     }
 

@@ -47,10 +47,7 @@ impl TokenFile {
 
     /// Reads the tokens. A missing file has none.
     pub fn read(&self) -> Result<Vec<TokenRecord>, TokenFileError> {
-        let bytes = match read(&self.path)? {
-            Some(bytes) => bytes,
-            None => return Ok(Vec::new()),
-        };
+        let Some(bytes) = read(&self.path)? else { return Ok(Vec::new()) };
         serde_json::from_slice(&bytes).map_err(|error| TokenFileError::Invalid {
             path: self.path.clone(),
             reason: error.to_string(),
@@ -86,9 +83,8 @@ pub(crate) fn make_local_token(data: &Path, random: [u8; 32]) -> Result<String, 
 }
 
 fn read(path: &Path) -> Result<Option<Vec<u8>>, TokenFileError> {
-    match path.try_exists() {
-        Ok(false) => return Ok(None),
-        Ok(true) | Err(_) => {}
+    if let Ok(false) = path.try_exists() {
+        return Ok(None);
     }
     let read = read_named_file(path, FILE_BYTES_MAX);
     read.map(Some).map_err(|error| TokenFileError::Io {

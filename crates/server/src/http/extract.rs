@@ -80,7 +80,7 @@ fn decode(text: &str) -> String {
 /// A value of a query, which may stand for a number or a truth value.
 struct QueryText(String);
 
-impl<'de> serde::de::IntoDeserializer<'de, serde::de::value::Error> for QueryText {
+impl serde::de::IntoDeserializer<'_, serde::de::value::Error> for QueryText {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -51,7 +52,8 @@ pub(crate) async fn check_origin(
     request: Request,
     next: Next,
 ) -> Response {
-    match refusal(&state.hosts, request.headers(), request.uri().authority().map(|a| a.as_str())) {
+    match refusal(&state.hosts, request.headers(), request.uri().authority().map(Authority::as_str))
+    {
         Some(problem) => problem.into_response(),
         None => next.run(request).await,
     }

@@ -12,9 +12,17 @@ use serde::Serialize;
 /// The media type of problem details.
 const MEDIA_TYPE: &str = "application/problem+json";
 
+/// The time after which a client may try again.
+const RETRY_TIME: Duration = Duration::from_secs(10);
+
 /// An error that a client sees.
+#[derive(Debug, Clone)]
+pub(crate) struct Problem(Box<ProblemDetails>);
+
+/// The document of an error.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub(crate) struct Problem {
+#[schemars(rename = "Problem")]
+pub(crate) struct ProblemDetails {
     /// A stable address of the kind of problem.
     #[serde(rename = "type")]
     kind: String,
@@ -43,7 +51,7 @@ pub(crate) struct Problem {
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Self {
+        Self(Box::new(ProblemDetails {
             kind: format!("urn:polity:problem:{code}"),
             title: status.canonical_reason().unwrap_or("Error"),
             status: status.as_u16(),
@@ -53,7 +61,7 @@ impl Problem {
             hint: None,
             problems: Vec::new(),
             retry_after: None,
-        }
+        }))
     }
 
     /// A request that cannot be read.
@@ -84,24 +92,27 @@ impl Problem {
     /// An address with too many failed attempts.
     pub(crate) fn blocked(rest: Duration) -> Self {
         let detail = "too many requests with a wrong token came from this address";
-        let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, "blocked", detail);
-        Self { retry_after: Some(rest), ..problem }
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "blocked", detail).retry_after(rest)
     }
 
     /// A server that takes no new work.
     pub(crate) fn unavailable(code: &'static str, detail: impl Into<String>) -> Self {
-        let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, code, detail);
-        Self { retry_after: Some(Duration::from_secs(10)), ..problem }
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, code, detail).retry_after(RETRY_TIME)
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.0.hint = Some(hint.into());
+        self
+    }
+
+    fn retry_after(mut self, time: Duration) -> Self {
+        self.0.retry_after = Some(time);
         self
     }
 
     /// Names the field of the request that is wrong.
     pub(crate) fn field(mut self, field: impl Into<String>) -> Self {
-        self.field = Some(field.into());
+        self.0.field = Some(field.into());
         self
     }
 }
@@ -131,14 +142,13 @@ impl From<ErrorReport> for Problem {
         if status == StatusCode::INTERNAL_SERVER_ERROR {
             tracing::error!(code = report.code(), error = report.message(), "request failed");
         }
-        let problem = Self::new(status, report.code(), report.message());
-        Self {
-            hint: report.hint_text().map(str::to_owned),
-            problems: report.problems().to_vec(),
-            retry_after: (status == StatusCode::SERVICE_UNAVAILABLE)
-                .then_some(Duration::from_secs(10)),
-            ..problem
+        let mut problem = Self::new(status, report.code(), report.message());
+        problem.0.hint = report.hint_text().map(str::to_owned);
+        problem.0.problems = report.problems().to_vec();
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            problem = problem.retry_after(RETRY_TIME);
         }
+        problem
     }
 }
 
@@ -162,16 +172,17 @@ impl From<polity_store::StoreError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let status =
+            StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         // The fields of a problem are texts and numbers, which can always be written.
-        let body = serde_json::to_vec(&self).unwrap_or_default();
+        let body = serde_json::to_vec(&self.0).unwrap_or_default();
         let mut response = (status, body).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        if let Some(rest) = self.retry_after {
+        if let Some(rest) = self.0.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(rest.as_secs().max(1)));
         }
         response

@@ -49,10 +49,7 @@ pub(crate) async fn adopt_orphans(state: Weak<ServerState>) {
 
 /// True if a task may wait for a new owner after this event.
 fn is_reason(event: &Event) -> bool {
-    matches!(
-        event,
-        Event::ReviewAnswered { .. } | Event::TaskReleased { .. } | Event::CancelRequested { .. }
-    )
+    matches!(event, Event::ReviewAnswered { .. } | Event::TaskReleased | Event::CancelRequested)
 }
 
 async fn adopt_all(

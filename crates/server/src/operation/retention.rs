@@ -8,7 +8,7 @@ use polity_host::{HostError, remove_expired};
 use crate::state::ServerState;
 
 /// The time between two passes.
-const INTERVAL: Duration = Duration::from_secs(3600);
+const INTERVAL: Duration = Duration::from_hours(1);
 
 /// Removes ended tasks at once and at intervals.
 pub(crate) async fn apply_retention(state: Weak<ServerState>) {

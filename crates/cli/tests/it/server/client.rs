@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::sandbox::{CommandOutput, HomeSandbox, finish, kill};
 
 /// The longest time that a test waits for bytes.
-const READ_TIMEOUT: Duration = Duration::from_secs(120);
+const READ_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// A server of a home.
 pub(super) struct ServerProcess<'h> {
@@ -64,21 +64,21 @@ impl<'h> ServerProcess<'h> {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
+        let pid = u64::from(child.id());
         let mut server = Self {
             home: PhantomData,
             child: Some(child),
             address: String::new(),
             token: String::new(),
         };
-        let pid = server.child.as_ref().map(Child::id);
-        let url = home.wait_until("the server", || {
+        server.address = home.wait_until("the server", || {
             let text = std::fs::read_to_string(home.file("data/server.json")).ok()?;
             let address: Value = serde_json::from_str(&text).ok()?;
-            (address["pid"].as_u64() == pid.map(u64::from)).then(|| address["url"].clone())
+            let url = address["url"].as_str()?;
+            (address["pid"] == pid).then(|| url.trim_start_matches("http://").to_owned())
         });
-        server.address = url.as_str().unwrap().trim_start_matches("http://").to_owned();
-        let token = std::fs::read_to_string(home.file("data/server.token")).unwrap();
-        server.token = token.trim().to_owned();
+        server.token = std::fs::read_to_string(home.file("data/server.token")).unwrap();
+        server.token.truncate(server.token.trim_end().len());
         server
     }
 
