@@ -373,12 +373,13 @@ impl TraceBuilder {
                 self.tool_step(at, Warning, message, record);
             }
             ToolChange::Answer { content, structured, is_error, duration_ms, .. } => {
+                let began = call.began();
                 let record = call.answered(content, structured.as_ref(), *is_error, *duration_ms);
                 if self.maps.has_call(id) {
                     return self.item_answered(at, id, record);
                 }
                 let status = if *is_error { Warning } else { Info };
-                match self.nodes.keep(id, record, content) {
+                match self.nodes.keep(id, record, content, began) {
                     Some(record) => self.tool_step(at, status, content, record),
                     None => self.calls.remove(id),
                 }

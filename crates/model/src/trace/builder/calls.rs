@@ -22,6 +22,8 @@ pub(super) struct TracedCall {
     server: String,
     tool: String,
     arguments: Map<String, Value>,
+    /// The start of the first attempt.
+    began: Option<Timestamp>,
     /// The start of the attempt in progress.
     since: Option<Timestamp>,
 }
@@ -46,6 +48,7 @@ impl TracedCalls {
                 server: tool.server().to_owned(),
                 tool: tool.tool().to_owned(),
                 arguments: Map::new(),
+                began: None,
                 since: None,
             });
         }
@@ -84,8 +87,14 @@ impl TracedCall {
             server: call.server.clone(),
             tool: call.tool.clone(),
             arguments: call.arguments.clone(),
+            began: None,
             since: None,
         }
+    }
+
+    /// The start of the first attempt.
+    pub(super) fn began(&self) -> Option<Timestamp> {
+        self.began
     }
 
     /// Starts an attempt, and returns an earlier one that never ended.
@@ -101,6 +110,7 @@ impl TracedCall {
         if let Some(arguments) = arguments {
             self.arguments.clone_from(arguments);
         }
+        self.began.get_or_insert(at);
         self.since = Some(at);
         lost
     }

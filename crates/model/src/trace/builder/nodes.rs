@@ -24,7 +24,16 @@ pub(super) struct TracedNodes {
     /// True if a workflow performs the task.
     is_workflow: bool,
     /// The answer to a call that a retry has inherited. The end of its node follows.
-    inherited: Option<(ToolCallRecord, String)>,
+    inherited: Option<InheritedAnswer>,
+}
+
+/// The answer to a call of a node that started in the task that a retry continues.
+#[derive(Debug, Clone)]
+struct InheritedAnswer {
+    record: ToolCallRecord,
+    content: String,
+    /// The start of the call in this task.
+    began: Option<Timestamp>,
 }
 
 impl TracedNodes {
@@ -44,16 +53,29 @@ impl TracedNodes {
         id: ToolCallId,
         record: ToolCallRecord,
         content: &str,
+        began: Option<Timestamp>,
     ) -> Option<ToolCallRecord> {
         let Some(node) = self.calls.remove(&id) else {
             if self.is_workflow {
-                self.inherited = Some((record, content.to_owned()));
+                self.inherited =
+                    Some(InheritedAnswer { record, content: content.to_owned(), began });
                 return None;
             }
             return Some(record);
         };
         self.answered.insert(node, (record, content.to_owned()));
         None
+    }
+
+    /// Gives the inherited answer to the node that ends with it.
+    fn take_inherited(&mut self, node: &Name) {
+        let Some(InheritedAnswer { record, content, began }) = self.inherited.take() else {
+            return;
+        };
+        self.answered.entry(node.clone()).or_insert((record, content));
+        if let Some(began) = began {
+            self.began.entry(node.clone()).or_insert(began);
+        }
     }
 
     /// Marks a node as waiting for a person.
@@ -85,9 +107,7 @@ impl TraceBuilder {
             }
             NodeChange::Finish { output, routing_key, .. } => {
                 let items = self.maps.end(node);
-                if let Some(answered) = self.nodes.inherited.take() {
-                    self.nodes.answered.entry(node.clone()).or_insert(answered);
-                }
+                self.nodes.take_inherited(node);
                 let output = match output {
                     NodeOutput::Items => Cow::from(items.unwrap_or_default()),
                     NodeOutput::Text(text) => Cow::from(text),
@@ -103,6 +123,7 @@ impl TraceBuilder {
                 (StepStatus::Info, shorten(&message, STEP_MESSAGE_CHARACTERS_MAX))
             }
             NodeChange::Fail { code, error, to, .. } => {
+                self.nodes.take_inherited(node);
                 let items = self.maps.end(node).map(|items| format!(" (items: {items})"));
                 let items = items.unwrap_or_default();
                 match to {
@@ -126,6 +147,67 @@ impl TraceBuilder {
         if let Some((record, _)) = answered {
             step.name_agent(&record);
             step.tool_calls.push(record);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::ToSpan;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::event::{JournalPosition, RecordedEvent, StreamId, StreamSequence};
+    use crate::ids::TaskId;
+
+    /// Events of a task, each at a number of milliseconds.
+    fn builder(events: &[(i64, Value)]) -> TraceBuilder {
+        let task = TaskId::from_random_bytes([1; 16]);
+        let mut events = events.iter().map(|(milliseconds, event)| RecordedEvent {
+            position: JournalPosition(1),
+            stream: StreamId::Task(task),
+            sequence: StreamSequence(1),
+            at: Timestamp::UNIX_EPOCH + milliseconds.milliseconds(),
+            event: serde_json::from_value(event.clone()).unwrap(),
+        });
+        let mut builder = TraceBuilder::begin(task, &events.next().unwrap()).unwrap();
+        events.for_each(|event| builder.apply(&event));
+        builder
+    }
+
+    #[test]
+    fn node_that_a_retry_continued_has_the_duration_of_its_call() {
+        let call_id = ToolCallId::from_random_bytes([2; 16]);
+        let changed =
+            |change: Value| json!({"type": "tool_changed", "call_id": call_id, "change": change});
+        let called = changed(json!({"on": "call", "tool": "kit/echo", "repeatable": true}));
+        let failure = json!({"category": "transient", "message": "lost"});
+        let failed = changed(json!({
+            "on": "fail", "failure": failure, "duration_ms": 10, "retry_at": "1970-01-01T00:00:00.2Z",
+        }));
+        for (is_error, end) in [
+            (false, json!({"on": "finish", "output": "answer"})),
+            (true, json!({"on": "fail", "code": "tool_failed", "error": "no"})),
+        ] {
+            let answered = changed(json!({
+                "on": "answer", "content": "said", "duration_ms": 300, "is_error": is_error,
+            }));
+            let builder = builder(&[
+                (
+                    0,
+                    json!({
+                        "type": "task_created", "description": "x", "assigned_agent": "flow",
+                        "pins": [{"kind": "workflow", "name": "flow", "digest": "0".repeat(64)}],
+                    }),
+                ),
+                (100, called.clone()),
+                (110, failed.clone()),
+                (200, called.clone()),
+                (500, answered),
+                (500, json!({"type": "node_changed", "node": "each", "change": end})),
+            ]);
+            let step = builder.finish().steps.pop().unwrap();
+            assert_eq!((step.duration_ms, step.tool_calls.len()), (400, 1), "{step:?}");
         }
     }
 }
