@@ -37,7 +37,7 @@ pub use self::agent::{
 pub use self::config::mcp_server::{McpServerDefinition, McpTransport, ToolSettings};
 pub use self::config::retention::{RetentionPolicy, RetentionRule, RetentionStatus};
 pub use self::config::settings::{
-    DurabilitySetting, HomeSettings, Limits, OnReview, ServerSettings,
+    DurabilitySetting, HomeSettings, Limits, MAP_ITEMS_MAX, OnReview, ServerSettings,
 };
 pub use self::evaluation::expression::ConditionExpression;
 pub use self::evaluation::scope::{EvaluationError, EvaluationScope, ItemScope};

@@ -27,7 +27,8 @@ const SUB_AGENT_DEPTH_DEFAULT: NonZeroU32 = nonzero_u32(4);
 const SUB_AGENT_FAN_OUT_DEFAULT: NonZeroU32 = nonzero_u32(16);
 const SUB_AGENTS_DEFAULT: NonZeroU32 = nonzero_u32(1000);
 const MAP_ITEMS_DEFAULT: NonZeroU32 = nonzero_u32(10_000);
-const MAP_ITEMS_MAX: NonZeroU32 = nonzero_u32(100_000);
+/// The highest `limits.map_items`.
+pub const MAP_ITEMS_MAX: NonZeroU32 = nonzero_u32(100_000);
 const REMOTE_SECONDS_DEFAULT: NonZeroU64 = nonzero_u64(3600);
 const DRAIN_SECONDS_DEFAULT: u32 = 30;
 const REMOTE_IDLE_SECONDS_DEFAULT: NonZeroU64 = nonzero_u64(300);

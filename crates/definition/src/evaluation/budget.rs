@@ -15,22 +15,33 @@ pub(super) const VALUE_BYTES: u64 = 128;
 
 thread_local! {
     static BYTES_LEFT: Cell<u64> = const { Cell::new(0) };
+    static LIST_LENGTH: Cell<usize> = const { Cell::new(0) };
 }
 
 /// The budget of the evaluation that runs on this thread, until it is dropped.
 pub(super) struct EvaluationBudget {
     outer: u64,
+    outer_length: usize,
 }
 
 impl EvaluationBudget {
     pub(super) fn start() -> Self {
-        Self { outer: BYTES_LEFT.replace(EVALUATION_BYTES_MAX) }
+        Self {
+            outer: BYTES_LEFT.replace(EVALUATION_BYTES_MAX),
+            outer_length: LIST_LENGTH.replace(0),
+        }
+    }
+
+    /// The length of the value that the evaluation has measured last, if it is a list, else 0.
+    pub(super) fn list_length(&self) -> usize {
+        LIST_LENGTH.get()
     }
 }
 
 impl Drop for EvaluationBudget {
     fn drop(&mut self) {
         BYTES_LEFT.set(self.outer);
+        LIST_LENGTH.set(self.outer_length);
     }
 }
 
@@ -52,6 +63,11 @@ pub(super) const NESTING_MAX: usize = 64;
 /// Fails if this many bytes are not left.
 pub(super) fn check(bytes: u64) -> Result<(), BudgetError> {
     if bytes <= BYTES_LEFT.get() { Ok(()) } else { Err(BudgetError::Bytes) }
+}
+
+/// Records the length of the list that is measured, or 0 for any other value.
+pub(super) fn record_list(length: usize) {
+    LIST_LENGTH.set(length);
 }
 
 /// Takes bytes from the budget.

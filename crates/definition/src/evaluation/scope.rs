@@ -73,11 +73,21 @@ impl ItemScope<'_> {
 pub struct EvaluationError {
     text: String,
     reason: String,
+    items: usize,
 }
 
 impl EvaluationError {
     pub(crate) fn new(text: &str, reason: impl Into<String>) -> Self {
-        Self { text: excerpt(text), reason: reason.into() }
+        Self { text: excerpt(text), reason: reason.into(), items: 0 }
+    }
+
+    pub(crate) fn with_items(self, items: usize) -> Self {
+        Self { items, ..self }
+    }
+
+    /// The number of items in the list that is too large to evaluate; 0 for any other error.
+    pub fn items(&self) -> usize {
+        self.items
     }
 }
 

@@ -131,14 +131,25 @@ fn render(environment: &Environment<'static>, view: Value) -> Result<String, Err
 }
 
 /// The value that the one template of an environment assigns as its last statement, within a budget.
-fn evaluate_value(environment: &Environment<'static>, view: Value) -> Result<Value, Error> {
-    let _budget = EvaluationBudget::start();
-    let template = environment.get_template(NAME)?;
-    let instructions = bounded::bound_value(&get_compiled_template(&template).instructions)?;
-    let value = run(environment, &instructions, view)?.0.unwrap_or_default();
-    // Its JSON form is made next.
-    bounded::check_text(&value)?;
-    Ok(value)
+/// An error comes with the length of the list that exceeds the budget, if it is one.
+fn evaluate_value(
+    environment: &Environment<'static>,
+    view: Value,
+) -> Result<Value, (Error, usize)> {
+    let budget = EvaluationBudget::start();
+    let evaluate = || {
+        let template = environment.get_template(NAME)?;
+        let instructions = bounded::bound_value(&get_compiled_template(&template).instructions)?;
+        let value = run(environment, &instructions, view)?.0.unwrap_or_default();
+        // Its JSON form is made next.
+        bounded::check_text(&value)?;
+        Ok(value)
+    };
+    evaluate().map_err(|error: Error| match error.kind() {
+        // Of the budget, and of ranges.
+        ErrorKind::WriteFailure => (error, budget.list_length()),
+        _ => (error, 0),
+    })
 }
 
 fn run<'e>(

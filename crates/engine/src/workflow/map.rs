@@ -5,10 +5,11 @@
 //! same commit. Conditions have no call, so their items end in batches.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use polity_definition::{
-    ConditionExpression, EvaluationScope, ItemErrorPolicy, ItemScope, WorkflowNode,
+    ConditionExpression, EvaluationScope, ItemErrorPolicy, ItemScope, MAP_ITEMS_MAX, WorkflowNode,
     WorkflowNodeKind,
 };
 use polity_model::event::{MapStart, NodeChange, NodeOutput};
@@ -67,7 +68,16 @@ impl<'a> WorkflowDecision<'a> {
         let WorkflowNodeKind::Map { over, .. } = &run.plan().nodes()[node].node.kind else {
             return Ok(Vec::new());
         };
-        let found = over.render(&run.scope(node)).map_err(|error| cannot_evaluate(&error))?;
+        let limit = self.batch.ctx().limits.map_items;
+        let found = over.render(&run.scope(node)).map_err(|error| {
+            // A list that is too long for a template is too long for the map.
+            let length = error.items();
+            if is_too_long(length, limit) {
+                too_long(length, limit)
+            } else {
+                cannot_evaluate(&error)
+            }
+        })?;
         let found = match found {
             Value::String(text) if text.trim_start().starts_with('[') => {
                 serde_json::from_str(&text).unwrap_or(Value::String(text))
@@ -89,14 +99,8 @@ impl<'a> WorkflowDecision<'a> {
             );
             return Err((ErrorCode::ConditionFailed, why));
         };
-        let limit = self.batch.ctx().limits.map_items;
-        if items.len() > limit.get() as usize {
-            let why = format!(
-                "its list has {} items, more than the {limit} that limits.map_items in polity.yaml \
-                 allows",
-                items.len()
-            );
-            return Err((ErrorCode::LimitItems, why));
+        if is_too_long(items.len(), limit) {
+            return Err(too_long(items.len(), limit));
         }
         Ok(items)
     }
@@ -289,6 +293,24 @@ impl<'a> WorkflowDecision<'a> {
             script: None,
         });
     }
+}
+
+fn is_too_long(items: usize, limit: NonZeroU32) -> bool {
+    items > limit.get() as usize
+}
+
+/// The failure of a map whose list has too many items.
+fn too_long(items: usize, limit: NonZeroU32) -> NodeError {
+    let how = if is_too_long(items, MAP_ITEMS_MAX) {
+        format!("raise it there, to at most {MAP_ITEMS_MAX}, and split the list")
+    } else {
+        "raise it there, or split the list".to_owned()
+    };
+    let why = format!(
+        "its list has {items} items, more than the {limit} that limits.map_items in polity.yaml \
+         allows; {how}"
+    );
+    (ErrorCode::LimitItems, why)
 }
 
 /// The scope of an item's templates and conditions.

@@ -117,9 +117,28 @@ async fn items_are_limited() {
     let harness = map(ECHO, "").limited(three);
     let task = harness.run(&list(4)).await;
     let expected = "limit_items: each: its list has 4 items, more than the 3 that limits.map_items \
-                    in polity.yaml allows";
+                    in polity.yaml allows; raise it there, or split the list";
     assert_eq!(end(&task), expected);
     assert_eq!(harness.tools.calls(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_that_is_too_long_for_a_template_names_the_limit_of_the_map() {
+    for over in
+        ["nodes.plan.output.items", "nodes.plan.output.items | list", "range(1000000) | list"]
+    {
+        let nodes = format!(
+            "  plan: {{type: agent, agent: ann}}\n  \
+             each: {{type: map, over: '{{{{ {over} }}}}', node: {{type: condition, expression: item}}}}\n"
+        );
+        let harness = workflow(&format!("{nodes}edges: [{{from: plan, to: each}}]\n"));
+        let plan = json!({"items": vec![0; 1_000_000]}).to_string();
+        harness.play("ann", AgentBehaviour::Say(plan));
+        let expected = "limit_items: each: its list has 1000000 items, more than the 10000 that \
+                        limits.map_items in polity.yaml allows; raise it there, to at most 100000, \
+                        and split the list";
+        assert_eq!(end(&harness.run("x").await), expected, "{over}");
+    }
 }
 
 /// The largest number of items that were open at once.

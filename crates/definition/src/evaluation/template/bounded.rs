@@ -27,6 +27,9 @@ const ESCAPE_FACTOR: u64 = 6;
 /// The memory of a piece of a text that is split, in bytes.
 const PIECE_BYTES: u64 = 64;
 
+/// The most items of a range, which the template engine allows.
+const RANGE_ITEMS_MAX: usize = 100_000;
+
 /// Filters that make a list of the characters of a text.
 const CHARACTER_FILTERS: [&str; 9] =
     ["batch", "chain", "list", "map", "reverse", "slice", "sort", "unique", "zip"];
@@ -53,6 +56,7 @@ pub(super) fn register(environment: &mut Environment<'_>) {
         let name = args.pop().unwrap_or_default();
         apply_filter(state, name.as_str().unwrap_or_default(), &args)
     });
+    environment.add_function("range", range);
     environment.set_formatter(|out: &mut Output<'_>, state, value| {
         let size = ValueSize::of(value).map_err(exceeded)?;
         let is_plain = value.kind() == ValueKind::String;
@@ -60,6 +64,20 @@ pub(super) fn register(environment: &mut Environment<'_>) {
         budget::charge(size.bytes * factor).map_err(exceeded)?;
         escape_formatter(out, state, value)
     });
+}
+
+/// The range of the template engine, with an error that counts its items.
+fn range(lower: isize, upper: Option<isize>, step: Option<isize>) -> Result<Value, Error> {
+    let (first, end) = upper.map_or((0, lower), |upper| (lower, upper));
+    let step = step.unwrap_or(1);
+    let distance = if step < 0 { first.saturating_sub(end) } else { end.saturating_sub(first) };
+    let items = distance.max(0).unsigned_abs().div_ceil(step.unsigned_abs().max(1));
+    if step != 0 && items > RANGE_ITEMS_MAX {
+        budget::record_list(items);
+        let message = format!("makes a range of {items} items, more than {RANGE_ITEMS_MAX}");
+        return Err(Error::new(ErrorKind::WriteFailure, message));
+    }
+    minijinja::functions::range(lower, upper, Some(step))
 }
 
 /// Adds the charges to compiled instructions. Fails for what cannot be bounded.
@@ -175,9 +193,9 @@ fn apply_filter(state: &mut State<'_, '_>, name: &str, args: &[Value]) -> Result
 fn check_filter(name: &str, args: &[Value]) -> Result<(), BudgetError> {
     let (mut size, mut options) = (ValueSize::default(), ValueSize::default());
     for (index, arg) in args.iter().enumerate() {
-        size.add(arg, 0)?;
+        size.add(arg, usize::from(index > 0))?;
         if index > 0 {
-            options.add(arg, 0)?;
+            options.add(arg, 1)?;
         }
     }
     budget::check(size.bytes.saturating_mul(ESCAPE_FACTOR))?;
@@ -219,7 +237,10 @@ fn numbers_in(text: &str) -> u64 {
 /// share their texts with others.
 fn charge_value(value: &Value) -> Result<(), Error> {
     let bytes = match value.as_str() {
-        Some(text) => text.len() as u64,
+        Some(text) => {
+            budget::record_list(0);
+            text.len() as u64
+        }
         None => ValueSize::of(value).map_err(exceeded)?.values * VALUE_BYTES,
     };
     budget::charge(bytes).map_err(exceeded)
@@ -228,7 +249,10 @@ fn charge_value(value: &Value) -> Result<(), Error> {
 /// Fails if the text of a value does not fit into the budget.
 pub(super) fn check_text(value: &Value) -> Result<(), Error> {
     let bytes = match value.as_str() {
-        Some(text) => text.len() as u64,
+        Some(text) => {
+            budget::record_list(0);
+            text.len() as u64
+        }
         None => ValueSize::of(value).map_err(exceeded)?.bytes * ESCAPE_FACTOR,
     };
     budget::check(bytes).map_err(exceeded)
@@ -257,6 +281,9 @@ impl ValueSize {
     fn add(&mut self, value: &Value, depth: usize) -> Result<(), BudgetError> {
         self.values += 1;
         self.bytes += VALUE_BYTES;
+        if depth == 0 {
+            budget::record_list(0);
+        }
         if let Some(text) = value.as_str() {
             self.bytes += text.len() as u64;
         }
@@ -275,6 +302,9 @@ impl ValueSize {
             ObjectRepr::Seq | ObjectRepr::Iterable => false,
             _ => return Ok(()),
         };
+        if depth == 0 && !is_map {
+            budget::record_list(object.enumerator_len().unwrap_or(0));
+        }
         let Some(items) = object.try_iter() else { return Ok(()) };
         for item in items {
             if is_map {

@@ -134,6 +134,27 @@ fn values_without_end_fail_the_template() {
 }
 
 #[test]
+fn error_counts_the_items_of_a_list_that_is_too_long() {
+    for (text, items) in [
+        ("{{ range(100000) | list }}", None),
+        ("{{ range(100001) }}", Some(100_001)),
+        ("{{ range(9, 1000000, 3) }}", Some(333_331)),
+        ("{{ range(1000000, 0, -4) }}", Some(250_000)),
+        ("{{ range(-9223372036854775808, 9223372036854775807) }}", Some(usize::MAX >> 1)),
+        ("{{ (range(99999) | list) * 5 }}", Some(499_995)),
+        ("{{ [range(99999) | list] * 9 }}", Some(9)),
+        ("{{ (range(99999) | list)[0].x.y }}", Some(0)),
+    ] {
+        let template = ValueTemplate::compile(text).unwrap().unwrap();
+        let found = with_scope(|scope| template.evaluate(scope));
+        assert_eq!(found.err().map(|error| error.items()), items, "{text}");
+    }
+    let template = ValueTemplate::compile("{{ range(9, 0, 0) }}").unwrap().unwrap();
+    let error = with_scope(|scope| template.evaluate(scope)).unwrap_err().to_string();
+    assert!(error.contains("step of 0"), "{error}");
+}
+
+#[test]
 fn large_texts_pass_through_templates() {
     // Operations on all of a long text, as a workflow has them.
     let text = "{% set n = namespace(all='') %}{% for i in range(500) %}\

@@ -47,7 +47,7 @@ impl ValueTemplate {
     ) -> Result<serde_json::Value, EvaluationError> {
         let wrong = |reason: String| EvaluationError::new(&self.text, reason);
         let value = evaluate_value(&self.environment, view(scope, &self.reading))
-            .map_err(|error| wrong(in_words(&error)))?;
+            .map_err(|(error, items)| wrong(in_words(&error)).with_items(items))?;
         if value.is_undefined() {
             return Err(wrong("reads something that is not there".to_owned()));
         }
