@@ -151,6 +151,19 @@ async fn full_queue_rejects_tasks() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn message_of_a_full_queue_does_not_count_refused_runs() {
+    let harness = CliAgentFixture::new([]);
+    let runtime = harness.process(1);
+    let mut handles = create_tasks(&runtime, &coder(&json!({"queue_limit": 1})), &["a"; 6]).await;
+    ends_of(&mut handles).await;
+    let expected = "the queue of coder is full, and its queue_limit is 1: try again later, raise \
+                    the limit, or set queue_full to wait";
+    for refused in &handles[2..] {
+        assert_eq!(harness.base.task(refused.id).error.as_deref(), Some(expected));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn queue_wait_times_out() {
     let harness = CliAgentFixture::taking(Duration::from_secs(10), []);
     let runtime = harness.process(1);

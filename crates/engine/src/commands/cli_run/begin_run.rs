@@ -27,8 +27,6 @@ pub enum SlotWait {
     Acquired,
     /// The queue is full, and the agent refuses more.
     Full {
-        /// The number of runs that wait already.
-        waiting: usize,
         /// The agent's `queue_limit`.
         limit: u32,
     },
@@ -67,9 +65,9 @@ impl BeginRun {
                     effects: vec![Effect::RunCliAgent],
                 });
             }
-            SlotWait::Full { waiting, limit } => format!(
-                "{waiting} runs wait already where {agent} runs, and its queue_limit is {limit}: \
-                 try again later, raise the limit, or set queue_full to wait"
+            SlotWait::Full { limit } => format!(
+                "the queue of {agent} is full, and its queue_limit is {limit}: try again later, \
+                 raise the limit, or set queue_full to wait"
             ),
             SlotWait::TooLong { seconds } => format!(
                 "{agent} waited {seconds} seconds for a slot, which is its queue_timeout_seconds: \
@@ -114,8 +112,8 @@ mod tests {
             task.error.unwrap()
         };
         insta::assert_snapshot!(
-            error(SlotWait::Full { waiting: 10, limit: 10 }),
-            @"10 runs wait already where coder runs, and its queue_limit is 10: try again later, raise the limit, or set queue_full to wait"
+            error(SlotWait::Full { limit: 10 }),
+            @"the queue of coder is full, and its queue_limit is 10: try again later, raise the limit, or set queue_full to wait"
         );
         insta::assert_snapshot!(
             error(SlotWait::TooLong { seconds: 1800 }),

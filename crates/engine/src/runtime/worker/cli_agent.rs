@@ -168,7 +168,7 @@ impl Worker {
                 && !std::mem::replace(&mut is_admitted, true)
                 && waiting >= limit as usize
             {
-                return Ok(Ok(begin(SlotWait::Full { waiting, limit })));
+                return Ok(Ok(begin(SlotWait::Full { limit })));
             }
             if let Some(seconds) = seconds_max
                 && began.elapsed() >= Duration::from_secs(seconds)
