@@ -185,7 +185,8 @@ pub enum Event {
         usage: Usage,
         /// The duration of the call.
         duration_ms: u64,
-        /// True if the model stopped at its output limit.
+        /// True if the answer lacks its end: the model reached its output limit, or the provider
+        /// paused it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_cut: bool,
         /// Why the rest of the answer was withheld, if it was.

@@ -147,6 +147,8 @@ pub(super) struct CassetteAnswer {
     pub(super) usage: Usage,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_cut: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_paused: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) withheld: Option<WithheldReason>,
     /// The provider's word for the end of an answer that is not whole.

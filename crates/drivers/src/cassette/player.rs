@@ -301,7 +301,7 @@ fn model_reply(answer: &CassetteAnswer) -> ModelReply {
         content: answer.content.as_str().to_owned(),
         tool_calls: tool_calls.collect(),
         usage: answer.usage,
-        ending: AnswerEnding::from_fields(answer.is_cut, answer.withheld),
+        ending: AnswerEnding::from_fields(answer.is_cut, answer.is_paused, answer.withheld),
         stop_reason: answer.stop_reason.clone(),
         mark: None,
     }

@@ -151,6 +151,7 @@ impl CassetteRecorder {
             tool_calls: reply.tool_calls.iter().map(asked).collect(),
             usage: reply.usage,
             is_cut: reply.ending.is_cut(),
+            is_paused: reply.ending == AnswerEnding::Paused,
             withheld: reply.ending.withheld(),
             stop_reason: reply
                 .stop_reason

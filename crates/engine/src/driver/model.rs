@@ -71,28 +71,34 @@ pub enum AnswerEnding {
     Complete,
     /// The model reached its output limit.
     Truncated,
+    /// The provider stopped before the end, but not at a limit: it paused a long turn, for example.
+    Paused,
     /// The rest of the answer was withheld.
     Withheld(WithheldReason),
 }
 
 impl AnswerEnding {
-    /// True if the output limit cut the answer.
+    /// True if the answer lacks its end, and the model could continue it.
     pub fn is_cut(self) -> bool {
-        self == Self::Truncated
+        match self {
+            Self::Truncated | Self::Paused => true,
+            Self::Complete | Self::Withheld(_) => false,
+        }
     }
 
     /// Why the rest of the answer was withheld, if it was.
     pub fn withheld(self) -> Option<WithheldReason> {
         match self {
             Self::Withheld(reason) => Some(reason),
-            Self::Complete | Self::Truncated => None,
+            Self::Complete | Self::Truncated | Self::Paused => None,
         }
     }
 
-    /// The ending that a recording of these two fields describes.
-    pub fn from_fields(is_cut: bool, withheld: Option<WithheldReason>) -> Self {
+    /// The ending that a recording of these fields describes.
+    pub fn from_fields(is_cut: bool, is_paused: bool, withheld: Option<WithheldReason>) -> Self {
         match withheld {
             Some(reason) => Self::Withheld(reason),
+            None if is_paused => Self::Paused,
             None if is_cut => Self::Truncated,
             None => Self::Complete,
         }

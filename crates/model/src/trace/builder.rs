@@ -496,7 +496,7 @@ fn describe_answer(
     let reason = match withheld {
         Some(WithheldReason::Refused) => "refused by the model",
         Some(WithheldReason::Filtered) => "stopped by the provider's content filter",
-        None if is_cut => "cut off at the model's output limit",
+        None if is_cut => "cut off before its end",
         None => return (StepStatus::Info, said),
     };
     (StepStatus::Warning, format!("{reason}: {said}"))

@@ -253,9 +253,9 @@ impl StreamDecoder for AnthropicDecoder {
             Some("model_context_window_exceeded") if is_empty => {
                 return Err(ModelCallError::context_exhausted());
             }
-            // `max_tokens`, a full context window, `pause_turn` and reasons of later versions: the
-            // answer may lack its end.
-            Some(_) => AnswerEnding::Truncated,
+            Some("max_tokens" | "model_context_window_exceeded") => AnswerEnding::Truncated,
+            // `pause_turn`, after which a long turn can be continued, and reasons of later versions.
+            Some(_) => AnswerEnding::Paused,
         };
         let is_cut = answer.ending.is_cut();
         let mut thoughts = Vec::new();
@@ -380,8 +380,8 @@ mod tests {
             ("stop_sequence", AnswerEnding::Complete),
             ("tool_use", AnswerEnding::Complete),
             ("max_tokens", AnswerEnding::Truncated),
-            ("pause_turn", AnswerEnding::Truncated),
-            ("a_new_reason", AnswerEnding::Truncated),
+            ("pause_turn", AnswerEnding::Paused),
+            ("a_new_reason", AnswerEnding::Paused),
             ("refusal", AnswerEnding::Withheld(WithheldReason::Refused)),
         ] {
             assert_eq!(decode(&[stop(reason)]).unwrap().ending, ending, "{reason}");

@@ -94,11 +94,15 @@ impl RecordModelReply {
         let ruling = match (output, self.reply.ending) {
             // JSON that fits its schema is whole, whatever the model had left to say.
             (Some(Ok(_)), _) => None,
-            (None, AnswerEnding::Truncated | AnswerEnding::Withheld(_)) if accepts => None,
+            (None, AnswerEnding::Truncated | AnswerEnding::Paused | AnswerEnding::Withheld(_))
+                if accepts =>
+            {
+                None
+            }
             (_, AnswerEnding::Withheld(reason)) => {
                 Some((reason.error_code(), self.withheld_message(reason)))
             }
-            (_, AnswerEnding::Truncated)
+            (_, AnswerEnding::Truncated | AnswerEnding::Paused)
                 if llm.on_truncation == TruncationPolicy::Continue && has_text =>
             {
                 match continuation_limit(state, llm, ctx) {
@@ -106,12 +110,16 @@ impl RecordModelReply {
                     limit => limit,
                 }
             }
-            (Some(Err(problem)), AnswerEnding::Complete | AnswerEnding::Truncated) => {
+            (
+                Some(Err(problem)),
+                AnswerEnding::Complete | AnswerEnding::Truncated | AnswerEnding::Paused,
+            ) => {
                 return Ok(output_schema::request_correction(state, llm, ctx, events, &problem));
             }
             (None, AnswerEnding::Truncated) => {
                 Some((ErrorCode::Truncated, self.truncated_message()))
             }
+            (None, AnswerEnding::Paused) => Some((ErrorCode::Truncated, self.paused_message())),
             (None, AnswerEnding::Complete) if !has_text => Some((
                 ErrorCode::EmptyAnswer,
                 "the model answered with neither text nor tool calls".to_owned(),
@@ -130,6 +138,14 @@ impl RecordModelReply {
         format!(
             "the answer was cut at the model's output limit{}; ask for a shorter answer, or set the \
              agent's on_truncation to continue or accept",
+            self.stop_reason()
+        )
+    }
+
+    fn paused_message(&self) -> String {
+        format!(
+            "the provider stopped the answer before its end, but not at an output limit{}; set the \
+             agent's on_truncation to continue, so that the model goes on, or to accept",
             self.stop_reason()
         )
     }

@@ -234,6 +234,7 @@ const FILTERED: AnswerEnding = AnswerEnding::Withheld(WithheldReason::Filtered);
 fn half_a_sentence_is_not_published() {
     for (ending, reason, code, words) in [
         (AnswerEnding::Truncated, "length", ErrorCode::Truncated, "output limit (length)"),
+        (AnswerEnding::Paused, "pause_turn", ErrorCode::Truncated, "not at an output limit (pause"),
         (REFUSED, "refusal", ErrorCode::Refused, "the model refused to answer (refusal)"),
         (FILTERED, "SAFETY", ErrorCode::Filtered, "content filter stopped the answer (SAFETY)"),
     ] {
@@ -250,7 +251,7 @@ fn half_a_sentence_is_not_published() {
 
 #[test]
 fn accepted_answer_may_be_cut_but_not_empty() {
-    for ending in [AnswerEnding::Truncated, REFUSED, FILTERED] {
+    for ending in [AnswerEnding::Truncated, AnswerEnding::Paused, REFUSED, FILTERED] {
         let cut = ended("Half a sente", ending, "x");
         let (code, _, result) = outcome(running_under("accept", None), cut);
         assert_eq!((code, result.as_deref()), (None, Some("Half a sente")));
