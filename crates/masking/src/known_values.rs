@@ -11,7 +11,7 @@ use super::literal_finder::LiteralFinder;
 /// The minimum length of a value, in bytes. Shorter ones occur in too many words.
 const VALUE_BYTES_MIN: usize = 4;
 
-/// The minimum length of a value that is searched for in base64.
+/// The minimum length of a value that is searched for in hexadecimal, base64 and base32.
 const ENCODED_BYTES_MIN: usize = 8;
 
 /// The maximum length of a spelling; longer ones are searched for in parts.
@@ -80,7 +80,7 @@ impl KnownValues {
 }
 
 /// All spellings of a value of one line: as it is, escaped in JSON once and twice, in HTML, in URLs,
-/// in forms, in hexadecimal and in base64.
+/// in forms, in hexadecimal, in base64 and in base32.
 pub fn spellings_of(line: &str) -> Vec<String> {
     let in_json = escape_json(line);
     let twice = escape_json(&in_json);
@@ -99,6 +99,11 @@ pub fn spellings_of(line: &str) -> Vec<String> {
         for before in 0..3 {
             spellings.push(base64_at_offset(line, before, &STANDARD_NO_PAD));
             spellings.push(base64_at_offset(line, before, &URL_SAFE_NO_PAD));
+        }
+        for before in 0..5 {
+            let encoded = base32_at_offset(line, before);
+            spellings.push(encoded.to_ascii_lowercase());
+            spellings.push(encoded);
         }
     }
     spellings.sort_unstable();
@@ -170,6 +175,17 @@ fn base64_at_offset(text: &str, before: usize, engine: &impl Engine) -> String {
     let shared_before = [0, 2, 3][before];
     let shared_after = usize::from(!bytes.len().is_multiple_of(3));
     encoded.get(shared_before..encoded.len() - shared_after).unwrap_or_default().to_owned()
+}
+
+/// Encodes a value in base32 at an offset, without the letters that it shares with adjacent bytes.
+fn base32_at_offset(text: &str, before: usize) -> String {
+    const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+    let bytes: Vec<u8> = std::iter::repeat_n(0, before).chain(text.bytes()).collect();
+    let bit = |at: usize| bytes[at / 8] >> (7 - at % 8) & 1;
+    // Only letters whose five bits are all in the value.
+    let letters = (before * 8).div_ceil(5)..bytes.len() * 8 / 5;
+    let letter = |index: usize| (0..5).fold(0, |letter, at| letter << 1 | bit(index * 5 + at));
+    letters.map(|index| char::from(LETTERS[usize::from(letter(index))])).collect()
 }
 
 fn parts_of(spelling: &[u8]) -> Vec<Vec<u8>> {

@@ -86,6 +86,9 @@ fn masks_known_values_in_all_encodings() {
         ("q=a%22b%5Cc+d%2Fe", "q=***"),
         ("q=a%22b%5cc%20d%2fe", "q=***"),
         ("base64 dTpzM2NyZXQtYW5kLW1vcmUhCg==", "base64 dTp***cmUhCg=="),
+        ("base32 OMZWG4TFOQWWC3TEFVWW64TFEE======", "base32 ***4TFEE======"),
+        ("base32 ou5hgm3dojsxillbnzsc23lpojssc===", "base32 ou5h***ojssc==="),
+        ("base32 NM6XGM3DOJSXILLBNZSC23LPOJSSCCQ=", "base32 NM6X***OJSSCCQ="),
     ] {
         assert_eq!(mask.mask_text(text), expected, "{text}");
     }

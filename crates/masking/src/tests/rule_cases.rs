@@ -137,6 +137,8 @@ fn placed_cases() -> Vec<RuleCase> {
             "correcthorse".to_owned(),
             " account x",
         ),
+        ("vault-old", "token                ", format!("s.{}", mixed(24)), ""),
+        ("vault-old", "X-Vault-Token: ", format!("s.{}", mixed(24)), " was sent"),
         ("netrc-password", "  password ", "correct7horse".to_owned(), ""),
         ("cookie", "Cookie: ", format!("sid={}; lang=en", mixed(24)), ""),
         ("cookie", "< Set-Cookie: ", format!("session={}; Path=/; HttpOnly", mixed(24)), ""),
@@ -178,4 +180,16 @@ fn every_built_in_rule_finds_its_secrets() {
     }
     let is_known = |case: &RuleCase| built_in_rules().iter().any(|rule| rule.id() == case.rule);
     assert!(cases.iter().all(is_known));
+}
+
+#[test]
+fn names_of_methods_are_no_old_vault_tokens() {
+    let mask = mask();
+    for text in [
+        "the token is checked in s.handleConnectionTimeouts now",
+        "vault: s.validateRequestHeaderV2a1 is a method",
+        "token s.abcdefghijklmnopqrstuvw1",
+    ] {
+        assert_eq!(mask.mask_text(text), text);
+    }
 }
