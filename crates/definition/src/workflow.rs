@@ -93,8 +93,8 @@ pub struct WorkflowNode {
     pub inputs: Vec<Text>,
     /// The parts of the State that it writes.
     pub outputs: Vec<DeclaredOutput>,
-    /// True if it is safe to repeat.
-    pub idempotent: bool,
+    /// True if it is safe to repeat, false if it is not; none if its agent or tool decides.
+    pub idempotent: Option<bool>,
     /// The retry limit after transient failures, if not the agent's.
     pub max_retries: Option<u32>,
     /// The time limit, if not that of its agent or tool.

@@ -215,3 +215,31 @@ fn workflow_node_sets_retries_and_idempotence_of_its_agent() {
         assert_eq!((tried, output.code), (tries, code), "{agent} {node}: {output:?}");
     }
 }
+
+#[test]
+fn node_that_is_not_idempotent_overrules_a_read_only_agent() {
+    for (agent, node, runs) in [
+        (", access_type: read-only", "", 2),
+        (", access_type: read-only", ", idempotent: false", 1),
+        (", idempotent: true", ", idempotent: false", 1),
+        ("", "", 1),
+        ("", ", idempotent: true", 2),
+    ] {
+        let sandbox = HomeSandbox::bare();
+        let script = "echo x >> ran; [ $(wc -l < ran) -gt 1 ] || { echo 'error 429' >&2; exit 1; }; \
+                      echo done";
+        sandbox.write_shell_agent("coder", script, agent);
+        sandbox.write(
+            "workflows/flow.yaml",
+            &format!(
+                "{{name: flow, entry_point: a, nodes: {{a: {{type: agent, agent: coder{node}}}}}}}"
+            ),
+        );
+        sandbox.polity(&["run", "flow", "x"]).exits(i32::from(runs == 1));
+        let ran = std::fs::read_to_string(sandbox.file("ran")).unwrap();
+        assert_eq!(ran.lines().count(), runs, "{agent} {node}");
+    }
+    let sandbox = HomeSandbox::bare();
+    sandbox.write_shell_agent("coder", "true", ", never_repeat: true");
+    sandbox.polity(&["check"]).fails(2, "set idempotent: false on the step instead");
+}

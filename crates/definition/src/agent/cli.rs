@@ -26,6 +26,7 @@ use crate::workflow::ScriptProgram;
 ///
 /// With a `preset` the fields that are left open are the preset's to fill.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches of the file")]
 pub struct CliAgent {
     /// The agent's role.
     pub role: Option<Text>,
@@ -85,6 +86,8 @@ pub struct CliAgent {
     pub workspace: WorkspaceMode,
     /// True if a run is safe to repeat.
     pub idempotent: bool,
+    /// True if a run is never repeated, because its node declares `idempotent: false`.
+    pub never_repeat: bool,
     /// The deduplication window: duplicates within it share one result.
     pub deduplicate_seconds: Option<NonZeroU64>,
     /// The length limit of the queue; none if a task waits as long as it takes.

@@ -98,7 +98,7 @@ impl AgentDefinition {
             envs: envs.clone(),
             timeout_seconds: node.timeout_seconds.unwrap_or(TIMEOUT_DEFAULT),
             max_retries: node.max_retries.unwrap_or(MAX_RETRIES_DEFAULT),
-            idempotent: node.idempotent,
+            idempotent: node.idempotent.unwrap_or(false),
             ..CliAgent::running(program.clone())
         };
         Some(Self { name: program.agent_name(), kind: AgentKind::Cli(agent), a2a: None })
@@ -139,6 +139,7 @@ impl CliAgent {
             lock_key: None,
             workspace: WorkspaceMode::Shared,
             idempotent: false,
+            never_repeat: false,
             deduplicate_seconds: None,
             // A step waits for its turn however long the queue is.
             queue_limit: None,

@@ -326,7 +326,7 @@ pub(super) fn check_node(
         kind,
         inputs: common.inputs.unwrap_or_default(),
         outputs: common.outputs.map(OutputsFile::into_outputs).unwrap_or_default(),
-        idempotent: common.idempotent.unwrap_or(false),
+        idempotent: common.idempotent,
         max_retries: common.max_retries,
         timeout_seconds: common.timeout_seconds,
         on_error: common.on_error,

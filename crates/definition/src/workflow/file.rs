@@ -129,8 +129,8 @@ macro_rules! node_file {
             /// The parts of the State that the step writes: a list of names, which keep text as
             /// text, or a mapping of names to `text` or `json`.
             pub(super) outputs: Option<OutputsFile>,
-            /// True if the step is safe to repeat.
-            #[schemars(extend("default" = false))]
+            /// True if the step is safe to repeat, false if it is not; default as its agent or tool
+            /// says.
             pub(super) idempotent: Option<bool>,
             /// The retry limit after transient failures.
             pub(super) max_retries: Option<u32>,
@@ -192,8 +192,8 @@ macro_rules! node_file {
         #[serde(deny_unknown_fields)]
         pub(crate) struct $step {
             $($(#[$attribute])* $field: Option<$type>,)*
-            /// True if the step is safe to repeat.
-            #[schemars(extend("default" = false))]
+            /// True if the step is safe to repeat, false if it is not; default as its agent or tool
+            /// says.
             idempotent: Option<bool>,
             /// The retry limit after transient failures.
             max_retries: Option<u32>,

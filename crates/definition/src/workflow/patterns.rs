@@ -173,7 +173,7 @@ impl PatternBuilder {
             kind,
             inputs: Vec::new(),
             outputs: Vec::new(),
-            idempotent: false,
+            idempotent: None,
             max_retries: None,
             timeout_seconds: None,
             on_error: None,

@@ -45,7 +45,7 @@ impl WorkflowNode {
         let common = CommonFile {
             inputs: Some(self.inputs.clone()),
             outputs: Some(OutputsFile::of(&self.outputs)),
-            idempotent: Some(self.idempotent),
+            idempotent: self.idempotent,
             max_retries: self.max_retries,
             timeout_seconds: self.timeout_seconds,
             on_error: self.on_error.clone(),

@@ -8,7 +8,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use polity_definition::{LlmAgent, WorkflowNode};
+use polity_definition::{LlmAgent, WorkflowNode, WorkflowNodeKind};
 use polity_model::event::{Event, ToolChange, UnsettledCall};
 use polity_model::failure::{AttemptFailure, ErrorCode};
 use polity_model::ids::{CheckpointId, ToolCallId};
@@ -283,13 +283,13 @@ impl<'a> CallBatch<'a> {
         let Some(run) = self.workflow_run() else { return };
         let planned = &run.plan().nodes()[node].node;
         let step = item_node(planned).unwrap_or(planned);
-        let is_idempotent = planned.idempotent || step.idempotent;
         let timeout = self.step_timeout(run, node).map(|limit| Duration::from_secs(limit.get()));
         let index = self.call_states.len();
         self.call_states.push(CallState::Asked);
         self.new_calls.push((call_id, item));
         let known = self.ctx.toolbox.find(tool.server(), tool.tool());
-        let repeatable = is_idempotent || known.is_some_and(|tool| tool.repeatable);
+        let word = step.idempotent.or(planned.idempotent);
+        let repeatable = is_repeatable(step, word, known.is_some_and(|tool| tool.repeatable));
         let deadline = timeout.map(|timeout| after(self.ctx.now, timeout));
         let timeout = timeout.or(known.map(|tool| tool.timeout)).unwrap_or(TIMEOUT_DEFAULT);
         self.start_call(index, call_id, tool.clone(), None, repeatable, timeout, deadline);
@@ -326,7 +326,8 @@ impl<'a> CallBatch<'a> {
         let own = own.map(|seconds| Duration::from_secs(seconds.get()));
         // A node's time limit excludes the time without an owner and the time of a review.
         let deadline = own.map(|own| after(self.ctx.now, own));
-        let repeatable = repeatable || node.is_some_and(|node| node.idempotent);
+        let repeatable =
+            node.map_or(repeatable, |node| is_repeatable(node, node.idempotent, repeatable));
         let timeout = own.unwrap_or(timeout);
         self.start_call(index, call_id, tool, arguments, repeatable, timeout, deadline);
     }
@@ -526,6 +527,21 @@ impl<'a> CallBatch<'a> {
             default_action: None,
         });
         Decision { events: self.events, effects: Vec::new() }
+    }
+}
+
+/// True if the call of a step may be repeated. The word of the step overrules its tool. The task of
+/// an agent, a workflow or a script has its own rules, so that the call itself can be repeated.
+fn is_repeatable(step: &WorkflowNode, word: Option<bool>, by_default: bool) -> bool {
+    match &step.kind {
+        WorkflowNodeKind::Tool { .. } => word.unwrap_or(by_default),
+        WorkflowNodeKind::Agent { .. }
+        | WorkflowNodeKind::Condition { .. }
+        | WorkflowNodeKind::Human { .. }
+        | WorkflowNodeKind::Parallel { .. }
+        | WorkflowNodeKind::Workflow { .. }
+        | WorkflowNodeKind::Script { .. }
+        | WorkflowNodeKind::Map { .. } => by_default || word == Some(true),
     }
 }
 

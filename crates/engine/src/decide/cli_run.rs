@@ -23,13 +23,14 @@ pub(crate) fn cli_agent(state: &TaskState) -> Option<&CliAgent> {
 }
 
 /// True if a run may be repeated: the agent is idempotent or read-only, or has a fresh workspace
-/// per run.
+/// per run. The word of the node that runs it overrules all of these.
 pub(crate) fn is_repeatable(cli: &CliAgent) -> bool {
     let has_own_folder = match cli.workspace {
         WorkspaceMode::Shared => false,
         WorkspaceMode::Worktree | WorkspaceMode::Copy => true,
     };
-    cli.idempotent || cli.access_type == AccessType::ReadOnly || has_own_folder
+    let is_harmless = cli.access_type == AccessType::ReadOnly || has_own_folder;
+    !cli.never_repeat && (cli.idempotent || is_harmless)
 }
 
 /// The CLI agent of an assignee, with its name.

@@ -212,9 +212,10 @@ fn as_node_says(
             llm.max_retries = node.max_retries.or(llm.max_retries);
             AgentKind::Llm(llm)
         }
-        AgentKind::Cli(cli) if node.idempotent || node.max_retries.is_some() => {
+        AgentKind::Cli(cli) if node.idempotent.is_some() || node.max_retries.is_some() => {
             let mut cli = cli.clone();
-            cli.idempotent |= node.idempotent;
+            cli.idempotent |= node.idempotent == Some(true);
+            cli.never_repeat = node.idempotent == Some(false);
             cli.max_retries = node.max_retries.unwrap_or(cli.max_retries);
             AgentKind::Cli(cli)
         }

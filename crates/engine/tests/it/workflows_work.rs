@@ -79,6 +79,27 @@ async fn transient_failure_is_retried_up_to_the_node_limit() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn node_that_is_not_idempotent_overrules_a_repeatable_tool() {
+    for (tool, idempotent, expected) in [
+        ("echo", "", true),
+        ("echo", ", idempotent: false", false),
+        ("note", "", false),
+        ("note", ", idempotent: true", true),
+    ] {
+        let harness =
+            alone(&format!("{{type: tool, tool: kit/{tool}, arguments: {{text: n}}{idempotent}}}"));
+        let task = harness.run("x").await;
+        let called = harness.base.events(task.id).into_iter().find_map(|event| match event {
+            Event::ToolChanged { change: ToolChange::Call { repeatable, .. }, .. } => {
+                Some(repeatable)
+            }
+            _ => None,
+        });
+        assert_eq!(called, Some(expected), "{tool}{idempotent}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn unlisted_tools_fail_the_node_that_needs_them() {
     let harness = workflow(
         "

@@ -123,6 +123,9 @@ pub(crate) struct CliAgentFile {
     /// True if a run is safe to repeat.
     #[schemars(extend("default" = false))]
     idempotent: Option<bool>,
+    /// True if the node that runs the agent declares `idempotent: false`. Only tasks pin it.
+    #[schemars(skip)]
+    never_repeat: Option<bool>,
     /// The deduplication window in seconds: duplicates within it share one result.
     deduplicate_seconds: Option<NonZeroU64>,
     /// The reaction to a full queue: `wait`, as long as it takes, or `refuse` the task. Default
@@ -180,6 +183,9 @@ impl CliAgentFile {
             &root.field("output_file_template"),
             "with the output pattern file",
         );
+        let is_pinned = checker.is_pinned_definition();
+        let only = "in a task; set idempotent: false on the step instead";
+        checker.refuse_unless(is_pinned, &root.field("never_repeat"), only);
         let queue_limit = self.check_queue(checker);
         let mode = self.mode.unwrap_or_default();
         let access_type = self.access_type.unwrap_or_default();
@@ -215,6 +221,7 @@ impl CliAgentFile {
             lock_key: self.lock_key,
             workspace: self.workspace.unwrap_or_default(),
             idempotent: self.idempotent.unwrap_or(false),
+            never_repeat: self.never_repeat.unwrap_or(false),
             deduplicate_seconds: self.deduplicate_seconds,
             queue_limit,
             queue_timeout_seconds: self
@@ -379,6 +386,7 @@ impl CliAgent {
             lock_key: self.lock_key.clone(),
             workspace: Some(self.workspace),
             idempotent: Some(self.idempotent),
+            never_repeat: self.never_repeat.then_some(true),
             deduplicate_seconds: self.deduplicate_seconds,
             queue_full: Some(self.queue_full()),
             queue_limit: self.queue_limit,
