@@ -151,7 +151,8 @@ fn bad_output_fails_the_step_with_its_reason() {
     for (script, code, error) in [
         ("echo hello", "invalid_output", "the script printed no JSON value"),
         ("echo '{} {}'", "invalid_output", "the script printed no JSON value"),
-        ("true", "agent_failed", "its output is empty"),
+        ("true", "agent_failed", "it printed nothing; a script prints one JSON value"),
+        ("printf '\"a\\377b\"'", "agent_failed", "byte 2 of its stdout is not UTF-8"),
         ("echo wrong >&2; exit 3", "agent_failed", "exit code 3"),
         (
             "echo '{\"state_updates\": {\"score\": 1}}'",
@@ -181,6 +182,29 @@ fn failed_script_shows_the_end_of_its_stderr() {
     let run = sandbox.polity(&["run", "flow", "x"]).exits(1);
     for part in ["script \"steps/s.py\"", "exit code 3", "lost the table", "correct the script"] {
         assert!(run.err.contains(part), "{part}: {run:?}");
+    }
+}
+
+#[test]
+fn failed_script_says_once_what_happened() {
+    let sandbox = home_with("file: steps/s.sh", &[("steps/s.sh", "exit 3")]);
+    sandbox.polity(&["run", "flow", "x"]).exits(1);
+    let expected = "s: script \"steps/s.sh\": it ended with exit code 3; correct the script, and \
+                    retry with --definitions current: a task keeps its own copy";
+    assert_eq!(sandbox.get(&["task", "show", "last"])["error"], expected);
+}
+
+#[test]
+fn hints_for_scripts_name_no_field_of_agents() {
+    for script in
+        ["true", "kill -9 $$", "head -c 20000000 /dev/zero", "exit 3", "echo 429 >&2; exit 1"]
+    {
+        let sandbox = home_with("file: s.sh", &[("s.sh", script)]);
+        let run = sandbox.polity(&["run", "flow", "x"]).exits(1);
+        for field in ["empty_output", "resource_limits", "artifacts", "error_rules", "agent's file"]
+        {
+            assert!(!run.err.contains(field), "{field}: {run:?}");
+        }
     }
 }
 

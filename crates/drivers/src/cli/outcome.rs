@@ -173,9 +173,7 @@ pub(crate) fn judge_run(
         }
         (EndCause::Stopped, _) => RunEnd::Stopped,
         (_, RunExit::OverLimit(limit, _)) => RunEnd::Failed(limit_failure(info, limit)),
-        (EndCause::TimedOut(late), RunExit::Stopped(_)) => {
-            RunEnd::TimedOut(late.message(info.name))
-        }
+        (EndCause::TimedOut(late), RunExit::Stopped(_)) => RunEnd::TimedOut(late.message(info)),
         // The response is complete; a process that does not exit after it is no failure.
         (EndCause::Responded, RunExit::Stopped(_)) => {
             run_end(info, ProcessExit::Code(0), parsed, &tails)
@@ -220,6 +218,14 @@ fn truncated_message(info: &AgentInfo<'_>, cut_reason: Option<&str>) -> String {
             "the answer of the program of \"{}\" is incomplete: its model stopped with the reason \
              \"{reason}\"; ask for less in one task, or use another model",
             info.name
+        );
+    }
+    if let Some(script) = &info.resolved.script {
+        return format!(
+            "script \"{}\": its output was cut, because it is longer than {} MiB; have it write \
+             long results to a file and print the path",
+            script.label(),
+            ANSWER_BYTES_MAX >> 20
         );
     }
     format!(

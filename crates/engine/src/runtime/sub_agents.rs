@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use polity_definition::AgentDefinition;
 use polity_model::event::RaisedLimits;
 use polity_model::failure::ErrorCode;
 use polity_model::ids::{TaskId, ToolCallId};
@@ -175,7 +176,8 @@ async fn run_to_outcome(
     loop {
         let loaded = match store.task_row(id).await? {
             Some(row) if row.status.is_final() => {
-                return Ok(SubAgentOutcome::Answered(summary(store.task(&row).await?)));
+                let task = store.task(&row).await?;
+                return Ok(SubAgentOutcome::Answered(summary(task, &order.assignee)));
             }
             Some(_) => claim_task(inner, id).await,
             None => match too_many_sub_agents(inner, &order).await? {
@@ -245,7 +247,9 @@ async fn earlier_sub_task(
     let store = &*inner.deps.store;
     let Some(row) = store.task_row(earlier).await? else { return Ok(EarlierSubTask::None) };
     Ok(match row.status {
-        TaskStatus::Completed => EarlierSubTask::Completed(summary(store.task(&row).await?)),
+        TaskStatus::Completed => {
+            EarlierSubTask::Completed(summary(store.task(&row).await?, &order.assignee))
+        }
         TaskStatus::Failed
         | TaskStatus::Cancelled
         | TaskStatus::Pending
@@ -318,7 +322,7 @@ async fn too_many_sub_agents(
 }
 
 /// The result of a sub-agent's task, as its parent sees it.
-fn summary(task: Task) -> ToolReply {
+fn summary(task: Task, assignee: &Assignee) -> ToolReply {
     let Task { assigned_agent, status, result, error, error_code, .. } = task;
     match status {
         TaskStatus::Completed => {
@@ -334,12 +338,20 @@ fn summary(task: Task) -> ToolReply {
         | TaskStatus::AwaitingHuman => {
             let named = error_code.map(|code| format!(" ({code})")).unwrap_or_default();
             let error = error.unwrap_or_else(|| "it did not end".to_owned());
+            // The error of a script names the script, and the node's failure has the code.
+            if is_script(assignee) {
+                return ToolReply { code: error_code, ..failed(format!("error: {error}")) };
+            }
             let so_far = result.map(|result| format!("; its last words: {result}"));
             let so_far = so_far.unwrap_or_default();
             let content = format!("error: {assigned_agent} failed{named}: {error}{so_far}");
             ToolReply { code: error_code, ..failed(content) }
         }
     }
+}
+
+fn is_script(assignee: &Assignee) -> bool {
+    assignee.agent().and_then(AgentDefinition::program).is_some_and(|cli| cli.script.is_some())
 }
 
 fn timed_out(limited_by: Option<&Name>) -> ToolReply {

@@ -80,7 +80,7 @@ async fn wrong_output_fails_the_node() {
             RunEnd::Answered("{\"x\": 1}".into()),
             "invalid_output: s: the output of the script has no field \"y\"",
         ),
-        (RunEnd::Failed(permanent("no table")), "agent_failed: s: script_steps_note failed"),
+        (RunEnd::Failed(permanent("no table")), "agent_failed: s: no table"),
     ] {
         let harness = workflow(
             "  a: {type: agent, agent: ann, outputs: [a]}

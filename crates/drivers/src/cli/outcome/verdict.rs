@@ -175,6 +175,13 @@ fn check_answer(
     if parsed.answer_is_cut {
         return Ok(parsed.answer.clone().unwrap_or_default());
     }
+    // The output of a script is data, in which a replaced character is a wrong one.
+    if let (Some(_), Some(offset)) = (&failures.resolved.script, parsed.invalid_utf8_at) {
+        let what = format!(
+            "byte {offset} of its stdout is not UTF-8 (counted from 0); a script prints JSON in UTF-8"
+        );
+        return Err(failures.build(ErrorCategory::AgentError, &what, ""));
+    }
     if parser.terminal.is_some() && !parsed.terminal_event_seen {
         return failed("its final event is missing, so its output is incomplete");
     }
@@ -187,9 +194,10 @@ fn check_answer(
         // An agent that reports completion may have nothing to say.
         (None, _) if parsed.terminal_event_seen => Ok(String::new()),
         (None, _) if is_accepted => Ok(String::new()),
-        (None, OutputFormat::Text) => {
-            failed("it gave no answer: its output is empty (empty_output: accept allows that)")
-        }
+        (None, OutputFormat::Text) => failed(match &failures.resolved.script {
+            None => "it gave no answer: its output is empty (empty_output: accept allows that)",
+            Some(_) => "it printed nothing; a script prints one JSON value, such as null",
+        }),
         (None, OutputFormat::Json | OutputFormat::Jsonl | OutputFormat::StreamJson) => {
             failed(&if parsed.documents == 0 {
                 "it gave no answer: there is no JSON in its output".to_owned()
@@ -220,7 +228,8 @@ impl FailureBuilder<'_> {
         } else if let Some(category) = common_category(sources) {
             (category, format!("it ended with {exit}"))
         } else if let Some(number) = signal {
-            (signals::category(number), signals::describe(number))
+            let has_limits = self.resolved.script.is_none();
+            (signals::category(number), signals::describe(number, has_limits))
         } else if EXIT_NOT_RUN.map(ProcessExit::Code).contains(&exit) {
             let what = format!("it ended with {exit}: a command that it runs was not found");
             (ErrorCategory::SystemError, what)
@@ -232,12 +241,12 @@ impl FailureBuilder<'_> {
 
     /// A failure with its category, description, hint and the last lines of stderr.
     fn build(&self, category: ErrorCategory, what: &str, error: &str) -> AttemptFailure {
-        let kind = category_name(category);
-        let subject = match &self.resolved.script {
-            Some(script) => format!("script \"{}\"", script.label()),
-            None => format!("program \"{}\"", self.resolved.executable),
+        let mut message = if let Some(script) = &self.resolved.script {
+            format!("script \"{}\": {what}", script.label())
+        } else {
+            let (kind, program) = (category_name(category), &self.resolved.executable);
+            format!("{kind} error of the program \"{program}\": {what}")
         };
-        let mut message = format!("{kind} error of the {subject}: {what}");
         let error: String = error.trim().chars().take(ERROR_CHARACTERS_MAX).collect();
         if !error.is_empty() {
             message.push_str(": ");

@@ -61,6 +61,8 @@ pub(crate) struct ParsedOutput {
     /// True if the final event was seen.
     pub(crate) terminal_event_seen: bool,
     pub(crate) documents: u64,
+    /// The offset of the first byte of a text that is not UTF-8; U+FFFD replaces such bytes.
+    pub(crate) invalid_utf8_at: Option<u64>,
     /// The number of lines dropped because of their length.
     pub(crate) lines_dropped: u64,
     /// Text that is not shown yet.
@@ -165,6 +167,7 @@ impl AnswerParser {
             FormatState::Text(mut characters) => {
                 remaining_text = characters.finish();
                 fields.set_answer(&remaining_text, true);
+                fields.parsed.invalid_utf8_at = characters.invalid_at();
             }
             FormatState::Document { text, is_truncated } => {
                 lines_dropped = u64::from(is_truncated);

@@ -7,6 +7,7 @@ use polity_definition::CliAgent;
 use tokio::time::Instant;
 
 use crate::cli::invocation::presets::OutputMode;
+use crate::cli::run::AgentInfo;
 
 #[derive(Debug)]
 pub(crate) struct LastOutput {
@@ -52,13 +53,21 @@ pub(crate) enum MissedDeadline {
 
 impl MissedDeadline {
     /// The message with the field to raise.
-    pub(crate) fn message(self, agent: &str) -> String {
+    pub(crate) fn message(self, info: &AgentInfo<'_>) -> String {
         let (what, field, limit) = match self {
             Self::Total(limit) => ("did not finish", "timeout", limit),
             Self::Start(limit) => ("did not write anything", "start_timeout", limit),
             Self::Idle(limit) => ("did not write anything new", "idle_timeout", limit),
         };
         let seconds = limit.as_secs();
+        let agent = info.name;
+        if let Some(script) = &info.resolved.script {
+            let script = script.label();
+            return format!(
+                "script \"{script}\": it {what} within {seconds} s and was ended; if it needs \
+                 longer, raise timeout_seconds of its node"
+            );
+        }
         format!(
             "the program of \"{agent}\" {what} within {seconds} s and was ended; if it needs \
              longer, raise {field} in the agent's file"

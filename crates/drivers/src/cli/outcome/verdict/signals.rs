@@ -36,9 +36,14 @@ pub(crate) fn category(number: i32) -> ErrorCategory {
     }
 }
 
-pub(crate) fn describe(number: i32) -> String {
+/// A description of the end by a signal. `has_limits` is true if the program's definition may set
+/// `resource_limits`.
+pub(crate) fn describe(number: i32, has_limits: bool) -> String {
     let why = match Signal::from_named_raw(number) {
         Some(Signal::HUP | Signal::INT | Signal::TERM) => "another process asked it to end",
+        Some(Signal::KILL) if !has_limits => {
+            "it was killed, most often by the system when memory runs out"
+        }
         Some(Signal::KILL) => {
             "it was killed, most often by the system when memory runs out; resource_limits.memory_mb \
              ends it before that"
