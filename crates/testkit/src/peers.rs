@@ -58,6 +58,11 @@ pub fn charts() -> PathBuf {
     installed("npm-charts")
 }
 
+/// The folder of `tsx`, which runs TypeScript files with any Node.js.
+pub fn typescript() -> PathBuf {
+    installed("npm-typescript/node_modules/.bin")
+}
+
 /// A script next to the peers' manifests.
 pub fn script(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/peers").join(path)

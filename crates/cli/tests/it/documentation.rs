@@ -2,14 +2,13 @@
 //!
 //! A shell runs each line that begins with `$ `. The lines after it are its expected stdout and
 //! stderr, in which `[..]` matches any text within a line. The blocks of a file run in order in one
-//! folder, which is empty or a copy of the example. A block marked `console typescript` runs only on
-//! machines that can run TypeScript.
+//! folder, which is empty or a copy of the example.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::script_steps::has_typescript;
+use polity_testkit::peers;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -67,7 +66,6 @@ fn commands(text: &str) -> Vec<(String, Vec<String>)> {
     for line in text.lines() {
         match line {
             "```console" => inside = true,
-            "```console typescript" => inside = has_typescript(),
             "```" => inside = false,
             _ if !inside => {}
             _ => match (line.strip_prefix("$ "), commands.last_mut()) {
@@ -82,7 +80,8 @@ fn commands(text: &str) -> Vec<(String, Vec<String>)> {
 
 fn run(command: &str, folder: &Path) -> String {
     let programs = Path::new(env!("CARGO_BIN_EXE_polity")).parent().unwrap();
-    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let path = std::env::var("PATH").unwrap();
+    let path = format!("{}:{path}:{}", programs.display(), peers::typescript().display());
     let output = Command::new("sh")
         .args(["-c", &format!("({command}) 2>&1")])
         .current_dir(folder)

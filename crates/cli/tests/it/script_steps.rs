@@ -1,9 +1,10 @@
 //! Steps in code: script nodes of workflows.
 
-use std::fs;
-use std::os::unix::fs::symlink;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::process::Command;
 
+use polity_testkit::peers;
 use serde_json::{Value, json};
 
 use crate::sandbox::{HomeSandbox, kill};
@@ -383,27 +384,78 @@ fn archive_carries_the_script_and_import_shows_it() {
     assert_eq!(runs(&sandbox), 2, "it goes on in the folder in which it was started");
 }
 
+const TYPESCRIPT: &str = "import { readFileSync } from 'node:fs';\n\
+    const given: { input: string } = JSON.parse(readFileSync(0, 'utf8'));\n\
+    console.log(JSON.stringify(given.input.length));\n";
+
 #[test]
-fn typescript_runs_or_says_what_is_missing() {
-    let script = "import { readFileSync } from 'node:fs';\n\
-                  const given: { input: string } = JSON.parse(readFileSync(0, 'utf8'));\n\
-                  console.log(JSON.stringify(given.input.length));\n";
-    let sandbox = home_with("file: s.ts", &[("s.ts", script)]);
-    let run = sandbox.polity(&["-q", "run", "flow", "rain"]);
-    if has_typescript() {
-        run.prints("4\n");
-    } else {
-        run.fails(1, "a .ts script needs Node.js 22.7 or newer, or deno");
+fn typescript_runs_with_tsx_of_the_home_if_node_is_too_old() {
+    let sandbox = home_with("file: s.ts", &[("s.ts", TYPESCRIPT)]);
+    symlink(peers::typescript().parent().unwrap(), sandbox.file("node_modules")).unwrap();
+    sandbox.polity(&["-q", "run", "flow", "rain"]).prints("4\n");
+}
+
+/// A folder with programs that print how they are started, before the folders of `sh` and `env`.
+fn path_with(programs: &[(&str, &str)]) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, version) in programs {
+        let text = format!(
+            "#!/bin/sh\nif [ \"$1\" = --version ]; then echo {version}; exit; fi\n\
+             echo \"\\\"{name} $(echo \"$*\" | sed 's#/.*/##')\\\"\"\n"
+        );
+        fs::write(folder.path().join(name), text).unwrap();
+        fs::set_permissions(folder.path().join(name), Permissions::from_mode(0o755)).unwrap();
+    }
+    for name in ["sh", "sed"] {
+        symlink(format!("/bin/{name}"), folder.path().join(name)).unwrap();
+    }
+    let path = folder.path().to_str().unwrap().to_owned();
+    (folder, path)
+}
+
+#[test]
+fn typescript_is_started_as_the_found_version_needs() {
+    let strip = "node --experimental-strip-types --disable-warning=ExperimentalWarning s.ts\n";
+    let native = "node --disable-warning=ExperimentalWarning s.ts\n";
+    for (programs, expected) in [
+        (&[("node", "v22.7.0")][..], strip),
+        (&[("node", "v22.17.1")], strip),
+        (&[("node", "v22.18.0")], native),
+        (&[("node", "v23.5.0")], strip),
+        (&[("node", "v23.6.0")], native),
+        (&[("node", "v24.0.0"), ("tsx", "1")], native),
+        (&[("node", "v22.6.0"), ("tsx", "1")], "tsx s.ts\n"),
+        (
+            &[("node", "v20.20.2"), ("deno", "2"), ("bun", "1")],
+            "deno run --quiet --allow-all s.ts\n",
+        ),
+        (&[("bun", "1")], "bun run s.ts\n"),
+    ] {
+        let sandbox = home_with("file: s.ts", &[("s.ts", TYPESCRIPT)]);
+        let (_folder, path) = path_with(programs);
+        let output = sandbox.command(&["-q", "run", "flow", "x"]).env("PATH", path).output();
+        let output = crate::sandbox::command_output(&output.unwrap()).exits(0);
+        assert_eq!(output.out, expected, "{programs:?}");
     }
 }
 
-/// True if this machine can run TypeScript files.
-pub(crate) fn has_typescript() -> bool {
-    let can = |program: &str, arg: &str| {
-        let run = Command::new(program).args([arg, "--version"]).output();
-        run.is_ok_and(|output| output.status.success())
-    };
-    can("node", "--experimental-strip-types") || can("deno", "--quiet")
+#[test]
+fn missing_typescript_names_the_found_and_the_needed_versions() {
+    for (programs, expected) in
+        [(&[("node", "v20.20.2")][..], "only Node.js v20.20.2"), (&[], "none of them")]
+    {
+        let sandbox = home_with("file: s.ts", &[("s.ts", TYPESCRIPT)]);
+        let (_folder, path) = path_with(programs);
+        let output = sandbox.command(&["run", "flow", "x"]).env("PATH", path).output();
+        let output = crate::sandbox::command_output(&output.unwrap());
+        output.fails(
+            1,
+            &format!(
+                "a .ts script needs Node.js 22.7 or newer, tsx, deno or bun, and this machine has \
+                 {expected}: install one"
+            ),
+        );
+    }
 }
 
 #[test]

@@ -4,16 +4,25 @@ use polity_model::name::Name;
 
 use super::{ScriptPath, ScriptProgram};
 
-/// Starts a TypeScript file. Node.js before 22.7 knows no types, and a later version may need the
-/// option.
+/// Starts a TypeScript file with the first program that can run it: Node.js, which needs an option
+/// before 22.18 and 23.6 and cannot run one before 22.7, else tsx of the home, else one of the PATH.
+/// The working directory is the home.
 const TYPESCRIPT_LAUNCHER: &str = "\
-if node --experimental-strip-types --version >/dev/null 2>&1; then \
-exec node --experimental-strip-types --disable-warning=ExperimentalWarning \"$1\"; \
-elif command -v deno >/dev/null 2>&1; then \
-exec deno run --quiet --allow-all \"$1\"; \
-fi; \
-echo 'a .ts script needs Node.js 22.7 or newer, or deno: install one, or give the step a command' \
->&2; exit 127";
+found=$(node --version 2>/dev/null); \
+number=${found#v}; major=${number%%.*}; rest=${number#*.}; minor=${rest%%.*}; \
+version=$((${major:-0} * 1000 + ${minor:-0})); \
+if [ $version -ge 23006 ] || { [ $version -ge 22018 ] && [ $version -lt 23000 ]; }; then \
+exec node --disable-warning=ExperimentalWarning \"$1\"; fi; \
+if [ $version -ge 22007 ]; then \
+exec node --experimental-strip-types --disable-warning=ExperimentalWarning \"$1\"; fi; \
+for tsx in node_modules/.bin/tsx tsx; do \
+if command -v $tsx >/dev/null 2>&1; then exec $tsx \"$1\"; fi; done; \
+if command -v deno >/dev/null 2>&1; then exec deno run --quiet --allow-all \"$1\"; fi; \
+if command -v bun >/dev/null 2>&1; then exec bun run \"$1\"; fi; \
+has=\"none of them\"; if [ -n \"$found\" ]; then has=\"only Node.js $found\"; fi; \
+echo \"a .ts script needs Node.js 22.7 or newer, tsx, deno or bun, and this machine has \
+$has: install one, or give the step a command\" >&2; \
+exit 127";
 
 /// The interpreter of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +31,7 @@ pub enum ScriptInterpreter {
     Python,
     /// `node`, for `.js` and `.mjs`.
     JavaScript,
-    /// `node` with types, else `deno`, for `.ts`.
+    /// `node` with types, else `tsx`, `deno` or `bun`, for `.ts`.
     TypeScript,
     /// `sh`, for `.sh`.
     Shell,
