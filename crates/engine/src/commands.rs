@@ -51,7 +51,7 @@ mod task {
 
     pub use cancel_task::{CancelOrigin, CancelTask};
     pub use claim_task::ClaimTask;
-    pub use create_task::{CreateTask, NewTask, TaskOrigin};
+    pub use create_task::{CreateTask, NewTask, ParentStep, TaskOrigin};
     pub use release_task::ReleaseTask;
     pub use resume_task::ResumeTask;
     pub use retry_execution::RetryExecution;

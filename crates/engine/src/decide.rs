@@ -10,6 +10,7 @@ pub(crate) mod backoff;
 pub(crate) mod call_batch;
 pub(crate) mod cli_run;
 pub(crate) mod continuation;
+pub(crate) mod doubted_run;
 pub(crate) mod duplicate_tasks;
 #[cfg(test)]
 #[path = "decide/fixtures_tests.rs"]

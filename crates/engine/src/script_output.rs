@@ -8,6 +8,9 @@ use polity_model::state::StateUpdates;
 use polity_model::value::{excerpt, json_text};
 use serde_json::{Map, Value};
 
+/// The field of a script's input that has its arguments.
+pub(crate) const SCRIPT_ARGUMENTS: &str = "arguments";
+
 const OUTPUT: &str = "output";
 const STATE_UPDATES: &str = "state_updates";
 const ROUTING_KEY: &str = "routing_key";

@@ -331,8 +331,12 @@ impl TaskState {
 
     fn started(&mut self, at: Timestamp) -> Result<(), CorruptJournal> {
         self.task.advance(TaskTransition::Start, at)?;
-        // A workflow acts from its start, and so does an agent that continues in the middle of a turn.
-        if self.workflow_run().is_some() || self.calls.open().next().is_some() {
+        // A workflow acts from its start, and so does an agent that continues in the middle of a turn
+        // or a run.
+        if self.workflow_run().is_some()
+            || self.calls.open().next().is_some()
+            || self.task.order().doubted_run.is_some()
+        {
             self.loop_on(LoopEvent::Act)?;
         }
         Ok(())

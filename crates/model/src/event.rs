@@ -22,7 +22,7 @@ use crate::state::StateUpdates;
 use crate::tool::ToolName;
 use crate::usage::Usage;
 
-pub use self::node::{CompensationCause, MapStart, NodeChange, NodeOutput};
+pub use self::node::{CompensationCause, MapStart, NodeChange, NodeOutput, OpenItem};
 pub use creation::{ForkPoint, RaisedLimits, TaskCreated};
 
 /// The owner of a list of events.

@@ -11,7 +11,7 @@ use crate::budget::Budget;
 use crate::digest::Digest;
 use crate::event::{ForkPoint, RaisedLimits, TaskCreated};
 use crate::failure::ErrorCode;
-use crate::ids::TaskId;
+use crate::ids::{ExecutionId, TaskId};
 use crate::machine::task::{TaskStatus, TaskTransition};
 use crate::machine::{IllegalTransition, Machine};
 use crate::name::Name;
@@ -34,12 +34,18 @@ pub struct TaskOrder {
     pub retention_days: Option<u32>,
     /// The task that this one is a part of.
     pub parent_task_id: Option<TaskId>,
+    /// The node of its parent's workflow that it performs.
+    pub parent_node: Option<Name>,
+    /// The index of the item of its parent's map that it performs.
+    pub map_item: Option<u32>,
     /// The budget from the request.
     pub budget: Option<Budget>,
     /// The point in another task's history from which it continues, if it is a fork or retry.
     pub forked_from: Option<ForkedFrom>,
     /// The task that it continues, if it is a retry.
     pub retry_of: Option<TaskId>,
+    /// The run that the retry repeats, if that run was cut off and may have had its effect.
+    pub doubted_run: Option<ExecutionId>,
     /// The limits that the retry raises.
     pub raised: RaisedLimits,
     /// The working directory from the request.
@@ -63,9 +69,12 @@ impl TaskOrder {
             class: created.class,
             retention_days: created.retention_days,
             parent_task_id: created.parent_task_id,
+            parent_node: created.parent_node,
+            map_item: created.map_item,
             budget: created.budget,
             forked_from: created.forked_from.map(ForkedFrom::from),
             retry_of: created.retry_of,
+            doubted_run: created.doubted_run,
             raised: created.raised,
             working_directory: created.working_directory,
             has_private: created.has_private,
@@ -348,9 +357,12 @@ mod tests {
             class: None,
             retention_days: None,
             parent_task_id: None,
+            parent_node: None,
+            map_item: None,
             budget: None,
             forked_from: None,
             retry_of: None,
+            doubted_run: None,
             raised: RaisedLimits::default(),
             working_directory: None,
             has_private: false,

@@ -28,7 +28,7 @@ use crate::state::{CorruptJournal, TaskState, WorkflowRun, item_node};
 const TIMEOUT_DEFAULT: Duration = Duration::from_mins(5);
 
 /// The number of characters of a call's arguments in a question. `review show` has them all.
-const QUESTION_CHARACTERS_MAX: usize = 400;
+pub(crate) const QUESTION_CHARACTERS_MAX: usize = 400;
 
 /// The retries of a node's call if the node sets none.
 const NODE_RETRIES_DEFAULT: u32 = 3;
@@ -492,6 +492,17 @@ impl<'a> CallBatch<'a> {
         Decision { events: self.events, effects: self.effects }
     }
 
+    /// The node and the item that a call performs, in words.
+    fn step_text(&self, call_id: ToolCallId) -> String {
+        let node = self.workflow_run().and_then(|run| run.node_name(call_id));
+        match (node, self.item_of(call_id)) {
+            (Some(node), Some(item)) => format!(" for item {item} of node {node}"),
+            (Some(node), None) => format!(" for node {node}"),
+            (None, _) => String::new(),
+        }
+    }
+
+    /// Opens the review of a call.
     pub(crate) fn into_review(mut self, call: CallView<'_>, in_doubt: bool) -> Decision {
         let CallView { id: call_id, name, arguments } = call;
         let agent = self.name();
@@ -501,9 +512,10 @@ impl<'a> CallBatch<'a> {
             let call = self.state.calls().get(call_id);
             let is_inherited = call.is_some_and(|call| call.earlier_sub_task.is_some());
             let ended = if is_inherited { "the earlier task" } else { "its process" };
+            let step = self.step_text(call_id);
             let question = format!(
-                "{agent} was calling {name} with {arguments} when {ended} ended; it is unknown \
-                 whether the call took effect"
+                "{agent} was calling {name} with {arguments}{step} when {ended} ended; it is \
+                 unknown whether the call took effect"
             );
             (ReviewSubject::Doubt { call_id }, question)
         } else {

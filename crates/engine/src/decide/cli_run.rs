@@ -11,10 +11,14 @@ use polity_model::failure::{AttemptFailure, ErrorCategory, ErrorCode};
 use polity_model::ids::ExecutionId;
 use polity_model::name::Name;
 use polity_model::review::ReviewSubject;
+use polity_model::trace::shorten;
+use serde_json::Value;
 
+use crate::decide::call_batch::QUESTION_CHARACTERS_MAX;
 use crate::decide::outcomes::{end_execution, ended_execution, execution_event, open_review};
 use crate::decide::{Decision, DecisionContext, Effect, backoff};
 use crate::pinned::Assignee;
+use crate::script_output::SCRIPT_ARGUMENTS;
 use crate::state::TaskState;
 
 /// The CLI agent that performs the task, if one does.
@@ -136,19 +140,66 @@ pub(crate) struct RunDoubt {
 }
 
 impl RunDoubt {
-    /// The doubt about a run whose process ended.
-    pub(crate) fn of_run(agent: &Name) -> Self {
+    /// The doubt about a run that was cut off when the process or the earlier task ended.
+    pub(crate) fn of_run(state: &TaskState, ended: CutOff) -> Self {
+        let order = state.task().order();
+        let (agent, ended) = (&order.assigned_agent, ended.label());
+        let step = match (&order.parent_node, order.map_item) {
+            (Some(node), Some(item)) => format!(" for item {item} of node {node}"),
+            (Some(node), None) => format!(" for node {node}"),
+            (None, _) => String::new(),
+        };
+        let given = shorten(&given_to(&order.description), QUESTION_CHARACTERS_MAX);
         Self {
-            failure:
-                "the process that ran it ended, and it is unknown what the program did before \
-                      that"
-                    .to_owned(),
+            failure: format!(
+                "{ended} ended while it was running, and it is unknown what the program did before \
+                 that"
+            ),
             question: format!(
-                "The process ended while {agent} was running, and it is unknown what it did before \
-                 that. Run it again, or continue with a result of your own?"
+                "{ended} ended while {agent} was running{step} with {given}, and it is unknown what \
+                 it did before that. Run it again, or continue with a result of your own?"
             ),
         }
     }
+}
+
+/// The end that cut a run off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CutOff {
+    /// The process that ran it died.
+    Process,
+    /// The task that a retry continues ended.
+    EarlierTask,
+}
+
+impl CutOff {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Process => "The process",
+            Self::EarlierTask => "The earlier task",
+        }
+    }
+}
+
+/// The input of a run as a question names it: the arguments of a script, or the text for any other
+/// program.
+fn given_to(description: &str) -> String {
+    let input = serde_json::from_str::<Value>(description).ok();
+    let arguments = input.as_ref().and_then(|input| input.get(SCRIPT_ARGUMENTS));
+    arguments.map_or_else(|| format!("\"{description}\""), Value::to_string)
+}
+
+/// Asks a person about the run of an earlier task, instead of repeating it.
+pub(crate) fn ask_about_earlier_run(
+    state: &TaskState,
+    execution_id: ExecutionId,
+    ctx: &mut DecisionContext,
+    mut events: Vec<Event>,
+) -> Decision {
+    let RunDoubt { question, .. } = RunDoubt::of_run(state, CutOff::EarlierTask);
+    let subject = ReviewSubject::RunDoubt { execution_id };
+    events.extend(open_review(state, ctx, subject, question));
+    Decision { events, effects: Vec::new() }
 }
 
 /// Ends the execution and opens a review of the doubt.

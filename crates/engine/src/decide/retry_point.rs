@@ -5,16 +5,18 @@
 
 use std::collections::HashSet;
 
-use polity_definition::AgentKind;
+use polity_definition::{AgentKind, ItemErrorPolicy};
 use polity_model::event::{
     Event, ExecutionChange, NodeChange, RecordedEvent, StreamSequence, ToolChange, UnsettledCall,
 };
 use polity_model::failure::ErrorCode;
 use polity_model::ids::ToolCallId;
 use polity_model::message::Message;
+use polity_model::name::Name;
 use polity_model::review::ReviewVerdict;
 
 use crate::pinned::Assignee;
+use crate::state::item_error_policy;
 use crate::tool_turn::output_schema::extract_json;
 
 /// The last event that a retry of a task shares. `rest` holds the events after the first.
@@ -99,17 +101,18 @@ impl<'a> ClosingEvents<'a> {
                 }
             }
             Event::ToolChanged { call_id, change } => self.covers_call(*call_id, change),
-            Event::NodeChanged { change, .. } => match change {
+            Event::NodeChanged { node, change } => match change {
                 NodeChange::Fail { to: None, .. } | NodeChange::Drop => true,
                 NodeChange::Start { call, .. } => {
                     call.as_ref().is_some_and(|call| self.never_called.contains(&call.id))
                 }
                 NodeChange::StartItem { call, .. } => self.never_called.contains(&call.id),
+                // The map failed with the item, unless it collects failures.
+                NodeChange::FailItem { .. } => self.fails_with_items(node),
                 // The workflow went on at another node.
                 NodeChange::Fail { to: Some(_), .. }
                 | NodeChange::Finish { .. }
-                | NodeChange::FinishItems { .. }
-                | NodeChange::FailItem { .. } => false,
+                | NodeChange::FinishItems { .. } => false,
             },
             // The person is asked again.
             Event::ReviewAnswered { verdict, .. } => *verdict == ReviewVerdict::Reject,
@@ -137,6 +140,15 @@ impl<'a> ClosingEvents<'a> {
             | Event::AgentEnabled
             | Event::AgentDisabled { .. } => false,
         }
+    }
+
+    fn fails_with_items(&self, map: &Name) -> bool {
+        let Assignee::Workflow(workflow) = self.assignee else { return false };
+        let node = workflow.plan.number(map).map(|number| &workflow.plan.nodes()[number].node);
+        node.is_some_and(|node| match item_error_policy(node) {
+            ItemErrorPolicy::Fail => true,
+            ItemErrorPolicy::Collect => false,
+        })
     }
 
     fn covers_call(&mut self, call_id: ToolCallId, change: &ToolChange) -> bool {

@@ -22,13 +22,16 @@ use polity_model::tool::ToolName;
 use polity_store::{CommitError, Store};
 use serde_json::{Map, Value, json};
 
-use super::history::LoadedTask;
+use super::history::{LoadedTask, TaskHistory};
 use super::lifecycle::{RetryIdentity, claim_task, continue_ended, create_task};
 use super::orphans::is_stalled;
 use super::scheduler::enqueue;
 use super::worker::elapsed_ms;
 use super::{EngineError, RetryError, RuntimeInner};
-use crate::commands::{CreateTask, RecordSessionWait, RecordToolReply, ReopenSession, TaskOrigin};
+use crate::commands::{
+    CreateTask, ParentStep, RecordSessionWait, RecordToolReply, ReopenSession, TaskOrigin,
+};
+use crate::decide::doubted_run::find_doubted_run;
 use crate::decide::{Command, CommandRejection};
 use crate::driver::{RunOverrides, ToolReply, ToolSpec};
 use crate::pinned::Assignee;
@@ -64,8 +67,8 @@ pub(super) struct SubAgentOrder {
     pub(super) retention_days: Option<u32>,
     /// The node whose `timeout_seconds` sets the deadline.
     pub(super) limited_by: Option<Name>,
-    /// The item of the parent's map that it performs.
-    pub(super) item: Option<u32>,
+    /// The step of the parent's workflow that it performs.
+    pub(super) step: ParentStep,
 }
 
 /// The outcome of a sub-task.
@@ -269,7 +272,8 @@ async fn retry_sub_task(
     if agent.is_some_and(|agent| agent.program().is_some() || agent.remote().is_some()) {
         return begin_again(inner, order, earlier).await;
     }
-    let identity = RetryIdentity { id: order.task, parent: Some(order.parent) };
+    let (id, parent, step) = (order.task, Some(order.parent), order.step.clone());
+    let identity = RetryIdentity { id, parent, step };
     let definitions = Some(order.assignee.clone());
     let store = &*inner.deps.store;
     match continue_ended(store, earlier, definitions, order.raised, identity).await {
@@ -281,15 +285,19 @@ async fn retry_sub_task(
     }
 }
 
-/// Creates the sub-task anew with the same input.
+/// Creates the sub-task anew with the same input. A run of the earlier one that was cut off is in
+/// doubt.
 async fn begin_again(
     inner: &RuntimeInner,
     order: &SubAgentOrder,
     earlier: TaskId,
 ) -> Result<LoadedTask, EngineError> {
+    let history = TaskHistory::load(&*inner.deps.store, earlier).await?;
+    let TaskHistory { assignee, state, rest } = &history;
     let mut create = new_task(order);
-    if let TaskOrigin::SubAgentCall { retry_of, .. } = &mut create.origin {
+    if let TaskOrigin::SubAgentCall { retry_of, doubted_run, .. } = &mut create.origin {
         *retry_of = Some(earlier);
+        *doubted_run = find_doubted_run(assignee, state, rest);
     }
     create_task(inner, create, None).await
 }
@@ -300,7 +308,7 @@ async fn too_many_sub_agents(
     inner: &RuntimeInner,
     order: &SubAgentOrder,
 ) -> Result<Option<String>, EngineError> {
-    if order.item.is_some() {
+    if order.step.item.is_some() {
         return Ok(None);
     }
     let (store, limit) = (&*inner.deps.store, inner.deps.limits.sub_agents);
@@ -371,7 +379,8 @@ fn new_task(order: &SubAgentOrder) -> CreateTask {
             parent: order.parent,
             id: order.task,
             retry_of: None,
-            item: order.item,
+            doubted_run: None,
+            step: order.step.clone(),
         },
         description: order.description.clone(),
         // The parameters of the parent are not passed on.

@@ -14,8 +14,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use polity_definition::{ItemErrorPolicy, LinkKind, WorkflowNode, WorkflowNodeKind, WorkflowPlan};
-use polity_model::event::{NodeChange, NodeOutput};
+use polity_model::event::{MapStart, NodeChange, NodeOutput};
 use polity_model::ids::ToolCallId;
+use polity_model::machine::node::NodeState;
 use polity_model::message::{Message, ToolCall};
 use polity_model::name::Name;
 use polity_model::state::{CaughtError, InvalidUpdate, State, StateUpdates};
@@ -220,6 +221,9 @@ impl WorkflowRun {
         let node = self.number(node)?;
         match change {
             NodeChange::Start { call, map } => {
+                if self.continues_map(node, map.as_ref()) {
+                    return Ok(None);
+                }
                 if self.plan.nodes()[node].compensates.is_some() {
                     self.progress.restart(node)?;
                     self.begin_compensation();
@@ -514,7 +518,7 @@ impl WorkflowRun {
     }
 
     /// The run of a fork or retry, on a plan that may have changed. Nodes in progress restart, except
-    /// those that a retry continues: nodes with an open call, and nodes whose answer is there.
+    /// those that a retry continues: nodes with an open call, maps, and nodes whose answer is there.
     pub(super) fn continued(
         &self,
         plan: &Arc<WorkflowPlan>,
@@ -528,6 +532,7 @@ impl WorkflowRun {
                 is_retry
                     && earlier.is_some_and(|earlier| self.has_same_callee(earlier, plan, node))
                     && (run.runs[node].answer.is_some()
+                        || run.is_map_running(node)
                         || run.runs[node].call.is_some_and(|call| calls.get(call).is_some()))
             })
             .collect();
@@ -541,6 +546,8 @@ impl WorkflowRun {
         }
         for (run, is_kept) in run.runs.iter_mut().zip(&is_kept) {
             if *is_kept {
+                let is_open = |call| calls.get(call).is_some();
+                run.map = run.map.as_ref().map(|map| map.continued(is_open));
                 continue;
             }
             // A restarted node keeps its run number.
@@ -553,6 +560,22 @@ impl WorkflowRun {
         }
         calls.retain(|call| run.node_of(call).is_some());
         Ok(run)
+    }
+
+    /// True if a node is a map in progress.
+    fn is_map_running(&self, node: usize) -> bool {
+        self.progress.node(node) == NodeState::Running && self.runs[node].map.is_some()
+    }
+
+    /// True if a map starts that a retry has inherited in progress.
+    fn continues_map(&self, node: usize, start: Option<&MapStart>) -> bool {
+        start.is_some_and(|start| start.items.is_none()) && self.is_map_running(node)
+    }
+
+    /// The maps in progress, each with the point from which a retry continues it.
+    pub(crate) fn inherited_maps(&self) -> Vec<(usize, MapStart)> {
+        let running = (0..self.runs.len()).filter(|node| self.is_map_running(*node));
+        running.filter_map(|node| Some((node, self.runs[node].map.as_ref()?.restart()))).collect()
     }
 
     /// The nodes in progress whose answers a retry has inherited, with these answers.

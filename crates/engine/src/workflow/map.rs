@@ -12,7 +12,7 @@ use polity_definition::{
     ConditionExpression, EvaluationScope, ItemErrorPolicy, ItemScope, MAP_ITEMS_MAX, WorkflowNode,
     WorkflowNodeKind,
 };
-use polity_model::event::{MapStart, NodeChange, NodeOutput};
+use polity_model::event::{Event, MapStart, NodeChange, NodeOutput};
 use polity_model::failure::ErrorCode;
 use polity_model::ids::ToolCallId;
 use polity_model::machine::node::NodeState;
@@ -21,8 +21,11 @@ use serde_json::Value;
 
 use super::begin::{NodeError, cannot_evaluate};
 use super::{FinishedNode, WorkflowDecision};
+use crate::decide::call_batch::CallBatch;
 use crate::decide::outcomes::ordinal;
-use crate::state::{ItemOutput, MapProgress, MapRun, item_error_policy, item_node, render_outputs};
+use crate::state::{
+    ItemOutput, MapProgress, MapRun, WorkflowRun, item_error_policy, item_node, render_outputs,
+};
 
 /// The most items that end without a call in one commit. Others follow in the next.
 const INLINE_ITEMS_MAX: usize = 1000;
@@ -40,11 +43,10 @@ impl<'a> WorkflowDecision<'a> {
     pub(super) fn begin_map(&mut self, node: usize) -> Result<(), NodeError> {
         let started = if let Some(map) = self.run.map(node) {
             // A fork continues the items of its original.
-            let progress = map.progress();
-            MapStart { count: progress.count(), items: None, ended: progress.ended() }
+            map.restart()
         } else {
             let items = self.listed(node)?;
-            MapStart { count: ordinal(items.len()), items: Some(items), ended: 0 }
+            MapStart { count: ordinal(items.len()), items: Some(items), ended: 0, open: Vec::new() }
         };
         let moved = self.progress.start(node);
         if !self.moved(moved) {
@@ -60,6 +62,15 @@ impl<'a> WorkflowDecision<'a> {
         }
         self.changed(node, NodeChange::Start { call: None, map: Some(started) });
         Ok(())
+    }
+
+    /// Announces the maps that a retry has inherited in progress, before it makes their open calls.
+    pub(crate) fn announce_maps(batch: &mut CallBatch<'_>, run: &WorkflowRun) {
+        for (node, map) in run.inherited_maps() {
+            let node = run.plan().nodes()[node].name().clone();
+            let change = NodeChange::Start { call: None, map: Some(map) };
+            batch.push(Event::NodeChanged { node, change });
+        }
     }
 
     /// The list of a map: a list, or a text that is a JSON list.

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::begin::{NodeError, cannot_evaluate};
 use super::{FinishedNode, LateFailure, WorkflowDecision};
-use crate::script_output::ScriptOutput;
+use crate::script_output::{SCRIPT_ARGUMENTS, ScriptOutput};
 
 impl WorkflowDecision<'_> {
     /// The call that runs the script of a step. Its input is JSON: the task's input, the State and
@@ -26,7 +26,7 @@ impl WorkflowDecision<'_> {
         };
         let arguments = arguments.render(scope).map_err(|error| cannot_evaluate(&error))?;
         let state = self.state_for(step, scope.item.is_some());
-        let input = json!({ "input": scope.input, "state": state, "arguments": arguments });
+        let input = json!({ "input": scope.input, "state": state, SCRIPT_ARGUMENTS: arguments });
         let call =
             Map::from_iter([(TASK_DESCRIPTION_ARGUMENT.to_owned(), input.to_string().into())]);
         Ok((ToolName::of_sub_agent(&program.agent_name()), call))

@@ -1,7 +1,7 @@
 //! Crashes at every commit of CLI agent runs, in random histories.
 //!
 //! Each case starts a few processes on one journal, some of them in parallel. Each crashes at a random
-//! commit. A reviewer answers interrupted runs. In the end every task has ended, no unrepeatable run
+//! commit. Cancelled and failed tasks are retried. A reviewer answers interrupted runs. In the end every task has ended, no unrepeatable run
 //! was repeated, and duplicate tasks share one outcome.
 
 use std::sync::MutexGuard;
@@ -53,7 +53,8 @@ fn order() -> impl Strategy<Value = ProcessOrder<(usize, u8)>> {
     ];
     prop_oneof![
         6 => (0usize..AGENTS.len(), 0u8..2).prop_map(ProcessOrder::Create),
-        1 => (0usize..6).prop_map(ProcessOrder::Cancel),
+        2 => (0usize..6).prop_map(ProcessOrder::Cancel),
+        2 => (0usize..6).prop_map(ProcessOrder::Retry),
         3 => (0u64..2500).prop_map(ProcessOrder::Pause),
         1 => (0usize..3, verdict).prop_map(|(index, verdict)| ProcessOrder::Decide(index, verdict)),
     ]
@@ -292,8 +293,11 @@ async fn recover(world: &CliAgentWorld) {
         let waits = |rejection: &_| matches!(rejection, CommandRejection::AwaitingHuman { .. });
         finish_orphans(&world.base, &runtime, waits).await;
         for row in waiting(&**journal).await {
-            let execution = world.base.load(row.id).await.execution().unwrap().id;
-            let verdict = if world.machine.begun(execution) > 0 {
+            let state = world.base.load(row.id).await;
+            let ReviewSubject::RunDoubt { execution_id } = state.review().unwrap().subject else {
+                panic!("{:?}", state.review());
+            };
+            let verdict = if world.machine.begun(execution_id) > 0 {
                 ReviewVerdict::SkipWith { result: "by hand".into() }
             } else {
                 ReviewVerdict::Retry
@@ -319,7 +323,9 @@ fn check_runs(world: &CliAgentWorld) {
         };
         let agent = row.assigned_agent.as_str();
         if !may_be_repeated(agent) {
-            let most = 1 + answered(&ReviewVerdict::Retry);
+            // A retry asks first if the run of the earlier task was cut off.
+            let is_asked = matches!(events.first(), Some(Event::TaskCreated(created)) if created.doubted_run.is_some());
+            let most = usize::from(!is_asked) + answered(&ReviewVerdict::Retry);
             assert!(
                 begun <= most,
                 "{agent} ran {begun} times, and {most} were allowed: {events:?}"

@@ -14,6 +14,7 @@ mod programs;
 mod queue;
 mod remotes;
 mod retries;
+mod retries_doubts;
 mod retries_workflows;
 mod runtime_fixture;
 mod sub_agents;

@@ -71,7 +71,9 @@ fn script_run(events: &[Event]) -> Option<NoteCall> {
         count(|event| matches!(event, Event::ReviewAnswered { verdict: ReviewVerdict::Retry, .. }));
     let may_repeat = input["arguments"]["again"] == true;
     let is_answered = count(|event| matches!(event, Event::TaskCompleted { .. })) > 0;
-    Some(NoteCall { text, is_answered, allowed: (!may_repeat).then_some(1 + retries) })
+    // A retry asks first if the run of the earlier task was cut off.
+    let unasked = usize::from(created.doubted_run.is_none());
+    Some(NoteCall { text, is_answered, allowed: (!may_repeat).then_some(unasked + retries) })
 }
 
 fn noting(arguments: &serde_json::Map<String, Value>) -> Option<NoteCall> {

@@ -8,13 +8,13 @@ use crate::prelude::*;
 
 const TAKES: Duration = Duration::from_secs(1);
 
-struct CliAgentFixture {
-    base: RuntimeFixture,
-    programs: Arc<FakeCliAgents>,
+pub(crate) struct CliAgentFixture {
+    pub(crate) base: RuntimeFixture,
+    pub(crate) programs: Arc<FakeCliAgents>,
 }
 
 impl CliAgentFixture {
-    fn new(ends: impl IntoIterator<Item = RunEnd>) -> Self {
+    pub(crate) fn new(ends: impl IntoIterator<Item = RunEnd>) -> Self {
         Self::taking(TAKES, ends)
     }
 
@@ -22,7 +22,7 @@ impl CliAgentFixture {
         Self { base: RuntimeFixture::new(), programs: Arc::new(FakeCliAgents::new(time, ends)) }
     }
 
-    fn process(&self, number: u64) -> Runtime {
+    pub(crate) fn process(&self, number: u64) -> Runtime {
         let deps = self.base.deps(number, Arc::new(FakeModels::new([], Duration::ZERO)));
         let limits = Limits { concurrent_tasks: NonZeroU32::new(64).unwrap(), ..deps.limits };
         start(RuntimeDeps { programs: self.programs.clone(), limits, ..deps })
@@ -42,7 +42,7 @@ impl CliAgentFixture {
     }
 }
 
-fn coder(more: &Value) -> PinnedAgent {
+pub(crate) fn coder(more: &Value) -> PinnedAgent {
     pinned_agent(json!({"kind": "cli", "name": "coder", "executable_path": "coder"}), more)
 }
 

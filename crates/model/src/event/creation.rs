@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{DefinitionPin, StreamSequence};
 use crate::budget::Budget;
 use crate::digest::Digest;
-use crate::ids::TaskId;
+use crate::ids::{ExecutionId, TaskId};
 use crate::name::Name;
 use crate::number::UsdLimit;
 
@@ -36,6 +36,9 @@ pub struct TaskCreated {
     /// The index of the item of its parent's map that it performs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub map_item: Option<u32>,
+    /// The node of its parent's workflow that it performs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_node: Option<Name>,
     /// The budget from the request, besides the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
@@ -45,6 +48,10 @@ pub struct TaskCreated {
     /// The failed or cancelled task that this one continues, if it is a retry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<TaskId>,
+    /// The run of a CLI agent that the retry repeats, if that run was cut off and may have had its
+    /// effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubted_run: Option<ExecutionId>,
     /// The limits that the retry raises.
     #[serde(default, skip_serializing_if = "RaisedLimits::is_empty")]
     pub raised: RaisedLimits,

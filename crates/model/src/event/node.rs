@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::failure::ErrorCode;
+use crate::ids::ToolCallId;
 use crate::message::ToolCall;
 use crate::name::Name;
 use crate::state::StateUpdates;
@@ -99,12 +100,24 @@ pub struct CompensationCause {
 pub struct MapStart {
     /// The number of items.
     pub count: u32,
-    /// The items. None if a fork continues the items of its original.
+    /// The items. None if a fork or retry continues the items of its original.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items: Option<Vec<Value>>,
-    /// The number of items that the original of a fork has ended.
+    /// The number of items that the original of a fork or retry has ended.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub ended: u32,
+    /// The items that a retry continues.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub open: Vec<OpenItem>,
+}
+
+/// An item of a map that is in progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenItem {
+    /// The index of the item, from 0.
+    pub item: u32,
+    /// The call that does its work.
+    pub call_id: ToolCallId,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

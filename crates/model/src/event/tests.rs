@@ -29,6 +29,7 @@ fn created() -> Event {
         retention_days: Some(3),
         parent_task_id: Some(TaskId::from_random_bytes([1; 16])),
         map_item: Some(2),
+        parent_node: Some("each".parse().unwrap()),
         budget: serde_json::from_str(r#"{"max_cost_usd": 0.5, "max_tokens": 100}"#).unwrap(),
         forked_from: Some(ForkPoint {
             task_id: TaskId::from_random_bytes([6; 16]),
@@ -36,6 +37,7 @@ fn created() -> Event {
             checkpoint: Some(2),
         }),
         retry_of: Some(TaskId::from_random_bytes([6; 16])),
+        doubted_run: Some(ExecutionId::from_random_bytes([7; 16])),
         raised: serde_json::from_str(r#"{"max_cost_usd": 0.5, "timeout_seconds": 60}"#).unwrap(),
         working_directory: Some("/work".into()),
         has_private: true,
@@ -221,6 +223,7 @@ fn rare_ones() -> Vec<Event> {
 }
 
 /// Events of workflows and forks.
+#[expect(clippy::too_many_lines, reason = "a list with one entry per event")]
 fn of_workflows() -> Vec<Event> {
     let node: Name = "draft".parse().unwrap();
     let changed = |change| Event::NodeChanged { node: node.clone(), change };
@@ -268,11 +271,21 @@ fn of_workflows() -> Vec<Event> {
         changed(NodeChange::Drop),
         changed(NodeChange::Start {
             call: None,
-            map: Some(MapStart { count: 2, items: Some(vec!["a".into(), 2.into()]), ended: 0 }),
+            map: Some(MapStart {
+                count: 2,
+                items: Some(vec!["a".into(), 2.into()]),
+                ended: 0,
+                open: Vec::new(),
+            }),
         }),
         changed(NodeChange::Start {
             call: None,
-            map: Some(MapStart { count: 2, items: None, ended: 1 }),
+            map: Some(MapStart {
+                count: 2,
+                items: None,
+                ended: 1,
+                open: vec![OpenItem { item: 1, call_id: ToolCallId::from_random_bytes([5; 16]) }],
+            }),
         }),
         changed(NodeChange::StartItem { item: 0, call: call.clone() }),
         changed(NodeChange::FinishItems { first: 0, outputs: vec![true.into(), Value::Null] }),

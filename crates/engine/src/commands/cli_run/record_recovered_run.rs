@@ -5,7 +5,9 @@
 use polity_model::failure::{AttemptFailure, ErrorCategory};
 
 use crate::commands::RecordRun;
-use crate::decide::cli_run::{RunDoubt, cli_agent, is_repeatable, open_doubt_review, retry_later};
+use crate::decide::cli_run::{
+    CutOff, RunDoubt, cli_agent, is_repeatable, open_doubt_review, retry_later,
+};
 use crate::decide::outcomes::cancel_task;
 use crate::decide::preconditions::unexpected_command;
 use crate::decide::{DecisionContext, DecisionResult};
@@ -37,6 +39,7 @@ impl RecordRecoveredRun {
             let failure = AttemptFailure { category: ErrorCategory::Transient, message };
             return Ok(retry_later(execution, &failure, None, ctx, Vec::new()));
         }
-        Ok(open_doubt_review(state, ctx, Vec::new(), RunDoubt::of_run(&execution.agent)))
+        let doubt = RunDoubt::of_run(state, CutOff::Process);
+        Ok(open_doubt_review(state, ctx, Vec::new(), doubt))
     }
 }

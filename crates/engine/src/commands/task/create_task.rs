@@ -6,7 +6,8 @@ use polity_definition::{AgentKind, AgentMode, CliAgent, Limits};
 use polity_model::budget::Budget;
 use polity_model::digest::Digest;
 use polity_model::event::{Event, ForkPoint, OwnerEpoch, RaisedLimits, TaskCreated};
-use polity_model::ids::{InstanceId, TaskId};
+use polity_model::ids::{ExecutionId, InstanceId, TaskId};
+use polity_model::name::Name;
 use polity_model::state::StateUpdates;
 use polity_store::PinnedDefinition;
 use serde_json::{Map, Value};
@@ -60,8 +61,10 @@ pub enum TaskOrigin {
         id: TaskId,
         /// The earlier task of the same call, if the work starts again.
         retry_of: Option<TaskId>,
-        /// The item of the parent's map that it performs.
-        item: Option<u32>,
+        /// The run of the earlier task that may have had its effect.
+        doubted_run: Option<ExecutionId>,
+        /// The step of the parent's workflow that it performs.
+        step: ParentStep,
     },
     /// A person who forks another task at a checkpoint.
     Fork {
@@ -79,7 +82,20 @@ pub enum TaskOrigin {
         parent: Option<TaskId>,
         /// The point before the failure.
         from: ForkPoint,
+        /// The run of the earlier task that may have had its effect.
+        doubted_run: Option<ExecutionId>,
+        /// The step of the parent's workflow that it performs.
+        step: ParentStep,
     },
+}
+
+/// The step of a parent's workflow that a task performs. Empty for the task of an agent's call.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ParentStep {
+    /// The node.
+    pub node: Option<Name>,
+    /// The item, if the node is a map.
+    pub item: Option<u32>,
 }
 
 /// The result of [`CreateTask`], ready to commit.
@@ -133,12 +149,12 @@ impl CreateTask {
             return Err(CommandRejection::InputTooLarge { found, limit });
         }
         let mut new_id = || TaskId::from_random_bytes(ctx.entropy.id_bytes());
-        let map_item = match &self.origin {
-            TaskOrigin::SubAgentCall { item, .. } => *item,
-            TaskOrigin::Outside
-            | TaskOrigin::Request { .. }
-            | TaskOrigin::Fork { .. }
-            | TaskOrigin::Retry { .. } => None,
+        let (ParentStep { node: parent_node, item: map_item }, doubted_run) = match &self.origin {
+            TaskOrigin::SubAgentCall { step, doubted_run, .. }
+            | TaskOrigin::Retry { step, doubted_run, .. } => (step.clone(), *doubted_run),
+            TaskOrigin::Outside | TaskOrigin::Request { .. } | TaskOrigin::Fork { .. } => {
+                (ParentStep::default(), None)
+            }
         };
         let idempotency = match &self.origin {
             TaskOrigin::Request { digest, .. } => Some(*digest),
@@ -150,11 +166,11 @@ impl CreateTask {
         let (id, parent_task_id, forked_from, retry_of, updates) = match self.origin {
             TaskOrigin::Outside => (new_id(), None, None, None, None),
             TaskOrigin::Request { id, digest: _ } => (id, None, None, None, None),
-            TaskOrigin::SubAgentCall { parent, id, retry_of, item: _ } => {
+            TaskOrigin::SubAgentCall { parent, id, retry_of, .. } => {
                 (id, Some(parent), None, retry_of, None)
             }
             TaskOrigin::Fork { from, updates } => (new_id(), None, Some(from), None, Some(updates)),
-            TaskOrigin::Retry { id, parent, from } => {
+            TaskOrigin::Retry { id, parent, from, .. } => {
                 (id, parent, Some(from), Some(from.task_id), None)
             }
         };
@@ -172,9 +188,11 @@ impl CreateTask {
             retention_days: self.retention_days,
             parent_task_id,
             map_item,
+            parent_node,
             budget: self.budget,
             forked_from,
             retry_of,
+            doubted_run,
             raised: self.raised,
             working_directory: self.overrides.working_directory,
             has_private,

@@ -9,7 +9,7 @@ use polity_model::machine::task::TaskStatus;
 use polity_model::message::Message;
 
 use crate::decide::call_batch::CallBatch;
-use crate::decide::cli_run::{cli_agent, start_or_queue};
+use crate::decide::cli_run::{ask_about_earlier_run, cli_agent, is_repeatable, start_or_queue};
 use crate::decide::continuation::{resume_calls, resume_open_calls};
 use crate::decide::outcomes::{call_model, ended_execution, execution_event, final_checkpoint};
 use crate::decide::preconditions::unexpected_command;
@@ -38,10 +38,16 @@ impl StartTask {
         if let Some(run) = state.workflow_run() {
             let mut batch = CallBatch::of_state(state, ctx)?;
             batch.push(Event::TaskStarted);
+            WorkflowDecision::announce_maps(&mut batch, run);
             resume_open_calls(&mut batch, state)?;
             return Ok(WorkflowDecision::start(batch, run));
         }
         if let Some(cli) = cli_agent(state) {
+            if let Some(run) = state.task().order().doubted_run
+                && !is_repeatable(cli)
+            {
+                return Ok(ask_about_earlier_run(state, run, ctx, vec![Event::TaskStarted]));
+            }
             return Ok(start_or_queue(state, cli, ctx, vec![Event::TaskStarted]));
         }
         if remote_agent(state).is_some() {

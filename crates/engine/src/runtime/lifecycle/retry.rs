@@ -9,7 +9,8 @@ use polity_store::Store;
 
 use super::fork::{ContinuedTask, expect_trusted, point_at};
 use crate::budget::{BudgetAccount, BudgetStatus};
-use crate::commands::{CreateTask, TaskOrigin};
+use crate::commands::{CreateTask, ParentStep, TaskOrigin};
+use crate::decide::doubted_run::find_doubted_run;
 use crate::decide::retry_point::{is_undone, retry_point};
 use crate::driver::RunOverrides;
 use crate::pinned::Assignee;
@@ -101,12 +102,14 @@ pub enum RetryError {
 }
 
 /// The identity of a retry: derived for a task from outside, given by its call for a part.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(in crate::runtime) struct RetryIdentity {
     /// The id of the new task.
     pub(in crate::runtime) id: TaskId,
     /// Its parent, if it is a part.
     pub(in crate::runtime) parent: Option<TaskId>,
+    /// The step of its parent's workflow that it performs.
+    pub(in crate::runtime) step: ParentStep,
 }
 
 /// Prepares the retry of a task that a person asks for.
@@ -131,7 +134,7 @@ pub(in crate::runtime) async fn prepare_retry(
         return Err(RetryError::Part { task, whole }.into());
     }
     check_not_retried(store, task).await?;
-    let identity = RetryIdentity { id: retry_id(task), parent: None };
+    let identity = RetryIdentity { id: retry_id(task), parent: None, step: ParentStep::default() };
     let RetryRequest { raised, definitions, .. } = request;
     let prepared = continue_ended(store, task, definitions, raised, identity).await?;
     check_budget(store, task, &prepared.create).await?;
@@ -167,6 +170,7 @@ pub(in crate::runtime) async fn continue_ended(
         return Err(RetryError::Undone { task }.into());
     }
     let sequence = retry_point(&assignee, &rest);
+    let doubted_run = find_doubted_run(&assignee, &state, &rest);
     let (state, checkpoint) = point_at(task, state, rest, sequence)?;
     let assignee = match definitions {
         Some(current) => {
@@ -177,6 +181,7 @@ pub(in crate::runtime) async fn continue_ended(
         None => assignee,
     };
     let from = ForkPoint { task_id: task, sequence, checkpoint };
+    let RetryIdentity { id, parent, step } = identity;
     let create = CreateTask {
         description: order.description.clone(),
         parameters: order.parameters.clone(),
@@ -189,7 +194,7 @@ pub(in crate::runtime) async fn continue_ended(
             ..RunOverrides::default()
         },
         assignee,
-        origin: TaskOrigin::Retry { id: identity.id, parent: identity.parent, from },
+        origin: TaskOrigin::Retry { id, parent, from, doubted_run, step },
     };
     Ok(ContinuedTask { create, at_fork: state })
 }

@@ -15,8 +15,8 @@ use super::interruption::{EffectOutcome, Interruption, interruption};
 use super::tool_listing::{agent_patterns, list_available, list_tools, with_sub_agents};
 use crate::budget::priced_usage;
 use crate::commands::{
-    FailureCause, RecordModelFailure, RecordModelReply, RecordToolFailure, RecordToolReply,
-    RetryExecution, RetryTool,
+    FailureCause, ParentStep, RecordModelFailure, RecordModelReply, RecordToolFailure,
+    RecordToolReply, RetryExecution, RetryTool,
 };
 use crate::decide::Command;
 use crate::driver::{
@@ -237,8 +237,14 @@ impl Worker {
             class: order.class.clone(),
             retention_days: order.retention_days,
             limited_by: self.limited_by(call_id),
-            item: self.state.workflow_run().and_then(|walk| walk.item_of(call_id)),
+            step: self.parent_step(call_id),
         })
+    }
+
+    /// The step of the workflow that a call performs.
+    fn parent_step(&self, call_id: ToolCallId) -> ParentStep {
+        let Some(run) = self.state.workflow_run() else { return ParentStep::default() };
+        ParentStep { node: run.node_name(call_id).cloned(), item: run.item_of(call_id) }
     }
 
     /// Watches a sub-task that waits for a review.

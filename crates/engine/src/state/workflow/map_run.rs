@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use polity_definition::{ItemErrorPolicy, OutputType, WorkflowNode, WorkflowNodeKind};
-use polity_model::event::MapStart;
+use polity_model::event::{MapStart, OpenItem};
 use polity_model::failure::ErrorCode;
 use polity_model::ids::ToolCallId;
 use serde_json::{Value, json};
@@ -125,9 +125,10 @@ impl MapProgress {
         true
     }
 
-    /// Abandons the items in progress, so that they start again.
-    fn begin_again(&mut self) {
-        self.again.extend(self.open.drain(..).map(|(item, _)| item));
+    /// Abandons the items in progress whose calls are not kept, so that they start again.
+    fn begin_again(&mut self, is_kept: impl Fn(ToolCallId) -> bool) {
+        let abandoned = self.open.extract_if(.., |(_, call)| !is_kept(*call));
+        self.again.extend(abandoned.map(|(item, _)| item));
         self.again.sort_unstable_by(|one, other| other.cmp(one));
     }
 }
@@ -174,9 +175,22 @@ impl MapRun {
 
     /// The run of a fork: items in progress start again, and those that have ended are kept.
     pub(super) fn forked(&self) -> Self {
+        self.continued(|_| false)
+    }
+
+    /// The run of a retry: items whose calls it has inherited continue, and others in progress start
+    /// again.
+    pub(super) fn continued(&self, is_kept: impl Fn(ToolCallId) -> bool) -> Self {
         let mut run = self.clone();
-        run.progress.begin_again();
+        run.progress.begin_again(is_kept);
         run
+    }
+
+    /// The start of the same map in a fork or retry, which continues from here.
+    pub(crate) fn restart(&self) -> MapStart {
+        let MapProgress { count, ended, open, .. } = &self.progress;
+        let open = open.iter().map(|(item, call_id)| OpenItem { item: *item, call_id: *call_id });
+        MapStart { count: *count, items: None, ended: *ended, open: open.collect() }
     }
 
     /// The output of each item that has ended.
@@ -289,7 +303,7 @@ mod tests {
             assert!(progress.start(item, call(u8::try_from(item).unwrap())));
         }
         assert!(progress.end(1, false));
-        progress.begin_again();
+        progress.begin_again(|_| false);
         assert_eq!((progress.open(), progress.ended()), (&[][..], 1));
         let order: Vec<u32> = std::iter::from_fn(|| {
             let item = progress.next_item()?;
@@ -303,7 +317,9 @@ mod tests {
     #[test]
     fn wrong_starts_and_items_are_corrupt() {
         let items = || Some(vec![Value::Null, Value::Null]);
-        let start = |count, items| MapRun::start(None, MapStart { count, items, ended: 0 });
+        let start = |count, items| {
+            MapRun::start(None, MapStart { count, items, ended: 0, open: Vec::new() })
+        };
         assert!(start(3, items()).is_err() && start(2, None).is_err());
         let mut run = start(2, items()).unwrap();
         assert!(run.end_item(7, ItemOutput::Json(Value::Null)).is_err());

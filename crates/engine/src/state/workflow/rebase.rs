@@ -69,16 +69,16 @@ impl WorkflowRun {
     }
 }
 
-/// The agent, tool, script or workflow that performs a node.
+/// The agent, tool, script or workflow that performs a node or the items of a map.
 fn callee(kind: &WorkflowNodeKind) -> Option<String> {
     match kind {
         WorkflowNodeKind::Agent { agent, .. } => Some(agent.to_string()),
         WorkflowNodeKind::Tool { tool, .. } => Some(tool.to_string()),
         WorkflowNodeKind::Workflow { workflow, .. } => Some(workflow.to_string()),
         WorkflowNodeKind::Script { program, .. } => Some(program.agent_name().to_string()),
+        WorkflowNodeKind::Map { node, .. } => Some(format!("each {}", callee(&node.kind)?)),
         WorkflowNodeKind::Condition { .. }
         | WorkflowNodeKind::Human { .. }
-        | WorkflowNodeKind::Map { .. }
         | WorkflowNodeKind::Parallel { .. } => None,
     }
 }

@@ -72,6 +72,9 @@ impl TracedMaps {
             answers: BTreeMap::new(),
         };
         self.maps.insert(node.clone(), map);
+        // A retry continues calls of the earlier task.
+        let open = start.open.iter().map(|open| (open.call_id, (node.clone(), open.item)));
+        self.calls.extend(open);
     }
 
     /// Ends a map. Returns its progress in words.
@@ -217,7 +220,8 @@ mod tests {
     fn builder(ended: u32) -> TraceBuilder {
         let task = TaskId::from_random_bytes([1; 16]);
         let mut builder = TraceBuilder::begin(task, &recorded(created())).unwrap();
-        let map = Some(MapStart { count: 400, items: Some(Vec::new()), ended: 0 });
+        let map =
+            Some(MapStart { count: 400, items: Some(Vec::new()), ended: 0, open: Vec::new() });
         builder.apply(&changed(NodeChange::Start { call: None, map }));
         for item in 0..ended {
             let id = ToolCallId::from_random_bytes([u8::try_from(item % 251).unwrap(); 16]);
