@@ -17,6 +17,7 @@ mod scripts;
 
 pub(crate) use compensation::cancel_workflow;
 pub use preview::preview_answers;
+pub(crate) use scripts::check_result;
 
 use std::collections::BTreeMap;
 

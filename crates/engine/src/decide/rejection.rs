@@ -164,6 +164,14 @@ pub enum CommandRejection {
         /// The first problem.
         problem: String,
     },
+    /// The step cannot take the result that a person supplies.
+    #[error("node {node} cannot take this result: {problem}")]
+    UnfitResult {
+        /// The node.
+        node: Name,
+        /// The expected form.
+        problem: String,
+    },
     /// The command does not fit the task's current state.
     #[error("task {task} is {status} ({doing}): it cannot take {command} now")]
     UnexpectedCommand {

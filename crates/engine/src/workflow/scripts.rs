@@ -3,6 +3,7 @@
 use polity_definition::{EvaluationScope, WorkflowNode, WorkflowNodeKind};
 use polity_model::event::NodeOutput;
 use polity_model::failure::ErrorCode;
+use polity_model::ids::ToolCallId;
 use polity_model::message::MessageHistory;
 use polity_model::session::TASK_DESCRIPTION_ARGUMENT;
 use polity_model::tool::ToolName;
@@ -10,7 +11,9 @@ use serde_json::{Map, Value, json};
 
 use super::begin::{NodeError, cannot_evaluate};
 use super::{FinishedNode, LateFailure, WorkflowDecision};
+use crate::decide::CommandRejection;
 use crate::script_output::{SCRIPT_ARGUMENTS, ScriptOutput};
+use crate::state::{WorkflowRun, check_outputs};
 
 impl WorkflowDecision<'_> {
     /// The call that runs the script of a step. Its input is JSON: the task's input, the State and
@@ -65,18 +68,7 @@ impl WorkflowDecision<'_> {
         node: usize,
         script: &ScriptOutput,
     ) -> Result<(), String> {
-        let declared = &self.run.plan().nodes()[node].node.outputs;
-        if declared.len() < 2 {
-            return Ok(());
-        }
-        let missing =
-            declared.iter().find(|output| script.value.get(output.name.as_str()).is_none());
-        missing.map_or(Ok(()), |output| {
-            let name = &output.name;
-            Err(format!(
-                "the output of the script has no field \"{name}\", which the step declares"
-            ))
-        })
+        check_declared(&self.run.plan().nodes()[node].node, script)
     }
 
     /// Finishes a node whose call was answered. `stored` is the place of the answer in the journal.
@@ -101,4 +93,37 @@ impl WorkflowDecision<'_> {
             }
         }
     }
+}
+
+fn check_declared(node: &WorkflowNode, script: &ScriptOutput) -> Result<(), String> {
+    let declared = &node.outputs;
+    if declared.len() < 2 {
+        return Ok(());
+    }
+    let missing = declared.iter().find(|output| script.value.get(output.name.as_str()).is_none());
+    missing.map_or(Ok(()), |output| {
+        let name = &output.name;
+        Err(format!("the output of the script has no field \"{name}\", which the step declares"))
+    })
+}
+
+/// Checks that the step of a call can take a result that a person supplies.
+pub(crate) fn check_result(
+    run: &WorkflowRun,
+    call: ToolCallId,
+    result: &str,
+) -> Result<(), CommandRejection> {
+    let Some((node, step)) = run.node_of(call).zip(run.step_of(call)) else { return Ok(()) };
+    let is_script = matches!(step.kind, WorkflowNodeKind::Script { .. });
+    let checked = match (is_script, run.item_of(call)) {
+        (true, Some(_)) => ScriptOutput::parse(result).map(drop),
+        (true, None) => {
+            ScriptOutput::parse(result).and_then(|script| check_declared(step, &script))
+        }
+        // The outputs of a map are those of all its items.
+        (false, Some(_)) => Ok(()),
+        (false, None) => check_outputs(step, result),
+    };
+    let node = run.plan().nodes()[node].name().clone();
+    checked.map_err(|problem| CommandRejection::UnfitResult { node, problem })
 }

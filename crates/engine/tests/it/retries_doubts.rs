@@ -254,3 +254,27 @@ async fn failed_item_continues_in_its_own_turn() {
     assert_eq!(harness.base.task(parts[0].id).retry_of, Some(earlier));
     assert_eq!(harness.nodes(task)[..2], ["each: start", "each: start 1"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn result_that_the_script_node_cannot_take_failed_it_later() {
+    let harness = workflow(
+        "  s: {type: script, file: steps/note.sh, arguments: {text: t}, outputs: [x, y]}\n",
+    );
+    let runtime = harness.runtime(1);
+    let stopped = cancelled(&harness, &runtime, 15).await;
+    let task = retry(&runtime, stopped).await;
+    let [(part, _)] = questions(&harness, task).await.try_into().unwrap();
+    let checkpoint_id = harness.base.load(part).await.review().unwrap().checkpoint_id;
+    for (result, problem) in [
+        ("done", "node s cannot take this result: the script printed no JSON value"),
+        ("{\"x\": 1}", "the output of the script has no field \"y\", which the step declares"),
+    ] {
+        let verdict = ReviewVerdict::SkipWith { result: result.into() };
+        let refused =
+            runtime.answer(part, answer_review(checkpoint_id, verdict)).await.unwrap_err();
+        assert!(refused.to_string().contains(problem), "{refused}");
+    }
+    let skip = ReviewVerdict::SkipWith { result: "{\"x\": 1, \"y\": 2}".into() };
+    harness.base.answer(&runtime, part, skip).await;
+    assert_eq!(harness.go_on(&runtime, task).await.status, TaskStatus::Completed);
+}

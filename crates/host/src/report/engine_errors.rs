@@ -173,6 +173,8 @@ impl From<CommandRejection> for ErrorReport {
             CommandRejection::Misfit { .. } => Self::usage(&rejection).hint(
                 "nothing was recorded; see the tool's input schema with `polity tool list --json`",
             ),
+            CommandRejection::UnfitResult { .. } => Self::usage(&rejection)
+                .hint("nothing was recorded; repeat with a result that the node can take"),
             CommandRejection::InvalidUpdate(_) => Self::usage(&rejection).hint(
                 "nothing was changed; see the State with `polity task checkpoints ID --json`",
             ),

@@ -17,7 +17,7 @@ use crate::decide::continuation::continue_task;
 use crate::decide::outcomes::{answer_open_calls, end_execution};
 use crate::decide::{CommandRejection, Decision, DecisionContext, DecisionResult};
 use crate::state::TaskState;
-use crate::workflow::WorkflowDecision;
+use crate::workflow::{WorkflowDecision, check_result};
 
 /// A person's answer.
 #[derive(Debug, Clone)]
@@ -121,6 +121,9 @@ impl AnswerReview {
                 batch.answer_with_error(index, call_id, content, 0);
             }
             (ReviewSubject::Doubt { .. }, ReviewVerdict::SkipWith { result }) => {
+                if let Some(run) = state.workflow_run() {
+                    check_result(run, call_id, result)?;
+                }
                 batch.answer(index, call_id, result.clone(), None, 0);
             }
             (ReviewSubject::Doubt { .. }, ReviewVerdict::Reject) => {

@@ -19,6 +19,7 @@ use crate::runtime::remote_cancel::cancel_remote_work;
 use crate::runtime::sub_agents::{end_sub_tasks, sub_agent_tools};
 use crate::runtime::{EngineError, RuntimeInner};
 use crate::state::{TaskState, WorkflowRun};
+use crate::workflow::check_result;
 
 /// Makes this process the owner of a task that has no live owner.
 pub(in crate::runtime) async fn claim_task(
@@ -62,6 +63,7 @@ pub(in crate::runtime) async fn answer_review(
     let deps = &inner.deps;
     let mut loaded = load_task(&*deps.store, id).await?;
     expect_trust(&loaded.state)?;
+    check_skipped_result(inner, &loaded.state, &answer).await?;
     let (toolbox, checkpoint) = (toolbox_for(inner, &loaded, &answer).await, answer.checkpoint_id);
     let command = Command::AnswerReview(answer);
     let answered = decide_and_commit(&mut TaskDecision {
@@ -89,6 +91,26 @@ pub(in crate::runtime) async fn answer_review(
             // The local task has ended anyway.
             tracing::warn!(%id, %error, "cannot record the cancellation of a remote task");
         }
+    }
+    Ok(())
+}
+
+/// Checks that the node of the parent's workflow can take the result that a person supplies for a run.
+async fn check_skipped_result(
+    inner: &Arc<RuntimeInner>,
+    state: &TaskState,
+    answer: &AnswerReview,
+) -> Result<(), EngineError> {
+    let (ReviewVerdict::SkipWith { result }, Some(parent), true) =
+        (&answer.verdict, state.task().order().parent_task_id, state.is_program())
+    else {
+        return Ok(());
+    };
+    let parent = load_task(&*inner.deps.store, parent).await?.state;
+    let mut calls = parent.calls().all().iter();
+    let call = calls.find(|call| call.sub_task(parent.id()) == state.id());
+    if let (Some(run), Some(call)) = (parent.workflow_run(), call) {
+        check_result(run, call.id(), result)?;
     }
     Ok(())
 }
