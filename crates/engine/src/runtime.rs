@@ -38,7 +38,7 @@ use tokio::task::JoinSet;
 
 pub use cleanup::clean_up_runs;
 pub use control::{CancelOutcome, ControlDeps, cancel};
-pub use history::{LoadedTask, TaskHistory, load_task, pins_of};
+pub use history::{LoadedTask, TaskHistory, is_undone, load_task, pins_of};
 pub use lifecycle::{ForkError, ForkRequest, RetryError, RetryRequest};
 pub use liveness::is_owner_alive;
 pub use orphans::{

@@ -279,6 +279,7 @@ impl TaskExecution {
             total_usage: self.usage.report(),
             interrupted: false,
             released: false,
+            undone: false,
             needs_trust: false,
         }
     }
@@ -334,6 +335,9 @@ pub struct Task {
     /// released it. JSON shows `interrupted`.
     #[serde(skip)]
     pub released: bool,
+    /// True if finished nodes of its workflow were undone, so that it cannot be retried.
+    #[serde(skip)]
+    pub undone: bool,
     /// True if it was imported, has not ended, and waits for a person's trust.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub needs_trust: bool,

@@ -213,6 +213,11 @@ fn retry_hint(task: &Task) -> String {
         Some(_) | None => "",
     };
     match task.parent_task_id {
+        None if task.undone => format!(
+            "; its finished nodes were undone: run it again, or go back with `polity task fork {} \
+             --from 0`",
+            task.id
+        ),
         None => format!("; continue with `polity task retry {}{raised}`", task.id),
         Some(_) => String::new(),
     }
@@ -239,6 +244,12 @@ pub(crate) fn present(app: &AppContext, task: &Task) -> CliResult {
         let code = task.error_code.map_or("failed", ErrorCode::label);
         note!("{}: {code}: {}", style::error("error"), error);
         note!("  {}: see `polity task trace {id}`{}", style::hint("hint"), retry_hint(task));
+    } else if task.status == TaskStatus::Cancelled && task.undone {
+        note!(
+            "  {}: its finished nodes were undone: run it again, or go back with `polity task fork \
+             {id} --from 0`",
+            style::hint("hint")
+        );
     } else if task.status == TaskStatus::Cancelled && task.parent_task_id.is_none() {
         note!("  {}: continue it with `polity task retry {id}`", style::hint("hint"));
     }

@@ -48,7 +48,7 @@ async fn show(app: &AppContext, args: &TaskShowArgs) -> CliResult {
     if let Some(number) = args.at {
         return checkpoints::show(app, &queries, &row, number).await;
     }
-    let task = queries.task_of(&row).await?;
+    let task = queries.load_task(row.id).await?;
     app.print(&task, || view::details(&task))
 }
 

@@ -132,6 +132,11 @@ fn retry_text(task: &Task) -> Option<String> {
         | TaskStatus::Completed => false,
     };
     let id = short(task.id);
+    if can_be_retried && task.undone {
+        return Some(format!(
+            "its finished nodes were undone: run it again, or `polity task fork {id} --from 0`"
+        ));
+    }
     can_be_retried.then(|| format!("continue from before the failure: `polity task retry {id}`"))
 }
 

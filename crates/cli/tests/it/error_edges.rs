@@ -88,6 +88,20 @@ fn failed_workflow_undoes_its_finished_nodes() {
 }
 
 #[test]
+fn hint_after_compensations_offers_what_is_not_refused() {
+    let sandbox = home();
+    sandbox.polity(&["run", "trip", "x"]).exits(3);
+    let failed = sandbox.polity(&["review", "approve", "last"]).exits(1);
+    let shown = sandbox.polity(&["task", "show", "last"]).exits(0);
+    for text in [&failed.err, &shown.out] {
+        assert!(text.contains("--from 0") && !text.contains("task retry"), "{text}");
+    }
+    sandbox.polity(&["task", "retry", "last"]).fails(1, "undone");
+    // The fork books again and waits for the same review.
+    sandbox.polity(&["task", "fork", "last", "--from", "0"]).exits(3);
+}
+
+#[test]
 fn cancelled_workflow_tells_and_undoes() {
     let sandbox = home();
     sandbox.polity(&["run", "trip", "x"]).exits(3);

@@ -7,6 +7,7 @@ use polity_model::ids::TaskId;
 use polity_store::Store;
 
 use super::EngineError;
+use crate::decide::retry_point;
 use crate::pinned::Assignee;
 use crate::state::TaskState;
 
@@ -88,6 +89,12 @@ async fn read_lineage(
         lineage.push((from.task_id, shared));
     }
     Ok(lineage)
+}
+
+/// True if finished nodes of a task's workflow were undone, or may have been.
+pub async fn is_undone(store: &dyn Store, id: TaskId) -> Result<bool, EngineError> {
+    let TaskHistory { assignee, rest, .. } = TaskHistory::load(store, id).await?;
+    Ok(retry_point::is_undone(&assignee, &rest))
 }
 
 /// The definitions that a task pinned.

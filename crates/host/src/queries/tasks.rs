@@ -5,7 +5,7 @@ use polity_engine::clock::{Clock, SystemClock};
 use polity_engine::comparison::ComparedRun;
 use polity_engine::runtime::{
     OrphanedTasks, TaskHistory, active_root, can_continue, find_orphans, is_owner_alive, is_queued,
-    needs_trust,
+    is_undone, needs_trust,
 };
 use polity_engine::state::TaskState;
 use polity_model::checkpoint::Checkpoint;
@@ -54,10 +54,21 @@ impl HomeQueries {
         Ok(self.store.task_rows(filter).await?)
     }
 
-    /// A task with its texts, marked as interrupted if its owner is dead.
+    /// A task with its texts, marked as interrupted if its owner is dead, and as undone if it cannot be
+    /// retried because its compensations have run.
     pub async fn load_task(&self, id: TaskId) -> Result<Task, HostError> {
         let row = self.task_row(id).await?;
-        self.task_of(&row).await
+        let mut task = self.task_of(&row).await?;
+        let could_be_retried = match task.status {
+            TaskStatus::Failed | TaskStatus::Cancelled => task.parent_task_id.is_none(),
+            TaskStatus::Pending
+            | TaskStatus::Running
+            | TaskStatus::AwaitingHuman
+            | TaskStatus::Completed => false,
+        };
+        // Only a hint depends on it: a task with a damaged history is shown all the same.
+        task.undone = could_be_retried && is_undone(&*self.store, id).await.unwrap_or(false);
+        Ok(task)
     }
 
     /// A task of which the row has been read.

@@ -48,6 +48,7 @@ impl TaskRow {
             total_usage: total.report(),
             interrupted: false,
             released: false,
+            undone: false,
             needs_trust: false,
         })
     }

@@ -28,7 +28,7 @@ pub(crate) async fn watch(app: &AppContext, args: &TaskArgs) -> CliResult {
     let queries = app.queries()?;
     let row = queries.find_task(&args.id).await?;
     let row = follow(&queries, row, &mut LiveView::new(app)).await?;
-    let task = queries.task_of(&row).await?;
+    let task = queries.load_task(row.id).await?;
     if app.json() {
         print_json(&queries.trace(&row).await?)?;
         return Ok(ExitStatus::of_task(&task));
@@ -54,7 +54,7 @@ pub(crate) async fn wait(app: &AppContext, args: &WaitArgs) -> CliResult {
         tokio::time::sleep(left.map_or(POLL_INTERVAL, |left| left.min(POLL_INTERVAL))).await;
         row = queries.task_row(row.id).await?;
     }
-    present(app, &queries.task_of(&row).await?)
+    present(app, &queries.load_task(row.id).await?)
 }
 
 /// Shows the steps of a task until it ends or awaits a review.
