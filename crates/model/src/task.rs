@@ -287,6 +287,7 @@ impl TaskExecution {
 
 /// A task at one moment, as it is stored and shown.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent marks of a snapshot")]
 pub struct Task {
     /// The task's id.
     pub id: TaskId,

@@ -8,6 +8,7 @@ mod page;
 mod problem;
 mod request_id;
 mod wait;
+mod whole_number;
 
 pub(crate) use extract::{ApiJson, ApiPath, ApiQuery};
 pub(crate) use idempotency::{IdempotencyKey, RunningKeys};
@@ -16,3 +17,4 @@ pub(crate) use page::{Cursor, Page, PageLimit};
 pub(crate) use problem::{Problem, ProblemDetails};
 pub(crate) use request_id::tag_request;
 pub(crate) use wait::{WAIT_PATTERN, WaitTime};
+pub(crate) use whole_number::{WHOLE_NUMBER_MAX, optional_whole, whole_number};

@@ -22,7 +22,9 @@ use serde_json::{Map, Value};
 use super::route::Route;
 use super::tasks::{SubmitQuery, answer_started, answer_task, find_row};
 use crate::auth::{Caller, Scope};
-use crate::http::{ApiJson, ApiPath, ApiQuery, Problem};
+use crate::http::{
+    ApiJson, ApiPath, ApiQuery, Problem, WHOLE_NUMBER_MAX, optional_whole, whole_number,
+};
 use crate::state::ServerState;
 
 pub(super) fn routes() -> Vec<Route> {
@@ -133,6 +135,8 @@ impl DefinitionChoice {
 #[serde(deny_unknown_fields)]
 struct ForkTaskRequest {
     /// The checkpoint, counted from 0.
+    #[serde(deserialize_with = "whole_number")]
+    #[schemars(range(max = u32::MAX))]
     from: u32,
     /// Changes of the State, by path.
     #[serde(default)]
@@ -166,12 +170,15 @@ async fn fork(
 struct RetryTaskRequest {
     /// The most US dollars, including those that were spent.
     #[serde(default)]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     max_cost_usd: Option<f64>,
     /// The most tokens, including those that were used.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "optional_whole")]
+    #[schemars(range(max = WHOLE_NUMBER_MAX))]
     max_tokens: Option<NonZeroU64>,
     /// The time limit of each call and run, in seconds.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "optional_whole")]
+    #[schemars(range(max = WHOLE_NUMBER_MAX))]
     timeout_seconds: Option<NonZeroU64>,
     /// The definitions to use.
     #[serde(default)]

@@ -30,7 +30,7 @@ use super::task_waiting::{wait_for_end, wait_for_handle};
 use crate::auth::{Caller, Scope};
 use crate::http::{
     ApiJson, ApiPath, ApiQuery, Cursor, IdempotencyKey, Page, PageLimit, Problem, WAIT_PATTERN,
-    WaitTime,
+    WHOLE_NUMBER_MAX, WaitTime, optional_whole,
 };
 use crate::state::ServerState;
 
@@ -83,7 +83,8 @@ pub(super) struct TaskRequest {
     #[serde(default)]
     class: Option<String>,
     /// The number of days to keep the task after its end.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "optional_whole")]
+    #[schemars(range(max = u32::MAX))]
     retention_days: Option<u32>,
     /// The working directory of a CLI agent.
     #[serde(default)]
@@ -96,7 +97,8 @@ pub(super) struct TaskRequest {
     #[schemars(extend("exclusiveMinimum" = 0))]
     max_cost_usd: Option<f64>,
     /// The most tokens that the task may use.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "optional_whole")]
+    #[schemars(range(max = WHOLE_NUMBER_MAX))]
     max_tokens: Option<NonZeroU64>,
 }
 
