@@ -6,7 +6,7 @@ mod token;
 mod token_file;
 mod token_set;
 
-pub(crate) use caller::{Caller, authenticate};
+pub(crate) use caller::{ApiCaller, authenticate};
 pub(crate) use throttle::FailureThrottle;
 pub use token::{NewToken, Scope, TokenRecord, random_secret};
 pub(crate) use token_file::make_local_token;

@@ -471,3 +471,25 @@ fn javascript_step_imports_what_is_beside_it() {
     let sandbox = home_with("file: steps/s.js, arguments: {n: 21}", &files);
     sandbox.polity(&["-q", "run", "flow", "x"]).prints("42\n");
 }
+
+#[test]
+fn retry_runs_a_script_again_that_printed_no_output() {
+    let script = "echo run >> ran; test -e ok && echo '\"fine\"' || echo 'not json {'";
+    let command = json!(["sh", "-c", script]).to_string();
+    let sandbox = home_with(&format!("command: {command}"), &[]);
+    sandbox.write(
+        "workflows/each.yaml",
+        &format!(
+            "name: each\nentry_point: m\nnodes:\n  m: {{type: map, over: \"{{{{ [1] }}}}\", as: item, \
+             node: {{type: script, command: {command}}}}}\n"
+        ),
+    );
+    for workflow in ["flow", "each"] {
+        sandbox.polity(&["run", workflow, "x"]).fails(1, "invalid_output");
+        sandbox.polity(&["task", "retry", "last"]).fails(1, "invalid_output");
+        sandbox.write("ok", "");
+        sandbox.polity(&["task", "retry", "last"]).exits(0).out_has("fine");
+        fs::remove_file(sandbox.file("ok")).unwrap();
+    }
+    assert_eq!(fs::read_to_string(sandbox.file("ran")).unwrap().lines().count(), 6);
+}

@@ -16,6 +16,7 @@ use polity_model::name::Name;
 use polity_model::review::ReviewVerdict;
 
 use crate::pinned::Assignee;
+use crate::script_output::ScriptOutput;
 use crate::state::item_error_policy;
 use crate::tool_turn::output_schema::extract_json;
 
@@ -57,22 +58,34 @@ struct ClosingEvents<'a> {
     events: &'a [RecordedEvent],
     /// The calls of sub-agents.
     sub_agents: HashSet<ToolCallId>,
+    /// The calls of scripts.
+    scripts: HashSet<ToolCallId>,
     /// The calls that were started and closed within the last commit.
     never_called: HashSet<ToolCallId>,
 }
 
 impl<'a> ClosingEvents<'a> {
     fn new(assignee: &'a Assignee, events: &'a [RecordedEvent]) -> Self {
-        let sub_agents = events.iter().filter_map(|recorded| {
-            let Event::ToolChanged { call_id, change: ToolChange::Call { tool, .. } } =
+        let names: HashSet<Name> = match assignee {
+            Assignee::Workflow(workflow) => {
+                let agents = workflow.script_agents().into_iter();
+                agents.map(|pinned| pinned.agent.name.clone()).collect()
+            }
+            Assignee::Agent(_) => HashSet::new(),
+        };
+        let (mut sub_agents, mut scripts) = (HashSet::new(), HashSet::new());
+        for recorded in events {
+            if let Event::ToolChanged { call_id, change: ToolChange::Call { tool, .. } } =
                 &recorded.event
-            else {
-                return None;
-            };
-            tool.sub_agent().map(|_| *call_id)
-        });
-        let sub_agents = sub_agents.collect();
-        Self { assignee, events, sub_agents, never_called: HashSet::new() }
+                && let Some(agent) = tool.sub_agent()
+            {
+                sub_agents.insert(*call_id);
+                if names.contains(&agent) {
+                    scripts.insert(*call_id);
+                }
+            }
+        }
+        Self { assignee, events, sub_agents, scripts, never_called: HashSet::new() }
     }
 
     /// True if an event only closes what was open when the task ended.
@@ -160,9 +173,13 @@ impl<'a> ClosingEvents<'a> {
             ToolChange::Answer { unsettled: Some(UnsettledCall::MaybeDone), .. } => true,
             // The sub-agent of a failed node continues inside its own turn. An agent has read the
             // error of its sub-agent.
-            ToolChange::Answer { is_error, unsettled: None, .. } => {
+            ToolChange::Answer { is_error: true, unsettled: None, .. } => {
                 let is_node = matches!(self.assignee, Assignee::Workflow(_));
-                *is_error && is_node && self.sub_agents.contains(&call_id)
+                is_node && self.sub_agents.contains(&call_id)
+            }
+            // A script that printed something else than its output runs again.
+            ToolChange::Answer { is_error: false, unsettled: None, content, .. } => {
+                self.scripts.contains(&call_id) && ScriptOutput::parse(content).is_err()
             }
             ToolChange::Call { .. } => self.never_called.contains(&call_id),
             ToolChange::Hold { .. }

@@ -107,7 +107,7 @@ impl PinnedWorkflow {
     }
 
     /// The agents that run the scripts of the workflow and of its sub-workflows, each once.
-    pub(super) fn script_agents(&self) -> Vec<PinnedAgent> {
+    pub(crate) fn script_agents(&self) -> Vec<PinnedAgent> {
         let workflows = self.workflows();
         let nodes = workflows.iter().flat_map(|workflow| workflow.all_nodes());
         let mut found: Vec<PinnedAgent> = Vec::new();

@@ -35,6 +35,7 @@ use crate::decide::doubted_run::find_doubted_run;
 use crate::decide::{Command, CommandRejection};
 use crate::driver::{RunOverrides, ToolReply, ToolSpec};
 use crate::pinned::Assignee;
+use crate::script_output::ScriptOutput;
 
 pub(super) use allowance::{budget_of, open_allowance};
 pub(super) use ending::{end_sub_task, end_sub_tasks};
@@ -251,7 +252,13 @@ async fn earlier_sub_task(
     let Some(row) = store.task_row(earlier).await? else { return Ok(EarlierSubTask::None) };
     Ok(match row.status {
         TaskStatus::Completed => {
-            EarlierSubTask::Completed(summary(store.task(&row).await?, &order.assignee))
+            let reply = summary(store.task(&row).await?, &order.assignee);
+            // A script that printed something else than its output runs again.
+            if is_script(&order.assignee) && ScriptOutput::parse(&reply.content).is_err() {
+                EarlierSubTask::Ended(earlier)
+            } else {
+                EarlierSubTask::Completed(reply)
+            }
         }
         TaskStatus::Failed
         | TaskStatus::Cancelled

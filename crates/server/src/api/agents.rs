@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::route::Route;
-use crate::auth::{Caller, Scope};
+use crate::auth::{ApiCaller, Scope};
 use crate::http::{ApiJson, ApiPath, Page, Problem};
 use crate::state::ServerState;
 
@@ -53,7 +53,11 @@ pub(super) fn routes() -> Vec<Route> {
 }
 
 /// The agent of a path, if the caller may use it.
-fn find(state: &ServerState, caller: &Caller, name: &str) -> Result<Arc<AgentDefinition>, Problem> {
+fn find(
+    state: &ServerState,
+    caller: &ApiCaller,
+    name: &str,
+) -> Result<Arc<AgentDefinition>, Problem> {
     let agent = find_agent(&state.context, &state.home(), name)?;
     caller.expect_agent(&agent.name)?;
     Ok(agent)
@@ -61,7 +65,7 @@ fn find(state: &ServerState, caller: &Caller, name: &str) -> Result<Arc<AgentDef
 
 async fn list(
     State(state): State<Arc<ServerState>>,
-    caller: Caller,
+    caller: ApiCaller,
 ) -> Result<Json<Page<Value>>, Problem> {
     let toggles = state.host.queries().agent_toggles().await?;
     let home = state.home();
@@ -72,7 +76,7 @@ async fn list(
 
 async fn show(
     State(state): State<Arc<ServerState>>,
-    caller: Caller,
+    caller: ApiCaller,
     ApiPath(name): ApiPath<String>,
 ) -> Result<Json<Value>, Problem> {
     let agent = find(&state, &caller, &name)?;
@@ -83,7 +87,7 @@ async fn show(
 
 async fn status(
     State(state): State<Arc<ServerState>>,
-    caller: Caller,
+    caller: ApiCaller,
     ApiPath(name): ApiPath<String>,
 ) -> Result<Json<AgentStatus>, Problem> {
     let agent = find(&state, &caller, &name)?;
@@ -104,7 +108,7 @@ struct ToggleRequest {
 
 async fn enable(
     State(state): State<Arc<ServerState>>,
-    caller: Caller,
+    caller: ApiCaller,
     ApiPath(name): ApiPath<String>,
     _: ApiJson<ToggleRequest>,
 ) -> Result<Response, Problem> {
@@ -113,7 +117,7 @@ async fn enable(
 
 async fn disable(
     State(state): State<Arc<ServerState>>,
-    caller: Caller,
+    caller: ApiCaller,
     ApiPath(name): ApiPath<String>,
     body: ApiJson<ToggleRequest>,
 ) -> Result<Response, Problem> {
@@ -122,7 +126,7 @@ async fn disable(
 
 async fn toggle(
     state: &ServerState,
-    caller: &Caller,
+    caller: &ApiCaller,
     name: &str,
     toggle: ToggleAgent,
 ) -> Result<Response, Problem> {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::route::Route;
-use crate::auth::Caller;
+use crate::auth::ApiCaller;
 use crate::http::{ApiQuery, Page, Problem};
 use crate::state::ServerState;
 
@@ -34,7 +34,7 @@ struct CostQuery {
 
 async fn cost(
     State(state): State<Arc<ServerState>>,
-    caller: Caller,
+    caller: ApiCaller,
     ApiQuery(query): ApiQuery<CostQuery>,
 ) -> Result<Json<Page<Value>>, Problem> {
     let by = query.by.as_deref().unwrap_or("agent");

@@ -19,7 +19,7 @@ use tokio::sync::broadcast::{Receiver, error::RecvError};
 
 use super::route::Route;
 use super::tasks::find_row;
-use crate::auth::{Caller, TokenGrant};
+use crate::auth::{ApiCaller, TokenGrant};
 use crate::http::{ApiPath, ApiQuery, Problem};
 use crate::operation::event_hub::{BATCH_EVENTS, JournalFrame};
 use crate::state::ServerState;
@@ -59,7 +59,7 @@ struct EventQuery {
 
 async fn follow_task(
     State(state): State<Arc<ServerState>>,
-    caller: Caller,
+    caller: ApiCaller,
     headers: HeaderMap,
     ApiPath(id): ApiPath<TaskId>,
     ApiQuery(query): ApiQuery<EventQuery>,
@@ -73,7 +73,7 @@ async fn follow_task(
 
 async fn follow_all(
     State(state): State<Arc<ServerState>>,
-    caller: Caller,
+    caller: ApiCaller,
     headers: HeaderMap,
     ApiQuery(query): ApiQuery<EventQuery>,
 ) -> Result<Response, Problem> {
@@ -114,7 +114,7 @@ struct EventListener {
 
 fn stream(
     state: Arc<ServerState>,
-    caller: Caller,
+    caller: ApiCaller,
     task: Option<TaskId>,
     after: JournalPosition,
 ) -> Response {

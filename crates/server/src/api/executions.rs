@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 use super::route::Route;
 use super::tasks::{answer_task, find_row};
-use crate::auth::{Caller, Scope};
+use crate::auth::{ApiCaller, Scope};
 use crate::http::{ApiPath, ApiQuery, Page, PageLimit, Problem};
 use crate::state::ServerState;
 
@@ -61,7 +61,7 @@ struct ExecutionListQuery {
 
 async fn list(
     State(state): State<Arc<ServerState>>,
-    caller: Caller,
+    caller: ApiCaller,
     ApiQuery(query): ApiQuery<ExecutionListQuery>,
 ) -> Result<Json<Page<ExecutionView>>, Problem> {
     let filter = ExecutionFilter {
@@ -77,7 +77,7 @@ async fn list(
 
 async fn find(
     state: &ServerState,
-    caller: &Caller,
+    caller: &ApiCaller,
     id: ExecutionId,
 ) -> Result<AgentExecution, Problem> {
     let execution = state.host.queries().store().execution(id).await?;
@@ -91,7 +91,7 @@ async fn find(
 
 async fn show(
     State(state): State<Arc<ServerState>>,
-    caller: Caller,
+    caller: ApiCaller,
     ApiPath(id): ApiPath<ExecutionId>,
 ) -> Result<Response, Problem> {
     let execution = find(&state, &caller, id).await?;
@@ -100,7 +100,7 @@ async fn show(
 
 async fn cancel(
     State(state): State<Arc<ServerState>>,
-    caller: Caller,
+    caller: ApiCaller,
     ApiPath(id): ApiPath<ExecutionId>,
 ) -> Result<Response, Problem> {
     let task = find(&state, &caller, id).await?.task_id;

@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 use super::route::Route;
 use super::tasks::{answer_task, find_row};
-use crate::auth::{Caller, Scope};
+use crate::auth::{ApiCaller, Scope};
 use crate::http::{ApiJson, ApiPath, Page, Problem};
 use crate::state::ServerState;
 
@@ -46,7 +46,7 @@ pub(super) fn routes() -> Vec<Route> {
 
 async fn list(
     State(state): State<Arc<ServerState>>,
-    caller: Caller,
+    caller: ApiCaller,
 ) -> Result<Json<Page<Review>>, Problem> {
     let queries = state.host.queries();
     let mut items = Vec::new();
@@ -60,7 +60,7 @@ async fn list(
 
 async fn show(
     State(state): State<Arc<ServerState>>,
-    caller: Caller,
+    caller: ApiCaller,
     ApiPath(id): ApiPath<TaskId>,
 ) -> Result<Response, Problem> {
     find_row(&state, &caller, id).await?;
@@ -108,7 +108,7 @@ struct AnswerRequest {
 
 async fn answer(
     State(state): State<Arc<ServerState>>,
-    caller: Caller,
+    caller: ApiCaller,
     ApiPath(id): ApiPath<TaskId>,
     body: ApiJson<AnswerRequest>,
 ) -> Result<Response, Problem> {

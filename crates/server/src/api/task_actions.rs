@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 
 use super::route::Route;
 use super::tasks::{SubmitQuery, answer_started, answer_task, find_row};
-use crate::auth::{Caller, Scope};
+use crate::auth::{ApiCaller, Scope};
 use crate::http::{
     ApiJson, ApiPath, ApiQuery, Problem, WHOLE_NUMBER_MAX, optional_whole, whole_number,
 };
@@ -82,7 +82,7 @@ struct EmptyRequest {}
 
 async fn cancel(
     State(state): State<Arc<ServerState>>,
-    caller: Caller,
+    caller: ApiCaller,
     ApiPath(id): ApiPath<TaskId>,
     _: ApiJson<EmptyRequest>,
 ) -> Result<Response, Problem> {
@@ -98,7 +98,7 @@ async fn cancel(
 
 async fn resume(
     State(state): State<Arc<ServerState>>,
-    caller: Caller,
+    caller: ApiCaller,
     ApiPath(id): ApiPath<TaskId>,
     ApiQuery(query): ApiQuery<SubmitQuery>,
     _: ApiJson<EmptyRequest>,
@@ -148,7 +148,7 @@ struct ForkTaskRequest {
 
 async fn fork(
     State(state): State<Arc<ServerState>>,
-    caller: Caller,
+    caller: ApiCaller,
     ApiPath(id): ApiPath<TaskId>,
     ApiQuery(query): ApiQuery<SubmitQuery>,
     body: ApiJson<ForkTaskRequest>,
@@ -187,7 +187,7 @@ struct RetryTaskRequest {
 
 async fn retry(
     State(state): State<Arc<ServerState>>,
-    caller: Caller,
+    caller: ApiCaller,
     ApiPath(id): ApiPath<TaskId>,
     ApiQuery(query): ApiQuery<SubmitQuery>,
     body: ApiJson<RetryTaskRequest>,

@@ -27,7 +27,7 @@ use serde_json::{Map, Value};
 
 use super::route::Route;
 use super::task_waiting::{wait_for_end, wait_for_handle};
-use crate::auth::{Caller, Scope};
+use crate::auth::{ApiCaller, Scope};
 use crate::http::{
     ApiJson, ApiPath, ApiQuery, Cursor, IdempotencyKey, Page, PageLimit, Problem, WAIT_PATTERN,
     WHOLE_NUMBER_MAX, WaitTime, optional_whole,
@@ -121,7 +121,7 @@ impl SubmitQuery {
 /// Starts a task.
 async fn submit(
     State(state): State<Arc<ServerState>>,
-    caller: Caller,
+    caller: ApiCaller,
     key: Option<IdempotencyKey>,
     ApiQuery(query): ApiQuery<SubmitQuery>,
     body: ApiJson<TaskRequest>,
@@ -154,7 +154,7 @@ async fn submit(
 /// Checks a request and finds its definitions.
 fn create_task(
     state: &ServerState,
-    caller: &Caller,
+    caller: &ApiCaller,
     request: TaskRequest,
 ) -> Result<CreateTask, Problem> {
     let (context, home) = (&state.context, state.home());
@@ -273,7 +273,7 @@ pub(super) struct TaskListQuery {
 /// Lists tasks, newest first.
 async fn list(
     State(state): State<Arc<ServerState>>,
-    caller: Caller,
+    caller: ApiCaller,
     ApiQuery(query): ApiQuery<TaskListQuery>,
 ) -> Result<Json<Page<Task>>, Problem> {
     let TaskListQuery { status, agent, parent, parts, cursor, limit } = query;
@@ -306,7 +306,11 @@ async fn list(
 }
 
 /// True if the caller may see a task: by the agent or workflow of its root.
-async fn is_visible(state: &ServerState, caller: &Caller, row: &TaskRow) -> Result<bool, Problem> {
+async fn is_visible(
+    state: &ServerState,
+    caller: &ApiCaller,
+    row: &TaskRow,
+) -> Result<bool, Problem> {
     if caller.grant.agents().is_none() {
         return Ok(true);
     }
@@ -322,7 +326,7 @@ async fn is_visible(state: &ServerState, caller: &Caller, row: &TaskRow) -> Resu
 /// The task of a path, if the caller may see it.
 pub(super) async fn find_row(
     state: &ServerState,
-    caller: &Caller,
+    caller: &ApiCaller,
     id: TaskId,
 ) -> Result<TaskRow, Problem> {
     let row = state.host.queries().store().task_row(id).await?;
@@ -344,7 +348,7 @@ struct ShowQuery {
 
 async fn show(
     State(state): State<Arc<ServerState>>,
-    caller: Caller,
+    caller: ApiCaller,
     ApiPath(id): ApiPath<TaskId>,
     ApiQuery(query): ApiQuery<ShowQuery>,
 ) -> Result<Json<Task>, Problem> {
@@ -357,7 +361,7 @@ async fn show(
 
 async fn trace(
     State(state): State<Arc<ServerState>>,
-    caller: Caller,
+    caller: ApiCaller,
     ApiPath(id): ApiPath<TaskId>,
 ) -> Result<Response, Problem> {
     let row = find_row(&state, &caller, id).await?;
@@ -366,7 +370,7 @@ async fn trace(
 
 async fn checkpoints(
     State(state): State<Arc<ServerState>>,
-    caller: Caller,
+    caller: ApiCaller,
     ApiPath(id): ApiPath<TaskId>,
 ) -> Result<Response, Problem> {
     find_row(&state, &caller, id).await?;

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::route::Route;
-use crate::auth::Caller;
+use crate::auth::ApiCaller;
 use crate::http::{ApiPath, ApiQuery, Page, Problem};
 use crate::state::ServerState;
 
@@ -33,7 +33,7 @@ pub(super) fn routes() -> Vec<Route> {
 
 fn find(
     state: &ServerState,
-    caller: &Caller,
+    caller: &ApiCaller,
     name: &str,
 ) -> Result<Arc<WorkflowDefinition>, Problem> {
     let workflow = find_workflow(&state.context, &state.home(), name)?;
@@ -43,7 +43,7 @@ fn find(
 
 async fn list(
     State(state): State<Arc<ServerState>>,
-    caller: Caller,
+    caller: ApiCaller,
 ) -> Result<Json<Page<Value>>, Problem> {
     let home = state.home();
     let workflows = home.workflows.values().filter(|flow| caller.grant.may_use(&flow.name));
@@ -53,7 +53,7 @@ async fn list(
 
 async fn show(
     State(state): State<Arc<ServerState>>,
-    caller: Caller,
+    caller: ApiCaller,
     ApiPath(name): ApiPath<String>,
 ) -> Result<Json<Value>, Problem> {
     let workflow = find(&state, &caller, &name)?;
@@ -88,7 +88,7 @@ struct GraphQuery {
 
 async fn graph(
     State(state): State<Arc<ServerState>>,
-    caller: Caller,
+    caller: ApiCaller,
     ApiPath(name): ApiPath<String>,
     ApiQuery(query): ApiQuery<GraphQuery>,
 ) -> Result<Response, Problem> {

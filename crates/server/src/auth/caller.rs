@@ -21,11 +21,11 @@ const API_KEY_HEADER: &str = "x-api-key";
 
 /// An authenticated caller.
 #[derive(Debug, Clone)]
-pub(crate) struct Caller {
+pub(crate) struct ApiCaller {
     pub(crate) grant: Arc<TokenGrant>,
 }
 
-impl Caller {
+impl ApiCaller {
     /// The name under which actions of the caller are recorded.
     pub(crate) fn name(&self) -> String {
         format!("token {}", self.grant.name)
@@ -72,7 +72,7 @@ pub(crate) async fn authenticate(
             .hint("create one with `polity token create NAME --scope SCOPE`")
             .into_response();
     }
-    request.extensions_mut().insert(Caller { grant });
+    request.extensions_mut().insert(ApiCaller { grant });
     next.run(request).await
 }
 

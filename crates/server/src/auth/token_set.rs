@@ -69,14 +69,14 @@ impl TokenGrant {
 }
 
 /// The version of the token file that was read last.
-type FileVersion = Option<(SystemTime, u64)>;
+type TokenFileVersion = Option<(SystemTime, u64)>;
 
 /// The tokens that are accepted.
 #[derive(Debug)]
 pub(crate) struct TokenSet {
     file: TokenFile,
     fixed: Vec<Arc<TokenGrant>>,
-    listed: RwLock<(FileVersion, Vec<Arc<TokenGrant>>)>,
+    listed: RwLock<(TokenFileVersion, Vec<Arc<TokenGrant>>)>,
 }
 
 impl TokenSet {
@@ -132,7 +132,7 @@ impl TokenSet {
     }
 }
 
-fn version_of(file: &TokenFile) -> FileVersion {
+fn version_of(file: &TokenFile) -> TokenFileVersion {
     let path: PathBuf = file.path().to_owned();
     let metadata = std::fs::metadata(path).ok()?;
     Some((metadata.modified().ok()?, metadata.len()))

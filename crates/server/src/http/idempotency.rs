@@ -13,7 +13,7 @@ use polity_model::digest::Digest;
 use polity_model::ids::TaskId;
 
 use super::problem::Problem;
-use crate::auth::Caller;
+use crate::auth::ApiCaller;
 
 /// The longest key.
 const KEY_CHARACTERS_MAX: usize = 255;
@@ -27,7 +27,7 @@ pub(crate) struct IdempotencyKey(String);
 
 impl IdempotencyKey {
     /// The id of the task that a caller starts with this key.
-    pub(crate) fn task_id(&self, caller: &Caller, route: &str) -> TaskId {
+    pub(crate) fn task_id(&self, caller: &ApiCaller, route: &str) -> TaskId {
         let parts = [LABEL, caller.grant.id.as_bytes(), route.as_bytes(), self.0.as_bytes()];
         let digests = parts.map(|part| *Digest::of(part).as_bytes());
         TaskId::derived_from(&digests.concat())
@@ -51,7 +51,7 @@ impl<S: Send + Sync> axum::extract::OptionalFromRequestParts<S> for IdempotencyK
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Caller {
+impl<S: Send + Sync> FromRequestParts<S> for ApiCaller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {

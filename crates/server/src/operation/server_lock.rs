@@ -16,7 +16,7 @@ const ADDRESS_BYTES_MAX: u64 = 64 * 1024;
 
 /// The address of a running server: `data/server.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServerAddress {
+pub struct RunningServer {
     /// The URL at which it answers.
     pub url: String,
     /// Its process.
@@ -24,7 +24,7 @@ pub struct ServerAddress {
 }
 
 /// The server that serves a home, if there is one.
-pub fn running_server(data: &Path) -> Option<ServerAddress> {
+pub fn running_server(data: &Path) -> Option<RunningServer> {
     let lock = open_regular_file(&data.join(LOCK_FILE)).ok()?;
     match lock.try_lock_shared() {
         Err(TryLockError::WouldBlock) => read_address(data),
@@ -32,7 +32,7 @@ pub fn running_server(data: &Path) -> Option<ServerAddress> {
     }
 }
 
-fn read_address(data: &Path) -> Option<ServerAddress> {
+fn read_address(data: &Path) -> Option<RunningServer> {
     let bytes = read_regular_file(&data.join(ADDRESS_FILE), ADDRESS_BYTES_MAX).ok()?;
     serde_json::from_slice(&bytes).ok()
 }
@@ -66,7 +66,7 @@ impl ServerLock {
     /// Writes the address for other processes.
     pub(crate) fn publish(&self, url: &str) -> Result<(), ServeError> {
         let path = self.data.join(ADDRESS_FILE);
-        let address = ServerAddress { url: url.to_owned(), pid: std::process::id() };
+        let address = RunningServer { url: url.to_owned(), pid: std::process::id() };
         let io = |source| ServeError::Io { path: path.clone(), source };
         let bytes = serde_json::to_vec(&address).map_err(|error| io(error.into()))?;
         write_bytes(&path, FileAccess::Private, &bytes).map_err(io)
