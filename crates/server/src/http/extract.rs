@@ -1,5 +1,7 @@
 //! Extractors whose refusals are problem details.
 
+use std::time::Duration;
+
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
@@ -7,6 +9,9 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 
 use super::problem::Problem;
+
+/// The longest time in which a body arrives.
+const BODY_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// The parameters of a path.
 pub(crate) struct ApiPath<T>(pub(crate) T);
@@ -158,7 +163,13 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for ApiJson<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         expect_json(&request)?;
-        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
+        let read = tokio::time::timeout(BODY_TIME_MAX, Bytes::from_request(request, state)).await;
+        let read = read.map_err(|_| {
+            let seconds = BODY_TIME_MAX.as_secs();
+            let detail = format!("the body did not arrive within {seconds} seconds");
+            Problem::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", detail)
+        })?;
+        let bytes = read.map_err(|rejection| {
             let status = rejection.status();
             let code = if status == StatusCode::PAYLOAD_TOO_LARGE {
                 "body_too_large"
