@@ -40,10 +40,10 @@ fn stopping_server_drains_and_takes_no_work() {
     second.fails(1, "a server already serves this home");
     let stopping = std::thread::scope(|scope| {
         let stopping = scope.spawn(|| {
-            home.wait_until("the refusal", || {
-                (server.post("/api/v1/tasks", &body).status == 503).then_some(())
+            home.wait_until("the stop", || {
+                (server.send_with("GET", "/readyz", "", "").status == 503).then_some(())
             });
-            assert_eq!(server.send_with("GET", "/readyz", "", "").status, 503);
+            server.post("/api/v1/tasks", &body).expect_problem(503, "draining");
             home.write("ok", "");
         });
         server.terminate();
