@@ -29,7 +29,7 @@ use crate::commands::trust::explain;
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
 use crate::terminal::{note, print_exact, print_json};
-use crate::view::style;
+use crate::view::{style, task as task_view};
 
 pub(crate) use follow::follow;
 pub(crate) use recording::finish;
@@ -209,15 +209,11 @@ fn parameters(params: &[String]) -> Result<Map<String, Value>, CliError> {
 /// The command that continues a failed task; a part is retried with its whole.
 fn retry_hint(task: &Task) -> String {
     let raised = match task.error_code {
-        Some(ErrorCode::Budget) => " --max-cost-usd USD",
+        Some(ErrorCode::Budget) => " --max-cost-usd USD --max-tokens N",
         Some(_) | None => "",
     };
     match task.parent_task_id {
-        None if task.undone => format!(
-            "; its finished nodes were undone: run it again, or go back with `polity task fork {} \
-             --from 0`",
-            task.id
-        ),
+        None if task.undone => format!("; {}", task_view::undone_hint(task)),
         None => format!("; continue with `polity task retry {}{raised}`", task.id),
         Some(_) => String::new(),
     }
@@ -245,11 +241,7 @@ pub(crate) fn present(app: &AppContext, task: &Task) -> CliResult {
         note!("{}: {code}: {}", style::error("error"), error);
         note!("  {}: see `polity task trace {id}`{}", style::hint("hint"), retry_hint(task));
     } else if task.status == TaskStatus::Cancelled && task.undone {
-        note!(
-            "  {}: its finished nodes were undone: run it again, or go back with `polity task fork \
-             {id} --from 0`",
-            style::hint("hint")
-        );
+        note!("  {}: {}", style::hint("hint"), task_view::undone_hint(task));
     } else if task.status == TaskStatus::Cancelled && task.parent_task_id.is_none() {
         note!("  {}: continue it with `polity task retry {id}`", style::hint("hint"));
     }

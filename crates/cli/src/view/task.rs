@@ -122,6 +122,14 @@ pub(crate) fn origin_text(task: &Task) -> Option<String> {
     Some(format!("forked from {}{at}", short(task_id)))
 }
 
+/// The way on after compensations: checkpoints build on nodes that were undone.
+pub(crate) fn undone_hint(task: &Task) -> String {
+    format!(
+        "its finished nodes were undone, so run it again: `polity run {} INPUT`",
+        task.assigned_agent
+    )
+}
+
 /// The command that continues a failed or cancelled task. A part is retried with its whole.
 fn retry_text(task: &Task) -> Option<String> {
     let can_be_retried = match task.status {
@@ -133,9 +141,7 @@ fn retry_text(task: &Task) -> Option<String> {
     };
     let id = short(task.id);
     if can_be_retried && task.undone {
-        return Some(format!(
-            "its finished nodes were undone: run it again, or `polity task fork {id} --from 0`"
-        ));
+        return Some(undone_hint(task));
     }
     can_be_retried.then(|| format!("continue from before the failure: `polity task retry {id}`"))
 }

@@ -94,11 +94,10 @@ fn hint_after_compensations_offers_what_is_not_refused() {
     let failed = sandbox.polity(&["review", "approve", "last"]).exits(1);
     let shown = sandbox.polity(&["task", "show", "last"]).exits(0);
     for text in [&failed.err, &shown.out] {
-        assert!(text.contains("--from 0") && !text.contains("task retry"), "{text}");
+        assert!(text.contains("polity run trip INPUT") && !text.contains("task retry"), "{text}");
     }
     sandbox.polity(&["task", "retry", "last"]).fails(1, "undone");
-    // The fork books again and waits for the same review.
-    sandbox.polity(&["task", "fork", "last", "--from", "0"]).exits(3);
+    sandbox.polity(&["run", "trip", "x"]).exits(3);
 }
 
 #[test]

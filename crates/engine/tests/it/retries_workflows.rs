@@ -132,7 +132,7 @@ edges: [{from: start, to: two}]
     let expected = "node \"one\" has run there, and the workflow no longer has it";
     assert!(refused.to_string().ends_with(expected), "{refused}");
     let updates = StateUpdates::default();
-    let fork = ForkRequest { task: failed.id, checkpoint: 0, updates, definitions };
+    let fork = ForkRequest { definitions, ..ForkRequest::new(failed.id, 0, updates) };
     let refused = runtime.fork(fork).await.unwrap_err();
     assert!(refused.to_string().contains(expected), "{refused}");
     assert!(CannotFork::NodeGone("one".parse().unwrap()).to_string() == expected);

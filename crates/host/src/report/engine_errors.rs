@@ -110,10 +110,8 @@ impl From<RetryError> for ErrorReport {
             )),
             RetryError::SecretsGone { .. } => Self::conflict(&error)
                 .hint("start it again with `polity run` and the same input and --env"),
-            RetryError::Undone { task } => Self::conflict(&error).hint(format!(
-                "run the workflow again, or fork the task before its failure: `polity task fork \
-                 {task} --from CHECKPOINT`"
-            )),
+            RetryError::Undone { .. } => Self::conflict(&error)
+                .hint("run the workflow again; a fork would build on nodes that were undone"),
             RetryError::Unfit { .. } => Self::conflict(&error)
                 .hint("put it back into the file, or retry without --definitions"),
         }

@@ -67,7 +67,8 @@ async fn follow_task(
     let row = find_row(&state, &caller, id).await?;
     // A task is followed from its start.
     let start = JournalPosition(row.created_position.0.saturating_sub(1));
-    let after = position(&headers, &query)?.unwrap_or(start).max(start);
+    let newest = state.host.queries().store().last_position().await?;
+    let after = position(&headers, &query, newest)?.unwrap_or(start).max(start);
     Ok(stream(state, caller, Some(id), after))
 }
 
@@ -82,22 +83,31 @@ async fn follow_all(
             .hint("follow single tasks: /api/v1/tasks/{task_id}/events"));
     }
     let newest = state.host.queries().store().last_position().await?;
-    let after = position(&headers, &query)?.unwrap_or(newest);
+    let after = position(&headers, &query, newest)?.unwrap_or(newest);
     Ok(stream(state, caller, None, after))
 }
 
-/// The position of the request.
-fn position(headers: &HeaderMap, query: &EventQuery) -> Result<Option<JournalPosition>, Problem> {
-    let Some(last) = headers.get("last-event-id") else {
-        return Ok(query.after.map(JournalPosition));
+/// The position of the request. One beyond the journal belongs to another journal: its client would
+/// miss all events until the journal is that long.
+fn position(
+    headers: &HeaderMap,
+    query: &EventQuery,
+    newest: JournalPosition,
+) -> Result<Option<JournalPosition>, Problem> {
+    let (field, number) = match (headers.get("last-event-id"), query.after) {
+        (Some(last), _) => {
+            ("Last-Event-ID", last.to_str().ok().and_then(|text| text.trim().parse().ok()))
+        }
+        (None, Some(after)) => ("after", Some(after)),
+        (None, None) => return Ok(None),
     };
-    let number = last.to_str().ok().and_then(|text| text.trim().parse().ok());
+    let known = number.map(JournalPosition).filter(|position| *position <= newest);
     let wrong = || {
-        Problem::unprocessable("Last-Event-ID is not the id of an event of this server")
-            .field("Last-Event-ID")
+        Problem::unprocessable(format!("{field} is not the id of an event of this server"))
+            .field(field)
             .hint("leave it out to start anew")
     };
-    number.map(JournalPosition).map(Some).ok_or_else(wrong)
+    known.map(Some).ok_or_else(wrong)
 }
 
 /// A listener: first it reads the journal, then it follows the hub.

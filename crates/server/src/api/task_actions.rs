@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use polity_engine::pinned::Assignee;
-use polity_engine::runtime::{ForkRequest, RetryRequest};
+use polity_engine::runtime::{EngineError, ForkRequest, RetryError, RetryRequest};
 use polity_host::find_assignee;
 use polity_model::event::RaisedLimits;
 use polity_model::ids::TaskId;
@@ -15,15 +15,17 @@ use polity_model::name::Name;
 use polity_model::number::UsdLimit;
 use polity_model::state::StateUpdates;
 use polity_model::task::Task;
+use polity_store::CommitError;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::route::Route;
-use super::tasks::{SubmitQuery, answer_started, answer_task, find_row};
+use super::tasks::{SubmitQuery, answer_started, answer_task, find_row, replay, request_digest};
 use crate::auth::{ApiCaller, Scope};
 use crate::http::{
-    ApiJson, ApiPath, ApiQuery, Problem, WHOLE_NUMBER_MAX, optional_whole, whole_number,
+    ApiJson, ApiPath, ApiQuery, IdempotencyKey, Problem, WHOLE_NUMBER_MAX, optional_whole,
+    whole_number,
 };
 use crate::state::ServerState;
 
@@ -59,6 +61,7 @@ pub(super) fn routes() -> Vec<Route> {
         )
         .query::<SubmitQuery>()
         .takes::<ForkTaskRequest>()
+        .takes_key()
         .answers::<Task>(200)
         .answers::<Task>(202),
         Route::post(
@@ -70,6 +73,7 @@ pub(super) fn routes() -> Vec<Route> {
         )
         .query::<SubmitQuery>()
         .takes::<RetryTaskRequest>()
+        .takes_key()
         .answers::<Task>(200)
         .answers::<Task>(202),
     ]
@@ -149,19 +153,31 @@ struct ForkTaskRequest {
 async fn fork(
     State(state): State<Arc<ServerState>>,
     caller: ApiCaller,
+    key: Option<IdempotencyKey>,
     ApiPath(id): ApiPath<TaskId>,
     ApiQuery(query): ApiQuery<SubmitQuery>,
     body: ApiJson<ForkTaskRequest>,
 ) -> Result<Response, Problem> {
     state.expect_open()?;
     let row = find_row(&state, &caller, id).await?;
+    let keyed = key.map(|key| {
+        let route = format!("tasks/{id}/fork");
+        (key.task_id(&caller, &route), request_digest(&body.bytes))
+    });
     let ForkTaskRequest { from, set, definitions } = body.value;
     let updates = StateUpdates::new(set)
         .map_err(|error| Problem::unprocessable(error.to_string()).field("set"))?;
     let definitions = definitions.assignee(&state, &row.assigned_agent)?;
-    let request = ForkRequest { task: id, checkpoint: from, updates, definitions };
-    let handle = state.host.runtime().fork(request).await?;
-    answer_started(&state, handle, query.wait()).await
+    let request =
+        ForkRequest { definitions, request: keyed, ..ForkRequest::new(id, from, updates) };
+    match (state.host.runtime().fork(request).await, keyed) {
+        (Ok(handle), _) => answer_started(&state, handle, query.wait()).await,
+        // The journal has the fork of this key.
+        (Err(EngineError::Commit(CommitError::Conflict { .. })), Some((fork, digest))) => {
+            replay(&state, fork, Some(digest), query.wait()).await
+        }
+        (Err(error), _) => Err(error.into()),
+    }
 }
 
 /// A retry.
@@ -188,6 +204,7 @@ struct RetryTaskRequest {
 async fn retry(
     State(state): State<Arc<ServerState>>,
     caller: ApiCaller,
+    key: Option<IdempotencyKey>,
     ApiPath(id): ApiPath<TaskId>,
     ApiQuery(query): ApiQuery<SubmitQuery>,
     body: ApiJson<RetryTaskRequest>,
@@ -201,6 +218,12 @@ async fn retry(
     let raised = RaisedLimits { max_cost_usd, max_tokens, timeout_seconds };
     let definitions = definitions.assignee(&state, &row.assigned_agent)?;
     let request = RetryRequest { task: id, raised, definitions };
-    let handle = state.host.runtime().retry(request).await?;
-    answer_started(&state, handle, query.wait()).await
+    match (state.host.runtime().retry(request).await, key) {
+        (Ok(handle), _) => answer_started(&state, handle, query.wait()).await,
+        // A task has one retry, so a repeated request is about that one.
+        (Err(EngineError::Retry(RetryError::Retried { retry, .. })), Some(_)) => {
+            replay(&state, retry, None, query.wait()).await
+        }
+        (Err(error), _) => Err(error.into()),
+    }
 }

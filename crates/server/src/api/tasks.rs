@@ -127,13 +127,13 @@ async fn submit(
     body: ApiJson<TaskRequest>,
 ) -> Result<Response, Problem> {
     state.expect_open()?;
-    let canonical = serde_json::from_slice::<Value>(&body.bytes).unwrap_or_default().to_string();
+    let digest = request_digest(&body.bytes);
     let create = create_task(&state, &caller, body.value)?;
     let Some(key) = key else {
         let handle = state.host.runtime().create(create).await?;
         return answer_started(&state, handle, query.wait).await;
     };
-    let (id, digest) = (key.task_id(&caller, "tasks"), Digest::of(canonical.as_bytes()));
+    let id = key.task_id(&caller, "tasks");
     let running = state.running_keys.begin(id);
     if running.is_none() && query.wait.is_none() {
         let detail = "a request with this Idempotency-Key is still being handled";
@@ -145,7 +145,7 @@ async fn submit(
         Ok(handle) => answer_started(&state, handle, query.wait).await,
         // The journal has a task of this id: the work is not started twice.
         Err(EngineError::Commit(CommitError::Conflict { .. })) => {
-            replay(&state, id, digest, query.wait).await
+            replay(&state, id, Some(digest), query.wait).await
         }
         Err(error) => Err(error.into()),
     }
@@ -208,18 +208,24 @@ pub(super) async fn answer_started(
     answer_task(state, id).await
 }
 
-/// Answers with the task of an earlier request with the same key.
-async fn replay(
+/// The digest of a JSON body, whatever its spaces and the order of its fields are.
+pub(super) fn request_digest(body: &[u8]) -> Digest {
+    let canonical = serde_json::from_slice::<Value>(body).unwrap_or_default().to_string();
+    Digest::of(canonical.as_bytes())
+}
+
+/// Answers with the task of an earlier request with the same key and, if given, the same digest.
+pub(super) async fn replay(
     state: &ServerState,
     id: TaskId,
-    digest: Digest,
+    digest: Option<Digest>,
     wait: Option<WaitTime>,
 ) -> Result<Response, Problem> {
     let row = state.host.queries().task_row(id).await?;
     let before = JournalPosition(row.created_position.0.saturating_sub(1));
     let first = state.host.queries().store().events_after(before, 1).await?.pop();
     let is_same = first.is_some_and(|recorded| match recorded.event {
-        Event::TaskCreated(created) => created.idempotency == Some(digest),
+        Event::TaskCreated(created) => digest.is_none() || created.idempotency == digest,
         _ => false,
     });
     if !is_same {

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use super::problem::Problem;
 
 /// The longest time in which a body arrives.
-const BODY_TIME_MAX: Duration = Duration::from_secs(60);
+const BODY_TIME_MAX: Duration = Duration::from_mins(1);
 
 /// The parameters of a path.
 pub(crate) struct ApiPath<T>(pub(crate) T);
@@ -180,12 +180,24 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for ApiJson<T> {
         })?;
         // A route without required fields accepts an empty body.
         let text = if bytes.is_empty() { b"{}" } else { &bytes[..] };
+        // Without this check, a list would count as the fields in their order.
+        if text.trim_ascii_start().first() == Some(&b'[') {
+            return Err(Problem::unprocessable("the body is a list, and must be an object"));
+        }
         let mut reader = serde_json::Deserializer::from_slice(text);
         let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
             let field = error.path().to_string();
             if error.inner().is_data() {
-                let problem = Problem::unprocessable(error.inner().to_string());
-                return if field == "." { problem } else { problem.field(field) };
+                let detail = error.inner().to_string();
+                let missing = detail
+                    .strip_prefix("missing field `")
+                    .and_then(|rest| rest.split_once('`').map(|(name, _)| name.to_owned()));
+                let named = missing.or((field != ".").then_some(field));
+                let problem = Problem::unprocessable(detail);
+                return match named {
+                    Some(name) => problem.field(name),
+                    None => problem,
+                };
             }
             Problem::bad_request(format!("the body is not JSON: {}", error.inner()))
         })?;

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use polity_model::machine::task::TaskStatus;
 use polity_store::{ExecutionFilter, TaskFilter};
 
+use crate::auth::ApiCaller;
 use crate::http::Problem;
 use crate::state::ServerState;
 
@@ -75,7 +76,14 @@ impl ServerMetrics {
 }
 
 /// Answers with all metrics.
-pub(crate) async fn metrics(State(state): State<Arc<ServerState>>) -> Result<Response, Problem> {
+pub(crate) async fn metrics(
+    State(state): State<Arc<ServerState>>,
+    caller: ApiCaller,
+) -> Result<Response, Problem> {
+    if caller.grant.agents().is_some() {
+        return Err(Problem::forbidden("this token is limited to some agents")
+            .hint("metrics cover all agents: use a token without a list"));
+    }
     let mut out = String::new();
     let unwritable = |_| Problem::unavailable("metrics", "the metrics cannot be written");
     state.metrics.write(&mut out).map_err(unwritable)?;

@@ -44,12 +44,8 @@ pub(crate) async fn fork(app: &AppContext, args: &ForkArgs) -> CliResult {
     let (drivers, recording) = Recording::open(file, &app.context, &home, run)?;
     let host = Host::open_with(&app.context, &home, drivers).await?;
     trust_if_asked(&host, row.id, args.trust).await?;
-    let fork = host.runtime().fork(ForkRequest {
-        task: row.id,
-        checkpoint: args.from,
-        updates,
-        definitions,
-    });
+    let request = ForkRequest { definitions, ..ForkRequest::new(row.id, args.from, updates) };
+    let fork = host.runtime().fork(request);
     let outcome = perform(app, &host, &recording, background, fork).await;
     close(host).await;
     outcome

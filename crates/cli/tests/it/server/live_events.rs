@@ -50,7 +50,7 @@ fn stream_is_resumed_without_loss_or_repetition_across_a_restart() {
 fn nonsense_ids_are_refused() {
     let home = HomeSandbox::new();
     let server = ServerProcess::start(&home);
-    for id in ["x", "-1", "99999999999999999999999", ""] {
+    for id in ["x", "-1", "99999999999999999999999", "", "999999999"] {
         let headers = format!("Last-Event-ID: {id}\r\n");
         let answer = server.send("GET", "/api/v1/events", &headers, "");
         assert_eq!(answer.expect_problem(422, "invalid_request")["field"], "Last-Event-ID", "{id}");

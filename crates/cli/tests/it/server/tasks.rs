@@ -56,6 +56,12 @@ fn repeated_request_with_a_key_starts_one_task() {
     assert_eq!(again.expect(200), first.expect(200));
     send(&server, r#"{"agent": "greeter", "input": "Eve"}"#)
         .expect_problem(422, "idempotency_key_reused");
+    let fork = format!("/api/v1/tasks/{}/fork?wait=60s", first.expect(200)["id"].as_str().unwrap());
+    let forks = [(); 2].map(|()| server.send("POST", &fork, headers, r#"{"from": 0}"#).expect(200));
+    assert_eq!(forks[0]["id"], forks[1]["id"]);
+    server
+        .send("POST", &fork, headers, r#"{"from": 0, "definitions": "current"}"#)
+        .expect_problem(422, "idempotency_key_reused");
     // The key outlives the server.
     server.kill();
     let server = ServerProcess::start(&home);
@@ -63,7 +69,7 @@ fn repeated_request_with_a_key_starts_one_task() {
         send(&server, r#"{"agent": "greeter", "input": "Ada"}"#).expect(200),
         first.expect(200)
     );
-    assert_eq!(home.tasks().len(), 1);
+    assert_eq!(home.tasks().len(), 2);
 }
 
 #[test]
@@ -127,6 +133,10 @@ fn tasks_are_cancelled_retried_and_forked() {
     let retried = server.post(&retry, &json!({})).expect(200);
     assert_eq!((&retried["result"], &retried["retry_of"]), (&json!("fine"), &failed["id"]));
     server.post(&retry, &json!({})).expect_problem(409, "conflict");
+    let headers = "Content-Type: application/json\r\nIdempotency-Key: again\r\n";
+    let replayed = server.send("POST", &retry, headers, "{}");
+    assert_eq!(replayed.header("idempotent-replayed"), Some("true"));
+    assert_eq!(replayed.expect(200)["id"], retried["id"]);
 }
 
 #[test]

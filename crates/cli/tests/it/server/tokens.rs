@@ -89,6 +89,7 @@ fn token_for_one_agent_sees_and_starts_nothing_else() {
     let path = format!("/api/v1/tasks/{}", hidden["id"].as_str().unwrap());
     server.get(&path).expect_problem(404, "not_found");
     server.get("/api/v1/events").expect_problem(403, "forbidden");
+    server.get("/metrics").expect_problem(403, "forbidden");
     let agents = server.get("/api/v1/agents").expect(200);
     assert_eq!(agents["items"].as_array().unwrap().len(), 1);
 }

@@ -72,6 +72,8 @@ pub enum TaskOrigin {
         from: ForkPoint,
         /// Updates of the State.
         updates: StateUpdates,
+        /// The id and digest of a request that may be repeated.
+        request: Option<(TaskId, Digest)>,
     },
     /// A person who retries a failed or cancelled task, or the retry of a task that this one is a
     /// part of.
@@ -157,10 +159,11 @@ impl CreateTask {
             }
         };
         let idempotency = match &self.origin {
-            TaskOrigin::Request { digest, .. } => Some(*digest),
+            TaskOrigin::Request { digest, .. }
+            | TaskOrigin::Fork { request: Some((_, digest)), .. } => Some(*digest),
             TaskOrigin::Outside
             | TaskOrigin::SubAgentCall { .. }
-            | TaskOrigin::Fork { .. }
+            | TaskOrigin::Fork { request: None, .. }
             | TaskOrigin::Retry { .. } => None,
         };
         let (id, parent_task_id, forked_from, retry_of, updates) = match self.origin {
@@ -169,7 +172,10 @@ impl CreateTask {
             TaskOrigin::SubAgentCall { parent, id, retry_of, .. } => {
                 (id, Some(parent), None, retry_of, None)
             }
-            TaskOrigin::Fork { from, updates } => (new_id(), None, Some(from), None, Some(updates)),
+            TaskOrigin::Fork { from, updates, request } => {
+                let id = request.map_or_else(new_id, |(id, _)| id);
+                (id, None, Some(from), None, Some(updates))
+            }
             TaskOrigin::Retry { id, parent, from, .. } => {
                 (id, parent, Some(from), Some(from.task_id), None)
             }

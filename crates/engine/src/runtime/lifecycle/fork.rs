@@ -1,5 +1,6 @@
 //! Forks: tasks that continue from a checkpoint of another.
 
+use polity_model::digest::Digest;
 use polity_model::event::{ForkPoint, RecordedEvent, StreamSequence};
 use polity_model::ids::TaskId;
 use polity_model::state::StateUpdates;
@@ -61,12 +62,14 @@ pub struct ForkRequest {
     pub updates: StateUpdates,
     /// Definitions in place of the pinned ones.
     pub definitions: Option<Assignee>,
+    /// The id of the fork and the digest of the request, if it may be repeated.
+    pub request: Option<(TaskId, Digest)>,
 }
 
 impl ForkRequest {
     /// A fork with the pinned definitions.
     pub fn new(task: TaskId, checkpoint: u32, updates: StateUpdates) -> Self {
-        Self { task, checkpoint, updates, definitions: None }
+        Self { task, checkpoint, updates, definitions: None, request: None }
     }
 }
 
@@ -83,7 +86,7 @@ pub(in crate::runtime) async fn prepare_fork(
     store: &dyn Store,
     request: ForkRequest,
 ) -> Result<ContinuedTask, EngineError> {
-    let ForkRequest { task, checkpoint, updates, definitions } = request;
+    let ForkRequest { task, checkpoint, updates, definitions, request } = request;
     let TaskHistory { assignee, state, rest } = TaskHistory::load(store, task).await?;
     expect_trusted(task, &rest)?;
     let numbers = rest.iter().filter_map(|recorded| recorded.event.checkpoint());
@@ -121,7 +124,7 @@ pub(in crate::runtime) async fn prepare_fork(
             ..RunOverrides::default()
         },
         assignee,
-        origin: TaskOrigin::Fork { from, updates },
+        origin: TaskOrigin::Fork { from, updates, request },
     };
     Ok(ContinuedTask { create, at_fork: state })
 }
