@@ -53,7 +53,8 @@ pub use self::home::{
 };
 pub use self::json_schema::{InvalidSchema, SchemaError, SchemaValidator};
 pub use self::schedule::{
-    CatchUpPolicy, CronExpression, OverlapPolicy, ScheduleDefinition, ScheduleTarget,
+    CatchUpPolicy, CronExpression, DstPolicy, DueTimes, MissingTime, OverlapPolicy, RepeatedTime,
+    ScheduleDefinition, ScheduleTarget,
 };
 pub use self::script::{
     ScriptAnswer, ScriptDefinition, ScriptOutcome, ScriptRole, ScriptRule, ScriptToolCall,

@@ -1,5 +1,7 @@
 //! `schedules/NAME.yaml`: work that starts at set times.
 
+mod due_times;
+
 use std::num::NonZeroU32;
 
 use croner::Cron;
@@ -17,6 +19,8 @@ use crate::file::canonical::canonical_form;
 use crate::file::checker::{FileChecker, NameReference};
 use crate::file::path::FieldPath;
 use crate::file::problem::{DefinitionProblem, FindingText};
+
+pub use due_times::DueTimes;
 
 const TIME_ZONE_DEFAULT: &str = "UTC";
 
@@ -57,6 +61,55 @@ pub(crate) struct ScheduleFile {
     jitter_seconds: Option<u64>,
     /// The number of consecutive failures that pauses the schedule; default never.
     pause_after_failures: Option<NonZeroU32>,
+    /// The policy when the clock changes for daylight saving. It applies to fixed times of the day;
+    /// an expression with `*` or a step of it as minute or hour follows elapsed time.
+    dst: Option<DstFields>,
+}
+
+/// The policy when the clock changes for daylight saving.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Dst")]
+pub(crate) struct DstFields {
+    /// The policy for times that the clock jumps over.
+    #[schemars(extend("default" = MissingTime::Shift))]
+    missing: Option<MissingTime>,
+    /// The policy for times that the clock shows twice.
+    #[schemars(extend("default" = RepeatedTime::First))]
+    repeated: Option<RepeatedTime>,
+}
+
+/// The policy when the clock changes for daylight saving. The defaults are those of Vixie cron.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
+pub struct DstPolicy {
+    /// The policy for times that the clock jumps over.
+    pub missing: MissingTime,
+    /// The policy for times that the clock shows twice.
+    pub repeated: RepeatedTime,
+}
+
+/// The policy for times that the clock jumps over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "DstMissing")]
+pub enum MissingTime {
+    /// They are due when the clock has jumped, once.
+    #[default]
+    Shift,
+    /// They are not due that day.
+    Skip,
+}
+
+/// The policy for times that the clock shows twice.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "DstRepeated")]
+pub enum RepeatedTime {
+    /// They are due the first time.
+    #[default]
+    First,
+    /// They are due both times.
+    Both,
 }
 
 /// The policy if the previous run is still active.
@@ -117,7 +170,9 @@ impl TryFrom<String> for CronExpression {
     fn try_from(text: String) -> Result<Self, InvalidValue> {
         let parser =
             CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
-        match parser.parse(&text) {
+        // Vixie cron knows this name too.
+        let is_midnight = text.trim().eq_ignore_ascii_case("@midnight");
+        match parser.parse(if is_midnight { "@daily" } else { &text }) {
             Ok(cron) if comes_true(&cron) => Ok(Self { text, cron }),
             Ok(_) => Err(InvalidValue::new(format!("\"{text}\" names a day that never comes"))),
             Err(error) => {
@@ -191,6 +246,8 @@ pub struct ScheduleDefinition {
     pub jitter_seconds: u64,
     /// After how many failures in a row the schedule pauses.
     pub pause_after_failures: Option<NonZeroU32>,
+    /// The policy when the clock changes for daylight saving.
+    pub dst: DstPolicy,
 }
 
 impl ScheduleFile {
@@ -221,6 +278,10 @@ impl ScheduleFile {
             catch_up_window_seconds: self.catch_up_window_seconds,
             jitter_seconds: self.jitter_seconds.unwrap_or(0),
             pause_after_failures: self.pause_after_failures,
+            dst: self.dst.map_or_else(DstPolicy::default, |dst| DstPolicy {
+                missing: dst.missing.unwrap_or_default(),
+                repeated: dst.repeated.unwrap_or_default(),
+            }),
         })
     }
 }
@@ -296,6 +357,10 @@ impl ScheduleDefinition {
             catch_up_window_seconds: self.catch_up_window_seconds,
             jitter_seconds: Some(self.jitter_seconds),
             pause_after_failures: self.pause_after_failures,
+            dst: Some(DstFields {
+                missing: Some(self.dst.missing),
+                repeated: Some(self.dst.repeated),
+            }),
         }
     }
 }

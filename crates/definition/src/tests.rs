@@ -18,7 +18,7 @@ mod workflow_errors;
 use super::{Home, HomeFile};
 
 /// A home of files, each with a path and a text.
-fn home<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Home {
+pub(crate) fn home<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Home {
     let file = |(path, text): (&str, &str)| HomeFile { path: path.into(), text: Ok(text.into()) };
     Home::parse(files.into_iter().map(file).collect())
 }

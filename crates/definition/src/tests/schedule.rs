@@ -39,6 +39,9 @@ fn fields_list_their_allowed_values() {
         "catch_up_window_seconds: 5",
         "jitter_seconds: -1",
         "input_parameters: [1]",
+        "dst: {missing: shft}",
+        "dst: {repeat: both}",
+        "dst: skip",
     ];
     insta::assert_snapshot!(report(lines, |lines| of_file(&format!("{BASE}{lines}\n"))));
 }

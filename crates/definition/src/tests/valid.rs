@@ -173,6 +173,7 @@ catch_up: last
 catch_up_window_seconds: 3600
 jitter_seconds: 60
 pause_after_failures: 5
+dst: {missing: skip, repeated: both}
 "#,
     ),
     ("schedules/hourly.yaml", "name: hourly\nagent: greeter\ncron_expression: \"@hourly\"\n"),
