@@ -15,6 +15,7 @@ use polity_model::machine::Machine;
 use polity_model::machine::agent_loop::LoopState;
 use polity_model::machine::execution::ExecutionState;
 use polity_model::machine::node::NodeState;
+use polity_model::machine::schedule::ScheduleStatus;
 use polity_model::machine::task::TaskStatus;
 use polity_model::machine::tool_call::CallState;
 
@@ -68,6 +69,7 @@ const GENERATED: &str = "<!-- Written by `cargo xtask generate`. Edit the source
 fn state_machines() -> String {
     let mut text = format!("# State machines\n\n{GENERATED}");
     machine::<TaskStatus>(&mut text, "Tasks");
+    machine::<ScheduleStatus>(&mut text, "Schedules");
     machine::<ExecutionState>(&mut text, "Executions");
     text.push_str(
         "\nAn execution is retried only after a transient error, and only while it has retries \

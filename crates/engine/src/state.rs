@@ -291,7 +291,7 @@ impl TaskState {
                 self.say(message);
             }
             Event::CheckpointTaken { .. } => {}
-            Event::AgentEnabled | Event::AgentDisabled { .. } => {
+            Event::AgentEnabled | Event::AgentDisabled { .. } | Event::ScheduleChanged { .. } => {
                 return Err(CorruptJournal::NotOfATask(event.label()));
             }
         }

@@ -52,6 +52,7 @@ fn task() -> TaskExecution {
         forked_from: None,
         retry_of: None,
         doubted_run: None,
+        scheduled: None,
         raised: RaisedLimits::default(),
         working_directory: None,
         has_private: false,

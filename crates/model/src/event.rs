@@ -5,6 +5,7 @@
 
 mod creation;
 mod node;
+mod schedule;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,10 @@ use crate::tool::ToolName;
 use crate::usage::Usage;
 
 pub use self::node::{CompensationCause, MapStart, NodeChange, NodeOutput, OpenItem};
-pub use creation::{ForkPoint, RaisedLimits, TaskCreated};
+pub use creation::{ForkPoint, RaisedLimits, ScheduledFor, TaskCreated};
+pub use schedule::{
+    MissReason, ScheduleChange, SkipReason, TickOutcome, TickTrigger, scheduled_task_id,
+};
 
 /// The owner of a list of events.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -300,6 +304,12 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
+
+    /// A schedule moved on, or one of its due times got its record.
+    ScheduleChanged {
+        /// The change.
+        change: ScheduleChange,
+    },
 }
 
 /// A change of an execution; each is one transition of its state machine.
@@ -540,6 +550,7 @@ impl Event {
             Self::CheckpointTaken { .. } => "checkpoint_taken",
             Self::AgentEnabled => "agent_enabled",
             Self::AgentDisabled { .. } => "agent_disabled",
+            Self::ScheduleChanged { .. } => "schedule_changed",
         }
     }
 }

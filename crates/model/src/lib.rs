@@ -6,6 +6,7 @@
 pub mod event;
 pub mod execution;
 pub mod machine;
+pub mod schedule;
 pub mod state;
 pub mod task;
 pub mod trace;

@@ -6,6 +6,7 @@
 pub mod agent_loop;
 pub mod execution;
 pub mod node;
+pub mod schedule;
 pub mod task;
 pub mod tool_call;
 
@@ -143,6 +144,7 @@ mod tests {
     use agent_loop::LoopState;
     use execution::{ExecutionState, ExecutionTransition};
     use node::NodeState;
+    use schedule::ScheduleStatus;
     use task::{TaskStatus, TaskTransition};
     use tool_call::CallState;
 
@@ -197,6 +199,7 @@ mod tests {
         check::<LoopState>(include_str!("machine/agent_loop.rs"));
         check::<ExecutionState>(include_str!("machine/execution.rs"));
         check::<NodeState>(include_str!("machine/node.rs"));
+        check::<ScheduleStatus>(include_str!("machine/schedule.rs"));
         check::<TaskStatus>(include_str!("machine/task.rs"));
         check::<CallState>(include_str!("machine/tool_call.rs"));
     }

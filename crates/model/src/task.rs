@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::budget::Budget;
 use crate::digest::Digest;
-use crate::event::{ForkPoint, RaisedLimits, TaskCreated};
+use crate::event::{ForkPoint, RaisedLimits, ScheduledFor, TaskCreated};
 use crate::failure::ErrorCode;
 use crate::ids::{ExecutionId, TaskId};
 use crate::machine::task::{TaskStatus, TaskTransition};
@@ -54,6 +54,8 @@ pub struct TaskOrder {
     pub has_private: bool,
     /// The deduplication key of the request, if duplicates share a run.
     pub request: Option<Digest>,
+    /// The schedule and due time that started it.
+    pub scheduled: Option<ScheduledFor>,
     /// The time it was created.
     pub created_at: Timestamp,
 }
@@ -79,6 +81,7 @@ impl TaskOrder {
             working_directory: created.working_directory,
             has_private: created.has_private,
             request: created.request,
+            scheduled: created.scheduled,
             created_at,
         }
     }
@@ -272,6 +275,7 @@ impl TaskExecution {
             parent_task_id: order.parent_task_id,
             forked_from: order.forked_from,
             retry_of: order.retry_of,
+            scheduled: order.scheduled.clone(),
             shared_with: self.shared_with,
             class: order.class.clone(),
             parameters: order.parameters.clone(),
@@ -319,6 +323,9 @@ pub struct Task {
     /// The failed or cancelled task that this one continues, if it is a retry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<TaskId>,
+    /// The schedule and due time that started it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduled: Option<ScheduledFor>,
     /// The task that this one is a duplicate of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shared_with: Option<TaskId>,
@@ -368,6 +375,7 @@ mod tests {
             forked_from: None,
             retry_of: None,
             doubted_run: None,
+            scheduled: None,
             raised: RaisedLimits::default(),
             working_directory: None,
             has_private: false,

@@ -266,6 +266,12 @@ impl ProjectionChanges {
                     event.label()
                 )));
             }
+            Event::ScheduleChanged { .. } => {
+                return Err(IllegalEvent(format!(
+                    "{} belongs in a schedule's stream",
+                    event.label()
+                )));
+            }
         }
         Ok(())
     }
@@ -385,8 +391,10 @@ impl ProjectionChanges {
 /// Events outside task streams change no rows.
 fn check_other_stream(stream: &StreamId, event: &Event) -> Result<(), IllegalEvent> {
     let is_of_agent = matches!(event, Event::AgentEnabled | Event::AgentDisabled { .. });
+    let is_of_schedule = matches!(event, Event::ScheduleChanged { .. });
     match stream {
         StreamId::Agent(_) if is_of_agent => Ok(()),
+        StreamId::Schedule(_) if is_of_schedule => Ok(()),
         StreamId::Task(_) | StreamId::Session(_) | StreamId::Schedule(_) | StreamId::Agent(_) => {
             Err(IllegalEvent(format!("{} belongs in a task's stream", event.label())))
         }

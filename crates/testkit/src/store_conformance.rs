@@ -75,6 +75,7 @@ macro_rules! store_conformance {
             paused_task_is_resumed,
             definitions_are_stored_by_digest,
             agent_toggles_have_their_own_streams,
+            schedules_have_their_own_streams,
             duplicate_tasks_are_found,
             removal_deletes_all_rows_of_a_task,
             positions_are_never_reused,

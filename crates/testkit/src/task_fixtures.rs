@@ -93,6 +93,7 @@ pub fn creation(description: &str) -> TaskCreated {
         forked_from: None,
         retry_of: None,
         doubted_run: None,
+        scheduled: None,
         raised: RaisedLimits::default(),
         working_directory: None,
         has_private: false,

@@ -67,7 +67,8 @@ pub(crate) fn find_doubted_run(
             | Event::MessageAdded { .. }
             | Event::CheckpointTaken { .. }
             | Event::AgentEnabled
-            | Event::AgentDisabled { .. } => {}
+            | Event::AgentDisabled { .. }
+            | Event::ScheduleChanged { .. } => {}
         }
     }
     doubted

@@ -151,7 +151,8 @@ impl<'a> ClosingEvents<'a> {
             | Event::CompensationStarted { .. }
             | Event::CompensationFailed { .. }
             | Event::AgentEnabled
-            | Event::AgentDisabled { .. } => false,
+            | Event::AgentDisabled { .. }
+            | Event::ScheduleChanged { .. } => false,
         }
     }
 

@@ -86,6 +86,7 @@ fn created(parent: Option<TaskId>) -> Event {
         forked_from: None,
         retry_of: None,
         doubted_run: None,
+        scheduled: None,
         raised: RaisedLimits::default(),
         working_directory: None,
         has_private: false,

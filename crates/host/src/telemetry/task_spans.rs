@@ -172,7 +172,8 @@ impl TaskSpans {
             | Event::MessageAdded { .. }
             | Event::CheckpointTaken { .. }
             | Event::AgentEnabled
-            | Event::AgentDisabled { .. } => {}
+            | Event::AgentDisabled { .. }
+            | Event::ScheduleChanged { .. } => {}
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::num::NonZeroU64;
 
+use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -68,6 +70,18 @@ pub struct TaskCreated {
     /// The digest of the request whose idempotency key the task's id follows from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency: Option<Digest>,
+    /// The schedule and due time that started the task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduled: Option<ScheduledFor>,
+}
+
+/// The schedule and due time that started a task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ScheduledFor {
+    /// The schedule.
+    pub schedule: Name,
+    /// The due time.
+    pub due: Timestamp,
 }
 
 /// A point in another task's history. The fork or retry shares the history up to it.

@@ -43,6 +43,10 @@ fn created() -> Event {
         has_private: true,
         request: Some(Digest::of(b"Ada")),
         idempotency: None,
+        scheduled: Some(ScheduledFor {
+            schedule: "daily".parse().unwrap(),
+            due: Timestamp::UNIX_EPOCH,
+        }),
     })
 }
 
@@ -222,6 +226,36 @@ fn rare_ones() -> Vec<Event> {
     ]
 }
 
+/// Events of schedules.
+fn of_schedules() -> Vec<Event> {
+    let due = Timestamp::UNIX_EPOCH;
+    let task_id = TaskId::from_random_bytes([8; 16]);
+    let tick = |trigger, outcome| ScheduleChange::Tick { due, trigger, outcome };
+    let reason = MissReason::NoCatchUp;
+    let failed =
+        TickOutcome::FailedToStart { code: "unknown_agent".into(), message: "no agent".into() };
+    [
+        ScheduleChange::Register { timing: Digest::of(b"{}") },
+        ScheduleChange::Remove,
+        ScheduleChange::Pause { by: Some("ada".into()), note: Some("holiday".into()) },
+        ScheduleChange::Resume { by: "ada".into() },
+        tick(TickTrigger::Cron, TickOutcome::Started { task_id, start_at: due }),
+        tick(TickTrigger::Manual, TickOutcome::Queued),
+        tick(TickTrigger::Backfill, TickOutcome::Skipped { reason: SkipReason::Overlap }),
+        tick(TickTrigger::CatchUp, failed),
+        ScheduleChange::Pass {
+            first: due,
+            last: due,
+            count: 1,
+            is_more: true,
+            outcome: TickOutcome::Missed { reason },
+        },
+        ScheduleChange::End { task_id, completed: true },
+    ]
+    .map(|change| Event::ScheduleChanged { change })
+    .to_vec()
+}
+
 /// Events of workflows and forks.
 #[expect(clippy::too_many_lines, reason = "a list with one entry per event")]
 fn of_workflows() -> Vec<Event> {
@@ -330,7 +364,7 @@ fn of_workflows() -> Vec<Event> {
 
 #[test]
 fn events_keep_their_form() {
-    let all = [one_of_each(), of_workflows(), rare_ones()].concat();
+    let all = [one_of_each(), of_workflows(), rare_ones(), of_schedules()].concat();
     let lines: Vec<String> =
         all.iter().map(|event| serde_json::to_string(event).unwrap()).collect();
     insta::assert_snapshot!(lines.join("\n"));
@@ -338,7 +372,7 @@ fn events_keep_their_form() {
 
 #[test]
 fn events_round_trip_and_match_their_labels() {
-    for event in [one_of_each(), of_workflows(), rare_ones()].concat() {
+    for event in [one_of_each(), of_workflows(), rare_ones(), of_schedules()].concat() {
         let json = serde_json::to_value(&event).unwrap();
         assert_eq!(json["type"], event.label());
         assert_eq!(serde_json::from_value::<Event>(json).unwrap(), event);

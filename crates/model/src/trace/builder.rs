@@ -242,7 +242,7 @@ impl TraceBuilder {
             // Bookkeeping, shown in other views.
             Event::TaskClaimed { .. } | Event::CheckpointTaken { .. } => {}
             // Not events of a task.
-            Event::AgentEnabled | Event::AgentDisabled { .. } => {}
+            Event::AgentEnabled | Event::AgentDisabled { .. } | Event::ScheduleChanged { .. } => {}
         }
     }
 

@@ -41,6 +41,7 @@ impl TaskRow {
             parent_task_id: self.parent_task_id,
             forked_from: created.forked_from.map(ForkedFrom::from),
             retry_of: created.retry_of,
+            scheduled: created.scheduled,
             shared_with: self.shared_with,
             class: self.class.clone(),
             parameters: created.parameters,
@@ -110,6 +111,7 @@ pub(crate) fn into_message(event: Event, at: Timestamp) -> Option<Message> {
         | Event::ReviewAnswered { .. }
         | Event::CheckpointTaken { .. }
         | Event::AgentEnabled
-        | Event::AgentDisabled { .. } => None,
+        | Event::AgentDisabled { .. }
+        | Event::ScheduleChanged { .. } => None,
     }
 }

@@ -1,6 +1,7 @@
-//! Streams of agents.
+//! Streams of agents and schedules.
 
-use polity_model::event::{Event, StreamId, StreamSequence};
+use polity_model::digest::Digest;
+use polity_model::event::{Event, ScheduleChange, StreamId, StreamSequence};
 use polity_model::name::Name;
 use polity_store::{Commit, CommitError};
 
@@ -32,4 +33,25 @@ pub fn agent_toggles_have_their_own_streams(store: &SharedStore) {
     assert_eq!(events[1].event, Event::AgentEnabled);
     assert_eq!(store.remove(vec![vec![task_id(2)]]).wait().unwrap().len(), 1);
     assert_eq!(store.newest_events(&stream, 1).wait().unwrap().len(), 1);
+}
+
+/// The records of a schedule have their own stream, and its sequence decides between two processes.
+pub fn schedules_have_their_own_streams(store: &SharedStore) {
+    let stream = StreamId::Schedule("daily".parse().unwrap());
+    let register = ScheduleChange::Register { timing: Digest::of(b"") };
+    let event = |change| Event::ScheduleChanged { change };
+    let commit_to = |expected, change| {
+        let stream = stream.clone();
+        let commit = commit(task_id(1), expected, None, vec![event(change)]);
+        store.commit(Commit { stream, ..commit }).wait()
+    };
+    commit_to(0, register.clone()).unwrap();
+    commit_to(1, ScheduleChange::Remove).unwrap();
+    assert!(matches!(commit_to(1, ScheduleChange::Remove), Err(CommitError::Conflict { .. })));
+    begin(store, task_id(1));
+    let in_task = commit(task_id(1), 2, None, vec![event(register.clone())]);
+    assert!(matches!(store.commit(in_task).wait(), Err(CommitError::Illegal { .. })));
+    let recorded = store.events(&stream, StreamSequence::default()).wait().unwrap();
+    let events: Vec<_> = recorded.into_iter().map(|recorded| recorded.event).collect();
+    assert_eq!(events, [event(register), event(ScheduleChange::Remove)]);
 }

@@ -2,10 +2,11 @@
 //! or an agent that delegates work. It is the only command without a state to start from. The
 //! creating process owns the task from its first event, so a crash never leaves it unowned.
 
+use jiff::Timestamp;
 use polity_definition::{AgentKind, AgentMode, CliAgent, Limits};
 use polity_model::budget::Budget;
 use polity_model::digest::Digest;
-use polity_model::event::{Event, ForkPoint, OwnerEpoch, RaisedLimits, TaskCreated};
+use polity_model::event::{Event, ForkPoint, OwnerEpoch, RaisedLimits, ScheduledFor, TaskCreated};
 use polity_model::ids::{ExecutionId, InstanceId, TaskId};
 use polity_model::name::Name;
 use polity_model::state::StateUpdates;
@@ -89,6 +90,15 @@ pub enum TaskOrigin {
         /// The step of the parent's workflow that it performs.
         step: ParentStep,
     },
+    /// A schedule whose time came.
+    Schedule {
+        /// The id of the new task, which follows from the schedule and the due time.
+        id: TaskId,
+        /// The schedule.
+        schedule: Name,
+        /// The due time.
+        due: Timestamp,
+    },
 }
 
 /// The step of a parent's workflow that a task performs. Empty for the task of an agent's call.
@@ -154,21 +164,34 @@ impl CreateTask {
         let (ParentStep { node: parent_node, item: map_item }, doubted_run) = match &self.origin {
             TaskOrigin::SubAgentCall { step, doubted_run, .. }
             | TaskOrigin::Retry { step, doubted_run, .. } => (step.clone(), *doubted_run),
-            TaskOrigin::Outside | TaskOrigin::Request { .. } | TaskOrigin::Fork { .. } => {
-                (ParentStep::default(), None)
+            TaskOrigin::Outside
+            | TaskOrigin::Request { .. }
+            | TaskOrigin::Fork { .. }
+            | TaskOrigin::Schedule { .. } => (ParentStep::default(), None),
+        };
+        let scheduled = match &self.origin {
+            TaskOrigin::Schedule { id: _, schedule, due } => {
+                Some(ScheduledFor { schedule: schedule.clone(), due: *due })
             }
+            TaskOrigin::Outside
+            | TaskOrigin::Request { .. }
+            | TaskOrigin::SubAgentCall { .. }
+            | TaskOrigin::Fork { .. }
+            | TaskOrigin::Retry { .. } => None,
         };
         let idempotency = match &self.origin {
             TaskOrigin::Request { digest, .. }
             | TaskOrigin::Fork { request: Some((_, digest)), .. } => Some(*digest),
             TaskOrigin::Outside
             | TaskOrigin::SubAgentCall { .. }
+            | TaskOrigin::Schedule { .. }
             | TaskOrigin::Fork { request: None, .. }
             | TaskOrigin::Retry { .. } => None,
         };
         let (id, parent_task_id, forked_from, retry_of, updates) = match self.origin {
             TaskOrigin::Outside => (new_id(), None, None, None, None),
             TaskOrigin::Request { id, digest: _ } => (id, None, None, None, None),
+            TaskOrigin::Schedule { id, .. } => (id, None, None, None, None),
             TaskOrigin::SubAgentCall { parent, id, retry_of, .. } => {
                 (id, Some(parent), None, retry_of, None)
             }
@@ -204,6 +227,7 @@ impl CreateTask {
             has_private,
             request,
             idempotency,
+            scheduled,
         });
         let claimed = Event::TaskClaimed { instance: owner, epoch: OwnerEpoch::default().next() };
         let updates = updates.filter(|updates| !updates.is_empty());
