@@ -125,6 +125,7 @@ pub(crate) struct CliAgentFile {
     idempotent: Option<bool>,
     /// True if the node that runs the agent declares `idempotent: false`. Only tasks pin it.
     #[schemars(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     never_repeat: Option<bool>,
     /// The deduplication window in seconds: duplicates within it share one result.
     deduplicate_seconds: Option<NonZeroU64>,
