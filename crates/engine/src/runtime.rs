@@ -274,15 +274,11 @@ impl Runtime {
         lifecycle::check_ready(deps, &create.assignee, &create.overrides)?;
         lifecycle::check_prices(&*deps.models, &create)?;
         let inner = Arc::clone(&self.inner);
-        // In a task of its own: if the caller stops waiting, a created task still runs.
-        let created = tokio::spawn(async move {
+        to_completion(async move {
             let loaded = lifecycle::create_task(&inner, create, at_fork).await?;
             Ok(scheduler::enqueue(&inner, loaded, None).await)
-        });
-        created.await.unwrap_or_else(|stopped| match stopped.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => Err(StoreError::Closed.into()),
         })
+        .await
     }
 
     /// Creates a task that continues from a checkpoint of another.
@@ -307,11 +303,15 @@ impl Runtime {
 
     /// Adopts a task whose owner is dead, and continues it.
     pub async fn adopt(&self, id: TaskId) -> Result<TaskHandle, EngineError> {
-        let loaded = lifecycle::claim_task(&self.inner, id).await?;
-        let order = loaded.state.task().order();
-        // The call that opened a sub-task is unknown if the sub-task is adopted alone.
-        let session = order.parent_task_id.map(|_| order.assigned_agent.as_str().into());
-        Ok(scheduler::enqueue(&self.inner, loaded, session).await)
+        let inner = Arc::clone(&self.inner);
+        to_completion(async move {
+            let loaded = lifecycle::claim_task(&inner, id).await?;
+            let order = loaded.state.task().order();
+            // The call that opened a sub-task is unknown if the sub-task is adopted alone.
+            let session = order.parent_task_id.map(|_| order.assigned_agent.as_str().into());
+            Ok(scheduler::enqueue(&inner, loaded, session).await)
+        })
+        .await
     }
 
     /// Records that a person trusts an imported task, its ancestors that have not ended, and every
@@ -333,7 +333,8 @@ impl Runtime {
 
     /// Records the answer to a review. The task continues when a process adopts it.
     pub async fn answer(&self, id: TaskId, answer: AnswerReview) -> Result<(), EngineError> {
-        lifecycle::answer_review(&self.inner, id, answer).await
+        let inner = Arc::clone(&self.inner);
+        to_completion(async move { lifecycle::answer_review(&inner, id, answer).await }).await
     }
 
     /// Cancels a task: at once if no process or this one owns it, else by asking its owner.
@@ -369,7 +370,13 @@ impl Runtime {
         self.inner.deps.programs.stop_all().await;
     }
 
-    /// True if no task runs here or waits for its turn.
+    /// Starts no more queued tasks, because this process is about to exit. Running tasks and their
+    /// parts continue.
+    pub fn drain(&self) {
+        self.inner.scheduler.drain();
+    }
+
+    /// True if no task runs here, and none waits for its turn or will get it.
     pub fn is_idle(&self) -> bool {
         self.inner.scheduler.is_idle()
     }
@@ -384,6 +391,17 @@ impl Runtime {
     pub fn subscribe(&self) -> broadcast::Receiver<LiveEvent> {
         self.inner.journal.subscribe()
     }
+}
+
+/// Performs a change of several steps in a Tokio task of its own, so that it is completed even if the
+/// caller stops waiting.
+async fn to_completion<T: Send + 'static>(
+    change: impl Future<Output = Result<T, EngineError>> + Send + 'static,
+) -> Result<T, EngineError> {
+    tokio::spawn(change).await.unwrap_or_else(|stopped| match stopped.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(_) => Err(StoreError::Closed.into()),
+    })
 }
 
 impl Drop for Runtime {

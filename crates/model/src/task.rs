@@ -55,7 +55,7 @@ pub struct TaskOrder {
     /// The deduplication key of the request, if duplicates share a run.
     pub request: Option<Digest>,
     /// The schedule and due time that started it.
-    pub scheduled: Option<ScheduledFor>,
+    pub scheduled: Option<Box<ScheduledFor>>,
     /// The time it was created.
     pub created_at: Timestamp,
 }
@@ -325,7 +325,7 @@ pub struct Task {
     pub retry_of: Option<TaskId>,
     /// The schedule and due time that started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scheduled: Option<ScheduledFor>,
+    pub scheduled: Option<Box<ScheduledFor>>,
     /// The task that this one is a duplicate of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shared_with: Option<TaskId>,

@@ -7,7 +7,7 @@
 
 mod tree_slots;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -42,6 +42,8 @@ pub(super) struct Scheduler {
 
 struct SchedulerState {
     is_closed: bool,
+    /// True once queued tasks stay in the queue, because this process is about to exit.
+    is_draining: bool,
     workers: HashMap<TaskId, ActiveWorker>,
     /// The slots of the workers that count against the limit.
     slots: TreeSlots,
@@ -49,9 +51,9 @@ struct SchedulerState {
     queue: VecDeque<TaskId>,
     /// The loaded state of some queued tasks, at most as many as there are slots.
     loaded: HashMap<TaskId, LoadedTask>,
-    /// Tasks given up after an error and not yet released, with the number of release attempts.
-    /// They are not run again here, where they would fail again at once.
-    abandoned: HashMap<TaskId, u32>,
+    /// Tasks given up after an error and not yet released. They are not run again here, where they
+    /// would fail again at once.
+    abandoned: HashSet<TaskId>,
     /// Completion handles of queued tasks.
     handles: HashMap<TaskId, Vec<oneshot::Sender<TaskOutcome>>>,
 }
@@ -77,11 +79,12 @@ impl Scheduler {
         let limit = limit.get() as usize;
         let state = SchedulerState {
             is_closed: false,
+            is_draining: false,
             workers: HashMap::new(),
             slots: TreeSlots::new(limit),
             queue: VecDeque::new(),
             loaded: HashMap::new(),
-            abandoned: HashMap::new(),
+            abandoned: HashSet::new(),
             handles: HashMap::new(),
         };
         Self { limit, state: Mutex::new(state), abandoned: Arc::default() }
@@ -97,10 +100,15 @@ impl Scheduler {
         !self.state().workers.is_empty()
     }
 
-    /// True if no worker is running and no task is queued.
+    /// True if no worker is running and none will start.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.state();
-        state.workers.is_empty() && state.queue.is_empty()
+        state.workers.is_empty() && (state.is_draining || state.queue.is_empty())
+    }
+
+    /// Leaves queued tasks in the queue from now on. Parts of running tasks still start.
+    pub(super) fn drain(&self) {
+        self.state().is_draining = true;
     }
 
     /// True if one worker is running and no task is queued.
@@ -145,25 +153,15 @@ impl Scheduler {
         Arc::clone(&self.abandoned)
     }
 
-    /// The tasks to release, each with fewer attempts than the maximum.
-    pub(super) fn tasks_to_release(&self, attempts_max: u32) -> Vec<TaskId> {
+    /// The tasks that are given up and not yet released.
+    pub(super) fn tasks_to_release(&self) -> Vec<TaskId> {
         let state = self.state();
-        if state.is_closed {
-            return Vec::new();
-        }
-        let open = state.abandoned.iter().filter(|(_, attempts)| **attempts < attempts_max);
-        open.map(|(id, _)| *id).collect()
+        if state.is_closed { Vec::new() } else { state.abandoned.iter().copied().collect() }
     }
 
-    /// Counts an attempt to release a task. Returns false if there must be none.
-    pub(super) fn count_release_attempt(&self, id: TaskId, attempts_max: u32) -> bool {
-        match self.state().abandoned.get_mut(&id) {
-            Some(attempts) if *attempts < attempts_max => {
-                *attempts += 1;
-                true
-            }
-            Some(_) | None => false,
-        }
+    /// True if the task is given up and not yet released.
+    pub(super) fn is_abandoned(&self, id: TaskId) -> bool {
+        self.state().abandoned.contains(&id)
     }
 
     /// Forgets a task that was released.
@@ -198,7 +196,7 @@ impl Scheduler {
     fn start_next(&self) -> Option<ReadyTask> {
         let mut state = self.state();
         state.slots.grant_returning();
-        if !state.slots.has_free() {
+        if state.is_draining || !state.slots.has_free() {
             return None;
         }
         // A task that was adopted again waits until its last worker has ended.
@@ -223,7 +221,7 @@ impl Scheduler {
             }
             // A closed runtime commits nothing more.
             if outcome.is_err() && !state.is_closed {
-                state.abandoned.insert(id, 0);
+                state.abandoned.insert(id);
                 self.abandoned.notify_one();
             }
             handles

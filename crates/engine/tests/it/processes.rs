@@ -179,3 +179,20 @@ async fn cancel_before_the_first_journal_read_is_noticed() {
     let ended = tokio::time::timeout(Duration::from_millis(300), waiting.wait()).await;
     assert_eq!(ended.unwrap().unwrap(), TaskStatus::Cancelled);
 }
+
+#[tokio::test(start_paused = true)]
+async fn adoption_is_completed_if_its_caller_stops_waiting() {
+    let world = RuntimeFixture::new();
+    let first = world.fake_process(1, vec![Hang]);
+    let handle = first.create(create_task("a")).await.unwrap();
+    sleep(50).await;
+    world.kill(1, first);
+    let second = world.fake_process(2, vec![]);
+    {
+        let adopt = second.adopt(handle.id);
+        // Polled once, and then dropped.
+        let _ = tokio::time::timeout(Duration::ZERO, adopt).await;
+    }
+    sleep(5000).await;
+    assert_eq!(world.row(handle.id).status, TaskStatus::Completed);
+}

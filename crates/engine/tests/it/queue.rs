@@ -162,3 +162,34 @@ async fn task_runs_after_its_submitter_is_dropped() {
     assert_eq!((rows.len(), models.calls()), (1, 1));
     assert_eq!(rows[0].status, TaskStatus::Completed);
 }
+
+#[tokio::test(start_paused = true)]
+async fn task_is_released_after_a_failure_of_hours() {
+    let store = Arc::new(CrashingStore::new(Arc::new(MemoryStore::new()), None));
+    let (runtime, fixture, _) = process_on(store.clone(), vec![]);
+    store.fail_reads(u32::MAX);
+    let mut handle = create_all(&runtime, 5).await.pop().unwrap();
+    assert!(handle.wait().await.is_err());
+    tokio::time::sleep(Duration::from_hours(3)).await;
+    assert!(fixture.row(handle.id).owner.is_some());
+    store.fail_reads(0);
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(fixture.row(handle.id).owner, None);
+    assert_eq!(adopt(&runtime, handle.id).await, TaskStatus::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn draining_runtime_starts_no_queued_task() {
+    let (runtime, fixture, models) = process(vec![Hang, Hang]);
+    let handles = create_all(&runtime, 3).await;
+    sleep(50).await;
+    assert!(!runtime.is_idle());
+    runtime.drain();
+    for handle in &handles[..2] {
+        runtime.cancel(handle.id).await.unwrap();
+    }
+    sleep(500).await;
+    assert!(runtime.is_idle());
+    assert_eq!(models.calls(), 2);
+    assert_eq!(fixture.row(handles[2].id).status, TaskStatus::Pending);
+}

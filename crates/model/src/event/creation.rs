@@ -72,7 +72,7 @@ pub struct TaskCreated {
     pub idempotency: Option<Digest>,
     /// The schedule and due time that started the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scheduled: Option<ScheduledFor>,
+    pub scheduled: Option<Box<ScheduledFor>>,
 }
 
 /// The schedule and due time that started a task.

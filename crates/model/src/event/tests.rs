@@ -43,10 +43,10 @@ fn created() -> Event {
         has_private: true,
         request: Some(Digest::of(b"Ada")),
         idempotency: None,
-        scheduled: Some(ScheduledFor {
+        scheduled: Some(Box::new(ScheduledFor {
             schedule: "daily".parse().unwrap(),
             due: Timestamp::UNIX_EPOCH,
-        }),
+        })),
     })
 }
 

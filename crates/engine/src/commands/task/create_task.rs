@@ -171,7 +171,7 @@ impl CreateTask {
         };
         let scheduled = match &self.origin {
             TaskOrigin::Schedule { id: _, schedule, due } => {
-                Some(ScheduledFor { schedule: schedule.clone(), due: *due })
+                Some(Box::new(ScheduledFor { schedule: schedule.clone(), due: *due }))
             }
             TaskOrigin::Outside
             | TaskOrigin::Request { .. }
