@@ -91,10 +91,10 @@ impl Server {
         tracing::info!("stopping: no new work is taken");
         state.drain();
         tokio::pin!(abort);
-        tokio::select! {
-            () = drained(&state, drain_time) => {}
-            () = &mut abort => {}
-        }
+        let is_aborted = tokio::select! {
+            () = drained(&state, drain_time) => false,
+            () = &mut abort => true,
+        };
         background.shutdown().await;
         // Receivers are gone only if the listener has ended by itself.
         let _ = closing.send(true);
@@ -106,6 +106,11 @@ impl Server {
         }
         state.host.runtime().stop_programs().await;
         if let Some(state) = Arc::into_inner(state) {
+            let abort = async {
+                if !is_aborted {
+                    abort.await;
+                }
+            };
             state.host.close(abort).await;
         } else {
             tracing::warn!("a request is still being handled");

@@ -63,6 +63,7 @@ impl ServerState {
     /// Refuses new work from now on.
     pub(crate) fn drain(&self) {
         self.is_draining.store(true, Ordering::Release);
+        self.host.runtime().drain();
     }
 
     /// True once new work is refused.

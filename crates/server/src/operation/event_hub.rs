@@ -103,28 +103,35 @@ async fn follow(
 ) {
     let mut changes = store.changes(after);
     loop {
-        let read = match changes.next().await {
-            Ok(_) => store.events_after(after, BATCH_EVENTS).await,
-            Err(error) => Err(error),
-        };
-        let mut events = match read {
-            Ok(events) => events,
-            Err(error) => {
-                tracing::error!(%error, "cannot follow the journal");
-                tokio::time::sleep(RETRY_DELAY).await;
-                continue;
-            }
-        };
-        while !events.is_empty() {
-            let is_full = events.len() == BATCH_EVENTS as usize;
-            for recorded in events.drain(..) {
-                after = recorded.position;
-                // Without listeners there is nothing to deliver.
-                let _ = sender.send(Arc::new(JournalFrame::new(recorded)));
-            }
-            if is_full {
-                events = store.events_after(after, BATCH_EVENTS).await.unwrap_or_default();
-            }
+        if let Err(error) = deliver(&*store, &mut after, &sender).await {
+            tracing::error!(%error, "cannot follow the journal");
+            tokio::time::sleep(RETRY_DELAY).await;
+            // What was committed before the failure brings no further change.
+            continue;
+        }
+        if let Err(error) = changes.next().await {
+            tracing::error!(%error, "cannot follow the journal");
+            tokio::time::sleep(RETRY_DELAY).await;
+        }
+    }
+}
+
+/// Delivers all events after a position.
+async fn deliver(
+    store: &dyn Store,
+    after: &mut JournalPosition,
+    sender: &broadcast::Sender<Arc<JournalFrame>>,
+) -> Result<(), StoreError> {
+    loop {
+        let events = store.events_after(*after, BATCH_EVENTS).await?;
+        let is_last = events.len() < BATCH_EVENTS as usize;
+        for recorded in events {
+            *after = recorded.position;
+            // Without listeners there is nothing to deliver.
+            let _ = sender.send(Arc::new(JournalFrame::new(recorded)));
+        }
+        if is_last {
+            return Ok(());
         }
     }
 }

@@ -52,7 +52,16 @@ impl ServerLock {
         polity_files::create_private_folders(data).map_err(io)?;
         let file = open_or_create(&path).map_err(io)?;
         match file.try_lock() {
-            Ok(()) => Ok(Self { data: data.to_owned(), _file: file }),
+            Ok(()) => {
+                // The address of a server that was killed may belong to another program by now.
+                let address = data.join(ADDRESS_FILE);
+                match std::fs::remove_file(&address) {
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                        Err(ServeError::Io { path: address, source: error })
+                    }
+                    Ok(()) | Err(_) => Ok(Self { data: data.to_owned(), _file: file }),
+                }
+            }
             Err(TryLockError::WouldBlock) => {
                 let address = read_address(data);
                 let url =
