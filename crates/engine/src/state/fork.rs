@@ -18,6 +18,33 @@ pub enum CannotFork {
     /// A node that has run is missing in the workflow as it is now.
     #[error("node \"{0}\" has run there, and the workflow no longer has it")]
     NodeGone(Name),
+    /// The next node is missing in the workflow as it is now.
+    #[error("node \"{to}\" was next there, after \"{from}\", and the workflow no longer has it")]
+    NextNodeGone {
+        /// The finished node.
+        from: Name,
+        /// The next node.
+        to: Name,
+    },
+    /// The edge to the next node is missing in the workflow as it is now.
+    #[error("the workflow led from \"{from}\" to \"{to}\" there, and has no such edge now")]
+    RouteGone {
+        /// The finished node.
+        from: Name,
+        /// The next node.
+        to: Name,
+    },
+    /// A finished node has a new edge, which was not considered when the node ended.
+    #[error("node \"{from}\" had ended there, and its way to \"{to}\" was added later")]
+    RouteAdded {
+        /// The finished node.
+        from: Name,
+        /// The node that would be left out.
+        to: Name,
+    },
+    /// No node could run, although some could in the pinned workflow.
+    #[error("the workflow as it is now has nothing left to run there")]
+    NothingLeft,
     /// A sub-agent that is at work is missing in the agent as it is now.
     #[error("agent \"{0}\" is at work there, and is no longer one of the sub_agents")]
     SubAgentGone(Name),
@@ -55,9 +82,7 @@ impl TaskState {
             return Err(CannotFork::OtherKind(assignee.name().clone(), before, now));
         }
         match (&self.work, assignee) {
-            (TaskWork::Workflow(run), Assignee::Workflow(flow)) => {
-                run.rebased(&flow.plan).map(drop).map_err(CannotFork::NodeGone)
-            }
+            (TaskWork::Workflow(run), Assignee::Workflow(flow)) => run.check_plan(&flow.plan),
             (TaskWork::Agent(_), Assignee::Agent(pinned)) => {
                 let at_work = self.calls.open().filter_map(|call| call.tool.as_ref()?.sub_agent());
                 match at_work.into_iter().find(|name| pinned.sub_agent(name).is_none()) {

@@ -181,3 +181,127 @@ edges: [{from: one, to: two}]
         assert_eq!(refused.to_string(), format!("{path}: {problem}"));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn changed_workflow_leaves_no_node_out_in_silence() {
+    const ONE: &str = "one: {type: agent, agent: ann}";
+    const TWO: &str = "two: {type: agent, agent: bob}";
+    const NEW: &str = "new: {type: agent, agent: dot}";
+    const THREE: &str = "three: {type: agent, agent: cid}";
+    let cases = [
+        // The next node was renamed.
+        (
+            0,
+            vec![ONE, NEW, THREE],
+            "{from: one, to: new}, {from: new, to: three}",
+            "node \"two\" was next there, after \"one\", and the workflow no longer has it",
+        ),
+        // A node was inserted before the next one.
+        (
+            0,
+            vec![ONE, NEW, TWO, THREE],
+            "{from: one, to: new}, {from: new, to: two}, {from: two, to: three}",
+            "the workflow led from \"one\" to \"two\" there, and has no such edge now",
+        ),
+        // A finished node got a second successor.
+        (
+            0,
+            vec![ONE, TWO, NEW, THREE],
+            "{from: one, to: two}, {from: one, to: new}, {from: two, to: three}",
+            "node \"one\" had ended there, and its way to \"new\" was added later",
+        ),
+        // The successor was replaced.
+        (
+            1,
+            vec![ONE, TWO, NEW],
+            "{from: one, to: two}, {from: two, to: new}",
+            "node \"three\" was next there, after \"two\", and the workflow no longer has it",
+        ),
+        // A node was appended to the last one.
+        (
+            2,
+            vec![ONE, TWO, THREE, NEW],
+            "{from: one, to: two}, {from: two, to: three}, {from: three, to: new}",
+            "node \"three\" had ended there, and its way to \"new\" was added later",
+        ),
+    ];
+    for (checkpoint, nodes, edges, expected) in cases {
+        let harness = workflow(LINE);
+        let (runtime, done) = harness.start("x").await;
+        assert_eq!(done.status, TaskStatus::Completed);
+        let text = format!("\n  {}\nedges: [{edges}]\n", nodes.join("\n  "));
+        let definitions = Some(workflow(&text).order("x").assignee);
+        let updates = StateUpdates::default();
+        let fork = ForkRequest { definitions, ..ForkRequest::new(done.id, checkpoint, updates) };
+        let refused = runtime.fork(fork).await.unwrap_err();
+        assert!(refused.to_string().ends_with(expected), "{refused}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_refuses_a_workflow_that_no_longer_leads_to_the_failed_node() {
+    let harness = workflow(LINE);
+    harness.play("bob", AgentBehaviour::Fail);
+    let (runtime, failed) = harness.start("x").await;
+    let inserted = "
+  one: {type: agent, agent: ann, outputs: [first]}
+  new: {type: agent, agent: dot}
+  two: {type: agent, agent: eve}
+  three: {type: agent, agent: cid}
+edges: [{from: one, to: new}, {from: new, to: two}, {from: two, to: three}]
+";
+    let definitions = Some(workflow(inserted).order("x").assignee);
+    let request = RetryRequest { definitions, ..retry_request(failed.id) };
+    let refused = runtime.retry(request).await.unwrap_err();
+    let expected = "the workflow led from \"one\" to \"two\" there, and has no such edge now";
+    assert!(refused.to_string().ends_with(expected), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_beside_the_route_are_accepted() {
+    let keyed = |more_nodes: &str, more_keys: &str| {
+        workflow(&format!(
+            "
+  check: {{type: condition, expression: 'input == \"x\" ? \"ok\" : \"no\"'}}
+  two: {{type: agent, agent: bob}}
+  three: {{type: agent, agent: cid}}{more_nodes}
+edges: [{{from: check, to: {{ok: two{more_keys}}}}}, {{from: two, to: three}}]
+"
+        ))
+    };
+    let harness = keyed("", "");
+    harness.play("bob", AgentBehaviour::Fail);
+    let (runtime, failed) = harness.start("x").await;
+    harness.play("bob", AgentBehaviour::Echo);
+    // The finished condition gets another key, and a node after the failed one changes.
+    let changed = keyed("\n  other: {type: agent, agent: dot}", ", no: other");
+    let definitions = Some(changed.order("x").assignee);
+    let request = RetryRequest { definitions, ..retry_request(failed.id) };
+    let task = retry(&harness, &runtime, request).await;
+    assert_eq!((task.status, task.result.as_deref()), (TaskStatus::Completed, Some("cid(bob(x))")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn fork_refuses_a_renamed_human_node_at_its_review() {
+    let text = |name: &str| {
+        format!(
+            "
+  one: {{type: agent, agent: ann}}
+  {name}: {{type: human, question: 'Good?'}}
+  two: {{type: agent, agent: bob, input: '{{{{ nodes.one.output }}}}'}}
+edges: [{{from: one, to: {name}}}, {{from: {name}, to: {{approve: two}}}}]
+"
+        )
+    };
+    let harness = workflow(&text("ask"));
+    let (runtime, waiting) = harness.start("x").await;
+    assert_eq!(waiting.status, TaskStatus::AwaitingHuman);
+    let definitions = Some(workflow(&text("review")).order("x").assignee);
+    for checkpoint in [0, 1] {
+        let definitions = definitions.clone();
+        let updates = StateUpdates::default();
+        let fork = ForkRequest { definitions, ..ForkRequest::new(waiting.id, checkpoint, updates) };
+        let refused = runtime.fork(fork).await.unwrap_err().to_string();
+        assert!(refused.contains("\"ask\""), "{refused}");
+    }
+}

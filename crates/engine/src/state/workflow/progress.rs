@@ -6,6 +6,8 @@
 //!
 //! Everything here follows from the plan and the journal, so nothing is stored.
 
+mod route_check;
+
 use polity_definition::{JoinMode, LinkKind, PlanLink, WorkflowPlan};
 use polity_model::machine::node::{NodeEvent, NodeState};
 use polity_model::machine::{IllegalTransition, Machine};

@@ -7,8 +7,15 @@ use polity_model::machine::node::NodeState;
 use polity_model::name::Name;
 
 use super::{NodeRun, WorkflowRun};
+use crate::state::CannotFork;
 
 impl WorkflowRun {
+    /// Checks that the run can continue on another plan without leaving out a node.
+    pub(in crate::state) fn check_plan(&self, plan: &Arc<WorkflowPlan>) -> Result<(), CannotFork> {
+        self.rebased(plan).map_err(CannotFork::NodeGone)?;
+        self.progress.check_routes(&self.plan, plan)
+    }
+
     /// The run on another plan. Nodes are identified by their names. The error names a node that has
     /// run and that the plan does not have.
     pub(in crate::state) fn rebased(&self, plan: &Arc<WorkflowPlan>) -> Result<Self, Name> {
