@@ -34,6 +34,7 @@ pub use self::plan::{LinkKind, PlanEdge, PlanLink, PlanNode, PlanTarget, Workflo
 pub use self::script_interpreter::ScriptInterpreter;
 pub use self::script_source::{SCRIPT_BYTES_MAX, ScriptSource};
 pub use self::script_step::{ScriptPath, ScriptProgram};
+use crate::agent::EmptyOutputPolicy;
 use crate::evaluation::expression::ConditionExpression;
 use crate::evaluation::template::Template;
 use crate::file::canonical;
@@ -173,6 +174,8 @@ pub enum WorkflowNodeKind {
         arguments: ArgumentTemplates,
         /// Environment variables to set; a value may name another variable as `${NAME}`.
         envs: BTreeMap<EnvName, String>,
+        /// The reaction to a script that went well and printed nothing.
+        empty_output: EmptyOutputPolicy,
     },
     /// Runs one node for every item of a list.
     Map {

@@ -148,6 +148,15 @@ fn private_copy_of_a_script_is_removed() {
 }
 
 #[test]
+fn script_that_prints_nothing_may_declare_that_as_success() {
+    let sandbox = home_with("file: s.sh, empty_output: accept", &[("s.sh", "echo done >&2")]);
+    let (task, code) = sandbox.json(&["run", "flow", "x"]);
+    assert_eq!((&task["result"], code), (&"".into(), 0));
+    let sandbox = home_with("file: s.sh, empty_output: perhaps", &[("s.sh", "true")]);
+    sandbox.polity(&["check"]).fails(2, "empty_output");
+}
+
+#[test]
 fn bad_output_fails_the_step_with_its_reason() {
     for (script, code, error) in [
         ("echo hello", "invalid_output", "the script printed no JSON value"),
@@ -202,10 +211,11 @@ fn hints_for_scripts_name_no_field_of_agents() {
     {
         let sandbox = home_with("file: s.sh", &[("s.sh", script)]);
         let run = sandbox.polity(&["run", "flow", "x"]).exits(1);
-        for field in ["empty_output", "resource_limits", "artifacts", "error_rules", "agent's file"]
-        {
+        for field in ["resource_limits", "artifacts", "error_rules", "agent's file"] {
             assert!(!run.err.contains(field), "{field}: {run:?}");
         }
+        // A node of a script has this field.
+        assert_eq!(run.err.contains("empty_output: accept on the node"), script == "true");
     }
 }
 

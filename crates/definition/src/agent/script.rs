@@ -93,12 +93,15 @@ impl ScriptAgentFile {
 impl AgentDefinition {
     /// The agent that runs the script of a node; none for a node without one.
     pub fn of_script(node: &WorkflowNode) -> Option<Self> {
-        let WorkflowNodeKind::Script { program, envs, .. } = &node.kind else { return None };
+        let WorkflowNodeKind::Script { program, envs, empty_output, .. } = &node.kind else {
+            return None;
+        };
         let agent = CliAgent {
             envs: envs.clone(),
             timeout_seconds: node.timeout_seconds.unwrap_or(TIMEOUT_DEFAULT),
             max_retries: node.max_retries.unwrap_or(MAX_RETRIES_DEFAULT),
             idempotent: node.idempotent.unwrap_or(false),
+            empty_output: *empty_output,
             ..CliAgent::running(program.clone())
         };
         Some(Self { name: program.agent_name(), kind: AgentKind::Cli(agent), a2a: None })

@@ -9,6 +9,7 @@ use super::{
     COMPENSATION_PREFIX, ITEM_INDEX, ITEM_NAME_DEFAULT, MAP_PARALLEL_DEFAULT, ScriptProgram,
     WorkflowNode, WorkflowNodeKind,
 };
+use crate::agent::EmptyOutputPolicy;
 use crate::evaluation::scope::ScopeField;
 use crate::file::checker::{FileChecker, NameReference};
 use crate::file::path::FieldPath;
@@ -46,7 +47,12 @@ pub(super) fn check_script(
     for (name, value) in &envs {
         checker.refuse_secret(&envs_path.field(name.as_str()), name.as_str(), value);
     }
-    Some(WorkflowNodeKind::Script { program, arguments: file.arguments.unwrap_or_default(), envs })
+    Some(WorkflowNodeKind::Script {
+        program,
+        arguments: file.arguments.unwrap_or_default(),
+        envs,
+        empty_output: file.empty_output.unwrap_or(EmptyOutputPolicy::Fail),
+    })
 }
 
 /// Checks a map and the step inside it.

@@ -19,6 +19,7 @@ use super::{
     ArgumentTemplates, ItemErrorPolicy, JoinMode, MAP_PARALLEL_DEFAULT, REFLECTION_ROUNDS,
     REFLECTION_ROUNDS_MAX, ScriptPath, ValueSource, WorkflowPattern,
 };
+use crate::agent::EmptyOutputPolicy;
 use crate::evaluation::expression::ConditionExpression;
 use crate::evaluation::template::Template;
 use crate::file::canonical;
@@ -299,6 +300,11 @@ node_file!(
         /// Environment variables of the script. A value may name another variable as `${NAME}`,
         /// whose value is masked wherever the script prints it.
         envs: BTreeMap<EnvName, String>,
+        /// The reaction to a script that went well and printed nothing: it fails, or its output is
+        /// the empty text.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(extend("default" = EmptyOutputPolicy::Fail))]
+        empty_output: EmptyOutputPolicy,
     }
 );
 node_file!(

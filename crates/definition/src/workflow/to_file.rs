@@ -11,6 +11,7 @@ use super::outputs::OutputsFile;
 use super::{
     EdgeTarget, ScriptProgram, WorkflowDefinition, WorkflowEdge, WorkflowNode, WorkflowNodeKind,
 };
+use crate::agent::EmptyOutputPolicy;
 use crate::file::canonical;
 use crate::file::ordered::OrderedMap;
 
@@ -92,16 +93,21 @@ impl WorkflowNode {
                 WorkflowNodeFile { workflow: Some(workflow), input, ..Default::default() }
                     .with_common(common),
             ),
-            WorkflowNodeKind::Script { program, arguments, envs } => {
+            WorkflowNodeKind::Script { program, arguments, envs, empty_output } => {
                 let (file, command) = match program {
                     ScriptProgram::File(file) => (Some(file), None),
                     ScriptProgram::Command(command) => (None, Some(command)),
                 };
-                let (arguments, envs) = (Some(arguments), Some(envs));
-                NodeFile::Script(
-                    ScriptNodeFile { file, command, arguments, envs, ..Default::default() }
-                        .with_common(common),
-                )
+                let script = ScriptNodeFile {
+                    file,
+                    command,
+                    arguments: Some(arguments),
+                    envs: Some(envs),
+                    // The default stays unsaid, so that the digests of older workflows hold.
+                    empty_output: (empty_output != EmptyOutputPolicy::Fail).then_some(empty_output),
+                    ..Default::default()
+                };
+                NodeFile::Script(script.with_common(common))
             }
             WorkflowNodeKind::Map { over, item_name, node, max_parallel, on_item_error } => {
                 NodeFile::Map(

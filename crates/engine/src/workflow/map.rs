@@ -312,7 +312,9 @@ fn is_too_long(items: usize, limit: NonZeroU32) -> bool {
 
 /// The failure of a map whose list has too many items.
 fn too_long(items: usize, limit: NonZeroU32) -> NodeError {
-    let how = if is_too_long(items, MAP_ITEMS_MAX) {
+    let how = if limit >= MAP_ITEMS_MAX {
+        "split the list; the limit is at its maximum".to_owned()
+    } else if is_too_long(items, MAP_ITEMS_MAX) {
         format!("raise it there, to at most {MAP_ITEMS_MAX}, and split the list")
     } else {
         "raise it there, or split the list".to_owned()

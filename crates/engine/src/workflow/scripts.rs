@@ -1,6 +1,6 @@
 //! Runs scripts: their input, and the parts of their output.
 
-use polity_definition::{EvaluationScope, WorkflowNode, WorkflowNodeKind};
+use polity_definition::{EvaluationScope, ScriptProgram, WorkflowNode, WorkflowNodeKind};
 use polity_model::event::NodeOutput;
 use polity_model::failure::ErrorCode;
 use polity_model::ids::ToolCallId;
@@ -73,11 +73,10 @@ impl WorkflowDecision<'_> {
 
     /// Finishes a node whose call was answered. `stored` is the place of the answer in the journal.
     pub(super) fn finish_answered(&mut self, node: usize, content: &str, stored: NodeOutput) {
-        let is_script =
-            matches!(self.run.plan().nodes()[node].node.kind, WorkflowNodeKind::Script { .. });
-        if !is_script {
+        let WorkflowNodeKind::Script { program, .. } = &self.run.plan().nodes()[node].node.kind
+        else {
             return self.finish(FinishedNode::answered(node, content, stored));
-        }
+        };
         match ScriptOutput::parse(content) {
             Ok(script) => self.finish(FinishedNode {
                 node,
@@ -89,6 +88,14 @@ impl WorkflowDecision<'_> {
             }),
             Err(why) => {
                 let failure = LateFailure { edge: None, output: NodeOutput::Answer };
+                let how = match program {
+                    ScriptProgram::File(_) => {
+                        "; correct the script, and retry with --definitions current: a task keeps \
+                         its own copy"
+                    }
+                    ScriptProgram::Command(_) => "",
+                };
+                let why = format!("{why}{how}");
                 self.fail_node_late(node, ErrorCode::InvalidOutput, &why, failure);
             }
         }

@@ -196,7 +196,10 @@ fn check_answer(
         (None, _) if is_accepted => Ok(String::new()),
         (None, OutputFormat::Text) => failed(match &failures.resolved.script {
             None => "it gave no answer: its output is empty (empty_output: accept allows that)",
-            Some(_) => "it printed nothing; a script prints one JSON value, such as null",
+            Some(_) => {
+                "it printed nothing; a script prints one JSON value, such as null \
+                 (empty_output: accept on the node allows an empty output)"
+            }
         }),
         (None, OutputFormat::Json | OutputFormat::Jsonl | OutputFormat::StreamJson) => {
             failed(&if parsed.documents == 0 {
