@@ -40,6 +40,8 @@ pub struct TraceBuilder {
     call_since: Option<Timestamp>,
     /// The time of the next attempt, while the task waits for it.
     retry_at: Option<Timestamp>,
+    /// The time since which a run waits for a slot.
+    queued_at: Option<Timestamp>,
     /// The newest failure of the model or its tools.
     model_failure: ModelFailureTrace,
     /// The tool calls of the newest answer.
@@ -97,6 +99,7 @@ impl TraceBuilder {
             agent: created.assigned_agent.clone(),
             call_since: None,
             retry_at: None,
+            queued_at: None,
             model_failure: ModelFailureTrace::default(),
             calls: TracedCalls::default(),
             nodes: TracedNodes::new(created),
@@ -293,7 +296,18 @@ impl TraceBuilder {
                 };
                 self.step(at, "retry", StepStatus::Warning, message);
             }
-            ExecutionChange::Queue { .. } => self.is_run = true,
+            ExecutionChange::Queue { .. } => {
+                self.is_run = true;
+                self.queued_at = Some(at);
+            }
+            ExecutionChange::Start { agent, .. } => {
+                // A run that finds a free slot starts in the commit that queues it.
+                if let Some(since) = self.queued_at.take().filter(|since| *since < at) {
+                    let waited = at.duration_since(since).as_secs_f64();
+                    let message = format!("waited {waited:.1} s for a slot of {agent}");
+                    self.step(at, "queued", StepStatus::Info, message);
+                }
+            }
             ExecutionChange::Run { process_id: Some(id), .. } => {
                 self.step(at, "program_started", StepStatus::Info, format!("process {id}"));
             }
@@ -323,8 +337,7 @@ impl TraceBuilder {
             ExecutionChange::TimeOut => {
                 self.step(at, "timed_out", StepStatus::Error, String::new());
             }
-            ExecutionChange::Start { .. }
-            | ExecutionChange::Run { process_id: None, remote: None }
+            ExecutionChange::Run { process_id: None, remote: None }
             | ExecutionChange::Complete
             | ExecutionChange::Fail { retry_at: None, .. }
             | ExecutionChange::Retry
