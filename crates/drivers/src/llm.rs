@@ -75,9 +75,13 @@ impl LanguageModels {
 
 impl LanguageModels {
     /// Adds the cost of what a failed call has used.
-    fn priced(&self, mut failure: ModelFailure, config: &LlmConfig) -> ModelFailure {
+    fn priced(
+        &self,
+        (mut failure, estimate): (ModelFailure, TokenEstimate),
+        config: &LlmConfig,
+    ) -> ModelFailure {
         if !failure.usage.is_zero() {
-            self.prices.apply(config, &mut failure.usage, TokenEstimate::default());
+            self.prices.apply(config, &mut failure.usage, estimate);
         }
         failure
     }

@@ -1,6 +1,7 @@
 //! The HTTP call of a model: encodes the prompt, sends it and decodes the streamed answer.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use polity_definition::LlmAgent;
@@ -8,7 +9,7 @@ use polity_engine::driver::{
     AnswerEnding, AskedArguments, AskedTool, ModelFailure, ModelReply, ModelRequest, TextSink,
 };
 use polity_model::failure::{ErrorCategory, WithheldReason};
-use polity_model::usage::{Usage, UsageEstimate, estimate_tokens};
+use polity_model::usage::{Usage, estimate_tokens};
 use serde_json::Value;
 
 use super::endpoint::{ModelEndpoint, ProviderProtocol};
@@ -40,18 +41,15 @@ impl HttpModelClient {
         llm: &LlmAgent,
         request: ModelRequest<'_>,
         environment: &EnvSource,
-    ) -> Result<(ModelReply, TokenEstimate), ModelFailure> {
+    ) -> Result<(ModelReply, TokenEstimate), (ModelFailure, TokenEstimate)> {
         let names = WireToolNames::new(request.toolbox);
         let (answer, request_bytes) = self
             .answer(endpoint, llm, &names, request, environment)
             .await
-            .map_err(|error| endpoint.failure(&error))?;
+            .map_err(|error| (endpoint.failure(&error), error.estimate))?;
         let estimate = estimate_unreported(&answer, request_bytes);
         let usage = Usage {
-            estimate: UsageEstimate {
-                tokens: estimate.input.saturating_add(estimate.output),
-                ..UsageEstimate::default()
-            },
+            estimate: estimate.without_cost(),
             ..Usage::reported(answer.input_tokens, answer.output_tokens, None)
         };
         let calls = answer.calls.into_iter().map(|call| {
@@ -185,13 +183,38 @@ async fn read_answer(
         ProviderProtocol::Anthropic => Box::<AnthropicDecoder>::default(),
         ProviderProtocol::Gemini => Box::<GeminiDecoder>::default(),
     };
-    let read = decode_events(&mut *decoder, response, request_bytes, progress).await;
+    let counted = CountedText { sink: progress, bytes: AtomicUsize::new(0) };
+    let read = decode_events(&mut *decoder, response, request_bytes, &counted).await;
     let (input, output) = decoder.tokens();
     let reported = Usage::reported(input, output, None);
+    let written = estimate_tokens(counted.bytes.into_inner());
+    let unreported = TokenEstimate {
+        input: input.map_or_else(|| estimate_tokens(request_bytes), |_| 0),
+        output: output.map_or(written, |_| 0),
+    };
     // More may have been used before the end of the stream.
     let known = Usage { tokens_unknown: true, ..reported };
-    read.map_err(|error| error.with_usage(known))?;
-    decoder.finish().map_err(|error| error.with_usage(reported))
+    let so_far =
+        TokenEstimate { output: written.saturating_sub(output.unwrap_or(0)), ..unreported };
+    read.map_err(|error| error.with_usage(known, so_far))?;
+    decoder.finish().map_err(|error| error.with_usage(reported, unreported))
+}
+
+/// Counts the bytes of an answer as they arrive.
+struct CountedText<'a> {
+    sink: &'a dyn TextSink,
+    bytes: AtomicUsize,
+}
+
+impl TextSink for CountedText<'_> {
+    fn text(&self, piece: &str) {
+        self.bytes.fetch_add(piece.len(), Ordering::Relaxed);
+        self.sink.text(piece);
+    }
+
+    fn progress(&self) {
+        self.sink.progress();
+    }
 }
 
 /// Decodes events until the stream ends.

@@ -7,6 +7,8 @@ use polity_model::failure::ErrorCategory;
 use polity_model::usage::{Usage, estimate_tokens};
 use serde_json::Value;
 
+use super::price::TokenEstimate;
+
 /// The longest provider message that an error repeats.
 const MESSAGE_CHARACTERS_MAX: usize = 500;
 
@@ -56,6 +58,8 @@ pub(super) struct ModelCallError {
     pub(super) is_filtered: bool,
     /// The usage up to the error; zero if the model did not read the request.
     pub(super) usage: Usage,
+    /// The estimate of the tokens that were not reported.
+    pub(super) estimate: TokenEstimate,
 }
 
 /// The setting that the user should check.
@@ -89,12 +93,14 @@ impl ModelCallError {
             status: None,
             is_filtered: false,
             usage: Usage::default(),
+            estimate: TokenEstimate::default(),
         }
     }
 
-    /// Adds the usage up to the error.
-    pub(super) fn with_usage(self, usage: Usage) -> Self {
-        Self { usage, ..self }
+    /// Adds the usage up to the error, with the estimate of what was not reported.
+    pub(super) fn with_usage(self, usage: Usage, estimate: TokenEstimate) -> Self {
+        let usage = Usage { estimate: estimate.without_cost(), ..usage };
+        Self { usage, estimate, ..self }
     }
 
     /// Adds the setting to check.

@@ -8,6 +8,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Response, Url};
 
 use super::error::{ErrorRemedy, ModelCallError};
+use super::price::TokenEstimate;
 use crate::environment::EnvSource;
 use crate::http::{HttpClients, parse_retry_after, read_error_body, root_cause};
 
@@ -48,7 +49,7 @@ impl HttpTransport {
             };
             ModelCallError::transient(format!("{what}: {}", root_cause(error)))
                 .with_remedy(remedy)
-                .with_usage(usage)
+                .with_usage(usage, TokenEstimate::default())
         })?;
         let status = response.status().as_u16();
         let mut stream = ResponseStream { response, bytes: 0 };
@@ -111,6 +112,6 @@ impl ResponseStream {
         // A server that does not stream may have answered; a web page has no model.
         let usage = if kind == "text/html" { Usage::default() } else { Usage::UNKNOWN };
         let error = ModelCallError::permanent(message).with_remedy(ErrorRemedy::Endpoint);
-        Err(error.with_usage(usage))
+        Err(error.with_usage(usage, TokenEstimate::default()))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use polity_definition::{LlmConfig, LlmProvider, TokenPrice};
 use polity_model::number::Usd;
-use polity_model::usage::Usage;
+use polity_model::usage::{Usage, UsageEstimate};
 
 /// US dollars per million input and output tokens.
 type UsdPerMillion = (f64, f64);
@@ -56,6 +56,14 @@ const PRICES: [(LlmProvider, &str, UsdPerMillion); 36] = [
 pub(super) struct TokenEstimate {
     pub(super) input: u64,
     pub(super) output: u64,
+}
+
+impl TokenEstimate {
+    /// The estimate of a usage whose price is not known yet.
+    pub(super) fn without_cost(self) -> UsageEstimate {
+        let tokens = self.input.saturating_add(self.output);
+        UsageEstimate { tokens, ..UsageEstimate::default() }
+    }
 }
 
 /// Computes costs and warns once per model without a price.

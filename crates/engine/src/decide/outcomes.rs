@@ -6,10 +6,12 @@ use polity_model::event::{
 };
 use polity_model::failure::{AttemptFailure, ErrorCategory, ErrorCode};
 use polity_model::ids::{CheckpointId, ExecutionId};
+use polity_model::machine::agent_loop::LoopState;
 use polity_model::machine::execution::ExecutionState;
 use polity_model::machine::tool_call::CallState;
 use polity_model::message::Message;
 use polity_model::review::ReviewSubject;
+use polity_model::usage::Usage;
 
 use crate::decide::{Decision, DecisionContext, Effect};
 use crate::state::TaskState;
@@ -149,9 +151,30 @@ pub(crate) fn cancel_task(state: &TaskState, mut events: Vec<Event>) -> Decision
         return decision;
     }
     answer_open_calls(state, "the task was cancelled", &mut events);
+    let is_over =
+        |event: &Event| matches!(event, Event::ModelAnswered { .. } | Event::ModelFailed { .. });
+    if !events.iter().any(is_over) {
+        events.extend(lost_model_call(state, "the task was cancelled during the call"));
+    }
     events.extend(end_execution(state, ExecutionChange::Cancel));
     events.push(Event::TaskCancelled);
     Decision { events, effects: Vec::new() }
+}
+
+/// Ends the open model call, if there is one, without its answer. The provider may charge for it, so
+/// its usage is unknown.
+pub(crate) fn lost_model_call(state: &TaskState, reason: &str) -> Option<Event> {
+    let is_open = state.doing() == LoopState::Reasoning;
+    let failure =
+        AttemptFailure { category: ErrorCategory::SystemError, message: reason.to_owned() };
+    is_open.then_some(Event::ModelFailed {
+        failure,
+        of_tools: false,
+        duration_ms: 0,
+        mark: None,
+        retry_until: None,
+        usage: Usage::UNKNOWN,
+    })
 }
 
 /// Fails the task with an agent error and the last answer as a partial result.

@@ -29,6 +29,11 @@ impl<'a> ConversationHistory<'a> {
         self.opening.iter().chain(self.recent)
     }
 
+    /// The size of all texts, in bytes.
+    pub fn text_bytes(&self) -> usize {
+        self.iter().map(|message| message.content().len()).sum()
+    }
+
     /// The message that opened the conversation: the task.
     pub fn first(&self) -> Option<&'a Message> {
         self.iter().next()

@@ -11,7 +11,7 @@ use polity_model::machine::task::TaskStatus;
 use crate::commands::StartTask;
 use crate::decide::cli_run::{cli_agent, start_or_queue};
 use crate::decide::continuation::resume_calls;
-use crate::decide::outcomes::{call_model, cancel_task};
+use crate::decide::outcomes::{call_model, cancel_task, lost_model_call};
 use crate::decide::preconditions::unexpected_command;
 use crate::decide::remote_task::{remote_agent, resume_remote};
 use crate::decide::{CommandRejection, Decision, DecisionContext, DecisionResult, Effect};
@@ -43,7 +43,9 @@ impl ResumeTask {
                     effects: vec![Effect::WaitUntil(until)],
                 }),
                 (LoopState::Idle | LoopState::Reasoning | LoopState::BackingOff, _) => {
-                    Ok(call_model(state, ctx, vec![Event::TaskResumed], []))
+                    let lost = lost_model_call(state, "the process ended during the call");
+                    let events = [Event::TaskResumed].into_iter().chain(lost).collect();
+                    Ok(call_model(state, ctx, events, []))
                 }
                 (LoopState::Acting, _) => resume_calls(state, ctx, [Event::TaskResumed]),
                 // The consequences of an answer are in the same commit as the answer.
@@ -85,7 +87,8 @@ mod tests {
 
     #[test]
     fn model_call_is_repeated() {
-        let expected = (vec!["task_resumed", "model_called"], vec![Effect::CallModel]);
+        let labels = vec!["task_resumed", "model_failed", "model_called"];
+        let expected = (labels, vec![Effect::CallModel]);
         assert_eq!(resume(&running()), Ok(expected));
     }
 

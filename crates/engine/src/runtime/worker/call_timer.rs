@@ -1,11 +1,12 @@
 //! The time limits of a model call: the idle time between two signs of life, and the total time.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use polity_definition::LlmConfig;
 use polity_model::failure::{AttemptFailure, ErrorCategory};
-use polity_model::usage::Usage;
+use polity_model::usage::{Usage, UsageEstimate, estimate_tokens};
 use tokio::time::Instant;
 
 use super::effects::LiveText;
@@ -20,6 +21,8 @@ pub(super) struct CallTimer {
     total: Duration,
     began: Instant,
     last_sign: Mutex<Instant>,
+    /// The bytes of the text so far.
+    text_bytes: AtomicUsize,
 }
 
 /// A time limit that a call exceeded.
@@ -41,6 +44,7 @@ impl CallTimer {
             total: seconds(config.total_timeout_seconds.get()),
             began,
             last_sign: Mutex::new(began),
+            text_bytes: AtomicUsize::new(0),
         }
     }
 
@@ -59,6 +63,13 @@ impl CallTimer {
         }
     }
 
+    /// The usage of a call that was given up: unknown, with an estimate for budgets.
+    pub(super) fn usage_so_far(&self, request_bytes: usize) -> Usage {
+        let bytes = request_bytes.saturating_add(self.text_bytes.load(Ordering::Relaxed));
+        let estimate = UsageEstimate { tokens: estimate_tokens(bytes), ..UsageEstimate::default() };
+        Usage { estimate, ..Usage::UNKNOWN }
+    }
+
     fn last_sign(&self) -> std::sync::MutexGuard<'_, Instant> {
         self.last_sign.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -67,7 +78,7 @@ impl CallTimer {
 impl CallTimeout {
     /// The failure that names the exceeded setting. A call that delivered for its total time would
     /// do the same again, so it is not retried.
-    pub(super) fn failure(self) -> ModelFailure {
+    pub(super) fn failure(self, usage: Usage) -> ModelFailure {
         let (category, message) = match self {
             Self::Idle(limit) => (
                 ErrorCategory::Transient,
@@ -86,7 +97,7 @@ impl CallTimeout {
             ),
         };
         let failure = AttemptFailure { category, message };
-        ModelFailure { usage: Usage::UNKNOWN, ..ModelFailure::new(failure) }
+        ModelFailure { usage, ..ModelFailure::new(failure) }
     }
 }
 
@@ -99,6 +110,7 @@ pub(super) struct TimedText<'a> {
 impl TextSink for TimedText<'_> {
     fn text(&self, piece: &str) {
         self.progress();
+        self.timer.text_bytes.fetch_add(piece.len(), Ordering::Relaxed);
         self.text.text(piece);
     }
 

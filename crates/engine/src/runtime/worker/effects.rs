@@ -10,7 +10,7 @@ use polity_model::name::Name;
 use polity_model::session::{task_of_call, task_of_inherited_call};
 
 use super::Worker;
-use super::call_timer::{CallTimeout, CallTimer, TimedText};
+use super::call_timer::{CallTimer, TimedText};
 use super::interruption::{EffectOutcome, Interruption, interruption};
 use super::tool_listing::{agent_patterns, list_available, list_tools, with_sub_agents};
 use crate::budget::priced_usage;
@@ -73,12 +73,14 @@ impl Worker {
             let answer = tokio::select! {
                 biased;
                 answer = call => Ok(answer),
-                timeout = timer.expired() => Err(timeout),
+                timeout = timer.expired() => {
+                    Err(timeout.failure(timer.usage_so_far(state.history().text_bytes())))
+                }
             };
-            if let (Ok(answer), Some(permit)) = (&answer, permit) {
-                let usage = match answer {
-                    Ok(reply) => reply.usage,
-                    Err(failure) => failure.usage,
+            if let Some(permit) = permit {
+                let usage = match &answer {
+                    Ok(Ok(reply)) => reply.usage,
+                    Ok(Err(failure)) | Err(failure) => failure.usage,
                 };
                 permit.settle(priced_usage(usage, llm));
             }
@@ -299,7 +301,7 @@ pub(in crate::runtime) fn elapsed_ms(began: Timestamp, ended: Timestamp) -> u64 
 }
 
 fn model_outcome(
-    answer: Result<Result<Result<ModelReply, ModelFailure>, CallTimeout>, ModelEffectError>,
+    answer: Result<Result<Result<ModelReply, ModelFailure>, ModelFailure>, ModelEffectError>,
     duration_ms: u64,
 ) -> Command {
     let (failure, cause) = match answer {
@@ -307,7 +309,7 @@ fn model_outcome(
             return Command::RecordModelReply(RecordModelReply { reply, duration_ms });
         }
         Ok(Ok(Err(failure))) => (failure, FailureCause::Model),
-        Ok(Err(timeout)) => (timeout.failure(), FailureCause::Timeout),
+        Ok(Err(timed_out)) => (timed_out, FailureCause::Timeout),
         Err(ModelEffectError::Tools(ToolsUnavailable { failure })) => {
             (ModelFailure::new(failure), FailureCause::Tools)
         }
