@@ -148,6 +148,21 @@ fn unreported_usage_is_unknown_and_not_zero() {
 }
 
 #[test]
+fn broken_answers_count_towards_a_budget() {
+    for provider in ["openai", "anthropic", "gemini"] {
+        let server = ModelServer::answering(move |_| {
+            ModelTurn::fault(ModelFault::Cut).usage_form(UsageForm::Missing)
+        });
+        let sandbox = home(provider, &server.url());
+        let over = run_with(&sandbox, &["--max-tokens", "40"]).exits(6);
+        assert!(over.err.contains("estimated because they were not reported"), "{over:?}");
+        let (task, _) = sandbox.json(&["task", "show", "last"]);
+        assert_eq!(task["error_code"], "budget", "{provider}: {task}");
+        assert!(task["usage"]["estimated_tokens"].as_u64().unwrap() >= 40, "{provider}: {task}");
+    }
+}
+
+#[test]
 fn usage_with_a_fraction_counts() {
     for provider in ["openai", "anthropic", "gemini"] {
         let turn = ModelTurn::text("From afar.").usage(100, 20).usage_form(UsageForm::Floats);

@@ -196,3 +196,27 @@ async fn adoption_is_completed_if_its_caller_stops_waiting() {
     sleep(5000).await;
     assert_eq!(world.row(handle.id).status, TaskStatus::Completed);
 }
+
+#[tokio::test(start_paused = true)]
+async fn cancelled_model_call_has_unknown_usage() {
+    let world = RuntimeFixture::new();
+    let owner = world.fake_process(1, vec![Hang]);
+    let mut handle = owner.create(create_task("a")).await.unwrap();
+    sleep(50).await;
+    owner.cancel(handle.id).await.unwrap();
+    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Cancelled);
+    assert!(world.row(handle.id).usage.tokens_unknown);
+    assert_eq!(world.row(handle.id).usage.report().input_tokens, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn model_call_lost_in_a_crash_has_unknown_usage() {
+    let world = RuntimeFixture::new();
+    let owner = world.fake_process(1, vec![Hang]);
+    let handle = owner.create(create_task("a")).await.unwrap();
+    sleep(50).await;
+    world.kill(1, owner);
+    let second = world.fake_process(2, vec![]);
+    assert_eq!(adopt(&second, handle.id).await, TaskStatus::Completed);
+    assert!(world.row(handle.id).usage.tokens_unknown);
+}
