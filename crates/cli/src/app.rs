@@ -53,23 +53,13 @@ impl AppContext {
         self.options.shows_events()
     }
 
-    /// True if stderr is a terminal on which lines can be rewritten.
-    pub(crate) fn is_live(&self) -> bool {
-        self.options.is_live()
-    }
-
     /// Prints a document: as JSON with `--json`, else as text.
     pub(crate) fn print(
         &self,
         document: &impl Serialize,
         text: impl FnOnce() -> String,
     ) -> CliResult {
-        if self.json() {
-            print_json(document)?;
-        } else {
-            say!("{}", text())?;
-        }
-        Ok(ExitStatus::Done)
+        self.options.print(document, text)
     }
 
     /// Prints a list: as JSON with `--json`, else as a table, or a note that it is empty.
@@ -79,7 +69,7 @@ impl AppContext {
         empty: impl Display,
         table: impl FnOnce() -> String,
     ) -> CliResult {
-        self.print(&list, || if list.is_empty() { empty.to_string() } else { table() })
+        self.options.print_list(list, empty, table)
     }
 
     /// Opens the store for reading.
@@ -105,6 +95,32 @@ impl AppContext {
             let problems = count(problems, "problem");
             note!("{}: {problems} in this home, see `polity check`", style::warning("warning"));
         }
+    }
+}
+
+impl GlobalOptions {
+    /// Prints a document: as JSON with `--json`, else as text.
+    pub(crate) fn print(
+        &self,
+        document: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> CliResult {
+        if self.json {
+            print_json(document)?;
+        } else {
+            say!("{}", text())?;
+        }
+        Ok(ExitStatus::Done)
+    }
+
+    /// Prints a list: as JSON with `--json`, else as a table, or a note that it is empty.
+    pub(crate) fn print_list(
+        &self,
+        list: &[impl Serialize],
+        empty: impl Display,
+        table: impl FnOnce() -> String,
+    ) -> CliResult {
+        self.print(&list, || if list.is_empty() { empty.to_string() } else { table() })
     }
 }
 

@@ -1,6 +1,7 @@
 //! The command line: flags, arguments and help texts.
 
 mod agent;
+mod global;
 mod serve;
 mod sim;
 mod task;
@@ -17,9 +18,8 @@ use polity_model::ids::CheckpointId;
 use polity_model::machine::task::TaskStatus;
 use polity_model::number::UsdLimit;
 
-use crate::terminal::is_stderr_terminal;
-
 pub(crate) use agent::{AgentAddArgs, AgentArgs, AgentCommand, AgentStatusArgs, KindArg};
+pub(crate) use global::{GlobalOptions, OutputVerbosity};
 pub(crate) use serve::{ServeArgs, TokenCommand, TokenCreateArgs, TokenRevokeArgs};
 pub(crate) use sim::{
     ChartArgs, ChartCheckArgs, ChartCommand, ChartFireArgs, ChartFormat, ChartGraphArgs,
@@ -42,65 +42,6 @@ pub(crate) struct PolityArgs {
     pub(crate) options: GlobalOptions,
     #[command(subcommand)]
     pub(crate) command: CliCommand,
-}
-
-/// The heading of the options that every command has.
-const GLOBAL: &str = "Global options";
-
-/// Options of every command.
-#[derive(Debug, Clone, ClapArgs)]
-pub(crate) struct GlobalOptions {
-    /// The home folder. Without it: POLITY_HOME, else the current or nearest parent folder
-    /// with a polity.yaml, else ~/.polity
-    #[expect(clippy::doc_markdown, reason = "help is read in a terminal")]
-    #[arg(long, global = true, value_name = "DIR", help_heading = GLOBAL)]
-    pub(crate) home: Option<PathBuf>,
-    /// Print one JSON document on stdout, and errors as JSON on stderr
-    #[arg(long, global = true, help_heading = GLOBAL)]
-    pub(crate) json: bool,
-    /// Show every event as it happens
-    #[arg(long, short, global = true, conflicts_with = "quiet", help_heading = GLOBAL)]
-    pub(crate) verbose: bool,
-    /// Show only results and errors
-    #[arg(long, short, global = true, help_heading = GLOBAL)]
-    pub(crate) quiet: bool,
-}
-
-/// The amount of progress output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OutputVerbosity {
-    /// Only results and errors.
-    Quiet,
-    /// Steps.
-    Normal,
-    /// Every event.
-    Verbose,
-}
-
-impl GlobalOptions {
-    /// The amount of progress output.
-    pub(crate) fn verbosity(&self) -> OutputVerbosity {
-        match (self.quiet, self.verbose) {
-            (true, _) => OutputVerbosity::Quiet,
-            (false, true) => OutputVerbosity::Verbose,
-            (false, false) => OutputVerbosity::Normal,
-        }
-    }
-
-    /// True if steps are shown on stderr.
-    pub(crate) fn shows_progress(&self) -> bool {
-        !self.json && self.verbosity() != OutputVerbosity::Quiet
-    }
-
-    /// True if every event is shown on stderr.
-    pub(crate) fn shows_events(&self) -> bool {
-        !self.json && self.verbosity() == OutputVerbosity::Verbose
-    }
-
-    /// True if stderr is a terminal on which lines can be rewritten.
-    pub(crate) fn is_live(&self) -> bool {
-        self.shows_progress() && is_stderr_terminal()
-    }
 }
 
 #[derive(Debug, Subcommand)]

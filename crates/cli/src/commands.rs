@@ -10,6 +10,7 @@ mod demo;
 mod execution;
 mod gc;
 mod init;
+mod remote;
 mod review;
 mod run;
 mod schema;
@@ -25,11 +26,21 @@ mod workflow;
 
 use crate::app::{AppContext, block_on};
 use crate::args::{CliCommand, PolityArgs};
+use crate::client::{ServerLink, named_server};
 use crate::error::CliResult;
 
 /// Runs a command.
 pub(crate) fn run(args: PolityArgs) -> CliResult {
     let PolityArgs { options, command } = args;
+    if let Some(url) = named_server(&options) {
+        let link = ServerLink::to(options, &url)?;
+        return block_on(remote::command(&link, command));
+    }
+    if remote::is_work(&command)
+        && let Some(link) = ServerLink::of_home(&AppContext::new(options.clone())?)?
+    {
+        return block_on(remote::command(&link, command));
+    }
     match command {
         CliCommand::Init(args) => init::init(&options, &args),
         CliCommand::Schema(args) => schema::schema(&args),

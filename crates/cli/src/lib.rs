@@ -4,6 +4,7 @@
 
 mod app;
 mod args;
+mod client;
 mod commands;
 mod error;
 mod exit;

@@ -10,6 +10,7 @@ use signal_hook::consts::SIGCHLD;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::app::AppContext;
+use crate::args::GlobalOptions;
 use crate::error::{CliError, exit_status, print_error};
 use crate::terminal::note;
 
@@ -113,12 +114,12 @@ pub(crate) async fn stop_programs_and_quit(
             _ = signals.next() => {}
         }
     }
-    quit(app, left)
+    quit(&app.options, left)
 }
 
 /// Ends the process at once, without waiting for a disk, a model or a program. The journal is always
 /// consistent, the system releases the locks, and the shims end the programs.
-pub(crate) fn quit(app: &AppContext, left: &CliError) -> ! {
-    print_error(left, app.json());
+pub(crate) fn quit(options: &GlobalOptions, left: &CliError) -> ! {
+    print_error(left, options.json);
     std::process::exit(exit_status(left).code().into())
 }

@@ -41,7 +41,8 @@ fn show_review(options: &GlobalOptions, warning: &ReviewWarning) {
     print_warning(options, "notify", &warning.to_string(), hint);
 }
 
-fn print_warning(options: &GlobalOptions, code: &str, message: &str, hint: &str) {
+/// Prints a warning on stderr.
+pub(crate) fn print_warning(options: &GlobalOptions, code: &str, message: &str, hint: &str) {
     if options.json {
         let warning = json!({"code": code, "message": message, "hint": hint});
         tell_json(&json!({ "warning": warning }));

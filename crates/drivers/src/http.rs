@@ -82,7 +82,7 @@ pub fn redact_url(url: &Url) -> String {
 }
 
 /// The innermost cause of an error; the outer ones are vague or repeat the URL.
-pub(crate) fn root_cause(error: reqwest::Error) -> String {
+pub fn root_cause(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut reason: &dyn std::error::Error = &error;
     while let Some(inner) = reason.source() {

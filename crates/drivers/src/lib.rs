@@ -20,7 +20,7 @@ pub mod notify;
 pub mod process;
 pub mod remote;
 mod secrets;
-mod sse;
+pub mod sse;
 
 pub use environment::EnvSource;
 pub use secrets::SecretSet;

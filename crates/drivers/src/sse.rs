@@ -7,25 +7,25 @@ const DEFAULT_NAME: &[u8] = b"message";
 
 /// One complete event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SseEvent<'a> {
+pub struct SseEvent<'a> {
     /// The `event` field, or `message`.
-    pub(crate) name: &'a [u8],
+    pub name: &'a [u8],
     /// The `data` lines, joined by line feeds.
-    pub(crate) data: &'a [u8],
+    pub data: &'a [u8],
 }
 
 /// The fields from which an interrupted stream can be resumed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct StreamPosition {
+pub struct StreamPosition {
     /// The id of the last event that has one.
-    pub(crate) id: Option<String>,
+    pub id: Option<String>,
     /// The delay before a reconnect that the server asks for, in milliseconds.
-    pub(crate) retry_ms: Option<u64>,
+    pub retry_ms: Option<u64>,
 }
 
 /// Assembles events from the chunks of a stream, which may end anywhere.
 #[derive(Debug, Default)]
-pub(crate) struct SseParser {
+pub struct SseParser {
     /// The beginning of an incomplete line.
     line: Vec<u8>,
     name: Vec<u8>,
@@ -41,7 +41,7 @@ pub(crate) struct SseParser {
 
 impl SseParser {
     /// Parses the next chunk and calls `on_event` for each event that it completes.
-    pub(crate) fn push<E>(
+    pub fn push<E>(
         &mut self,
         mut chunk: &[u8],
         mut on_event: impl FnMut(SseEvent<'_>) -> Result<(), E>,
@@ -72,7 +72,7 @@ impl SseParser {
     }
 
     /// Ends the stream. Some servers omit the empty line after their last event.
-    pub(crate) fn finish<E>(
+    pub fn finish<E>(
         &mut self,
         on_event: impl FnMut(SseEvent<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -80,18 +80,18 @@ impl SseParser {
     }
 
     /// True if no event has been completed yet.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         !self.has_events
     }
 
     /// The size of the incomplete event.
-    pub(crate) fn pending_bytes(&self) -> usize {
+    pub fn pending_bytes(&self) -> usize {
         let id_bytes = self.next_position.id.as_ref().map_or(0, String::len);
         self.line.len() + self.name.len() + self.data.len() + id_bytes
     }
 
     /// Takes the position after the last complete event, if it has changed.
-    pub(crate) fn take_position(&mut self) -> Option<StreamPosition> {
+    pub fn take_position(&mut self) -> Option<StreamPosition> {
         let position = std::mem::take(&mut self.position);
         (position != StreamPosition::default()).then_some(position)
     }

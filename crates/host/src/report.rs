@@ -3,6 +3,7 @@
 mod engine_errors;
 mod host_errors;
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io;
 use std::path::Path;
@@ -31,7 +32,7 @@ pub enum ReportKind {
 /// An error as a front end shows it. Codes are part of the API.
 #[derive(Debug, Clone)]
 pub struct ErrorReport {
-    code: &'static str,
+    code: Cow<'static, str>,
     message: String,
     hint: Option<String>,
     kind: ReportKind,
@@ -84,9 +85,13 @@ constructors! {
 
 impl ErrorReport {
     /// An error with a code of its own.
-    pub fn new(code: &'static str, kind: ReportKind, message: impl Display) -> Self {
+    pub fn new(
+        code: impl Into<Cow<'static, str>>,
+        kind: ReportKind,
+        message: impl Display,
+    ) -> Self {
         let (message, hint) = (message.to_string(), None);
-        Self { code, message, hint, kind, problems: Vec::new(), access: Vec::new() }
+        Self { code: code.into(), message, hint, kind, problems: Vec::new(), access: Vec::new() }
     }
 
     /// Replaces a placeholder in the hint.
@@ -146,6 +151,12 @@ impl ErrorReport {
         self
     }
 
+    /// Sets the problems of definitions.
+    pub fn with_problems(mut self, problems: Vec<DefinitionProblem>) -> Self {
+        self.problems = problems;
+        self
+    }
+
     /// Adds the task's id to the message, unless it is there.
     pub fn of_task(mut self, id: TaskId) -> Self {
         if !self.message.contains(&id.to_string()) {
@@ -161,8 +172,8 @@ impl ErrorReport {
     }
 
     /// The code, which is stable.
-    pub fn code(&self) -> &'static str {
-        self.code
+    pub fn code(&self) -> &str {
+        &self.code
     }
 
     /// The way to fix it.

@@ -1,5 +1,7 @@
 //! Agents, workflows and costs as lists show them, the same in every front end.
 
+mod workflow_details;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use polity_definition::{
@@ -9,6 +11,8 @@ use polity_engine::agent_toggles::AgentToggles;
 use polity_model::usage::Usage;
 use polity_store::SpendingRow;
 use serde_json::{Value, json};
+
+pub use workflow_details::WorkflowDetails;
 
 /// An agent of a list.
 pub fn agent_summary(agent: &AgentDefinition, toggles: &AgentToggles) -> Value {

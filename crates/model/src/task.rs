@@ -290,7 +290,7 @@ impl TaskExecution {
 }
 
 /// A task at one moment, as it is stored and shown.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[expect(clippy::struct_excessive_bools, reason = "they are independent marks of a snapshot")]
 pub struct Task {
     /// The task's id.
@@ -318,16 +318,16 @@ pub struct Task {
     /// The task that this one is a part of.
     pub parent_task_id: Option<TaskId>,
     /// The point in another task's history from which it continues, if it is a fork or retry.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<ForkedFrom>,
     /// The failed or cancelled task that this one continues, if it is a retry.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<TaskId>,
     /// The schedule and due time that started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled: Option<Box<ScheduledFor>>,
     /// The task that this one is a duplicate of.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_with: Option<TaskId>,
     /// A class of the retention policy.
     pub class: Option<String>,
@@ -340,14 +340,14 @@ pub struct Task {
     /// True if the owner process died and the task waits to be resumed.
     pub interrupted: bool,
     /// True if it waits to be resumed although no process died: a review was answered, or its owner
-    /// released it. JSON shows `interrupted`.
-    #[serde(skip)]
+    /// released it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub released: bool,
     /// True if finished nodes of its workflow were undone, so that it cannot be retried.
-    #[serde(skip)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub undone: bool,
     /// True if it was imported, has not ended, and waits for a person's trust.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub needs_trust: bool,
 }
 

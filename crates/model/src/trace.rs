@@ -8,7 +8,7 @@ mod builder;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::event::RecordedEvent;
@@ -21,7 +21,7 @@ use crate::usage::UsageReport;
 pub use builder::TraceBuilder;
 
 /// The execution history of one task.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TraceLog {
     /// The task.
     pub task_id: TaskId,
@@ -36,7 +36,7 @@ pub struct TraceLog {
 }
 
 /// One step.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepRecord {
     /// The kind of step, such as `model_call` or `retry`.
     pub step_name: String,
@@ -72,7 +72,7 @@ impl StepRecord {
 }
 
 /// The severity of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepStatus {
     /// Expected.
@@ -84,7 +84,7 @@ pub enum StepStatus {
 }
 
 /// One call of a tool.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolCallRecord {
     /// The MCP server.
     pub server: String,
@@ -111,7 +111,7 @@ impl ToolCallRecord {
 }
 
 /// A sub-agent's conversation, as its parent's trace shows it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SubAgentSessionInfo {
     /// The session.
     pub session_id: SessionId,

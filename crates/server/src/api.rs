@@ -4,6 +4,7 @@ mod agents;
 mod cost;
 mod events;
 mod executions;
+mod lookups;
 mod openapi;
 mod reviews;
 mod route;
@@ -40,6 +41,7 @@ fn routes() -> Vec<Route> {
         reviews::routes(),
         agents::routes(),
         executions::routes(),
+        lookups::routes(),
         workflows::routes(),
         cost::routes(),
     ]

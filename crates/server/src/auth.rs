@@ -11,4 +11,4 @@ pub(crate) use throttle::FailureThrottle;
 pub use token::{NewToken, Scope, TokenRecord, random_secret};
 pub(crate) use token_file::make_local_token;
 pub use token_file::{LOCAL_TOKEN_FILE, TokenFile, TokenFileError, read_local_token};
-pub(crate) use token_set::{TOKEN_CHARACTERS_MIN, TokenGrant, TokenSet};
+pub(crate) use token_set::{LOCAL_GRANT, TOKEN_CHARACTERS_MIN, TokenGrant, TokenSet};

@@ -12,7 +12,8 @@ use tokio::time::Instant;
 
 use crate::api;
 use crate::auth::{
-    TOKEN_CHARACTERS_MIN, TokenFile, TokenGrant, TokenSet, make_local_token, random_secret,
+    LOCAL_GRANT, TOKEN_CHARACTERS_MIN, TokenFile, TokenGrant, TokenSet, make_local_token,
+    random_secret,
 };
 use crate::error::ServeError;
 use crate::listener;
@@ -144,7 +145,7 @@ fn open_tokens(
     let has_variable = !fixed.is_empty();
     if address.ip().is_loopback() && settings.local_token {
         let token = make_local_token(&data, random_secret())?;
-        fixed.push(TokenGrant::of_all("local", &token));
+        fixed.push(TokenGrant::of_all(LOCAL_GRANT, &token));
     }
     let configured = settings.tokens_file.as_ref().map(ToString::to_string);
     let file = TokenFile::of(context.folder().root(), &data, configured.as_deref());

@@ -1,17 +1,17 @@
 //! `polity agent`: lists, shows, adds, enables and disables agents.
 
 mod add;
-mod status;
-mod toggle;
+pub(super) mod status;
+pub(super) mod toggle;
 mod yaml;
 
 use polity_engine::commands::ToggleAgent;
 use polity_host::find_agent;
-use polity_host::views::{agent_details, agent_engine, agent_summary};
+use polity_host::views::{agent_details, agent_summary};
 use serde_json::Value;
 
 use crate::app::AppContext;
-use crate::args::{AgentArgs, AgentCommand};
+use crate::args::{AgentArgs, AgentCommand, GlobalOptions};
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
 use crate::terminal::{print_json, say};
@@ -37,12 +37,17 @@ async fn list(app: &AppContext) -> CliResult {
     let documents: Vec<_> =
         home.agents.values().map(|agent| agent_summary(agent, &toggles)).collect();
     let empty = format!("no agents in {}", app.folder().root().display());
-    app.print_list(&documents, empty, || {
-        let rows = home.agents.values().map(|agent| {
-            let is_off = !toggles.is_enabled(agent);
-            let kind = format!("{}{}", agent.kind.label(), if is_off { " (disabled)" } else { "" });
-            let role = agent.role().unwrap_or_default().to_owned();
-            [agent.name.to_string(), kind, agent_engine(agent), role]
+    print_list(&app.options, &documents, &empty)
+}
+
+/// Prints summaries of agents.
+pub(crate) fn print_list(options: &GlobalOptions, agents: &[Value], empty: &str) -> CliResult {
+    options.print_list(agents, empty, || {
+        let rows = agents.iter().map(|agent| {
+            let is_off = agent["enabled"] == false;
+            let text = |field: &str| agent[field].as_str().unwrap_or_default().to_owned();
+            let kind = format!("{}{}", text("kind"), if is_off { " (disabled)" } else { "" });
+            [text("name"), kind, text("uses"), text("role")]
         });
         table(["NAME", "KIND", "USES", "ROLE"], rows)
     })
@@ -52,24 +57,30 @@ async fn show(app: &AppContext, args: &AgentArgs) -> CliResult {
     let home = app.folder().read()?;
     let agent = find_agent(&app.context, &home, &args.name)?;
     let toggles = app.queries()?.agent_toggles().await?;
-    let said = toggles.of(&agent.name);
     let unreadable = |error| CliError::usage(format!("the definition cannot be shown: {error}"));
-    if app.json() {
-        print_json(&agent_details(&agent, &toggles).map_err(unreadable)?)?;
+    print_details(&app.options, &agent_details(&agent, &toggles).map_err(unreadable)?)
+}
+
+/// Prints the definition of an agent.
+pub(crate) fn print_details(options: &GlobalOptions, details: &Value) -> CliResult {
+    if options.json {
+        print_json(details)?;
         return Ok(ExitStatus::Done);
     }
-    let definition: Value = serde_json::from_str(&agent.canonical_json()).map_err(unreadable)?;
-    if let Value::Object(fields) = &definition {
-        for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
-            say!("{} {}", style::label(&format!("{name}:")), plain(value))?;
-        }
+    let fields = details.as_object().into_iter().flatten();
+    let is_shown = |name: &str, value: &Value| !ADDED_FIELDS.contains(&name) && !value.is_null();
+    for (name, value) in fields.filter(|(name, value)| is_shown(name, value)) {
+        say!("{} {}", style::label(&format!("{name}:")), plain(value))?;
     }
-    say!("{} {}", style::label("digest:"), agent.digest())?;
-    if let Some(said) = said {
-        say!("{} {}", style::label("override:"), toggle::override_text(said))?;
+    say!("{} {}", style::label("digest:"), plain(&details["digest"]))?;
+    if let Some(text) = toggle::override_text(&details["override"]) {
+        say!("{} {text}", style::label("override:"))?;
     }
     Ok(ExitStatus::Done)
 }
+
+/// The fields that are not part of the definition.
+const ADDED_FIELDS: [&str; 2] = ["digest", "override"];
 
 /// A value of a definition as text.
 pub(super) fn plain(value: &Value) -> String {

@@ -170,9 +170,9 @@ async fn show_result(app: &AppContext, host: &Host, task: Task) -> Result<Task, 
     if app.json() {
         return Ok(task);
     }
-    present(app, &task)?;
+    present(&app.options, &task)?;
     let row = host.queries().task_row(task.id).await?;
-    say!("\n{}", task::trace_text(host.queries(), &row).await?)?;
+    say!("\n{}", task::trace_text(&task::traced_task(host.queries(), &row).await?))?;
     Ok(task)
 }
 

@@ -1,10 +1,11 @@
 //! `polity execution`: lists, shows and cancels executions.
 
+use polity_model::execution::AgentExecution;
 use polity_model::execution::view::ExecutionView;
 use polity_store::ExecutionFilter;
 
 use crate::app::AppContext;
-use crate::args::{ExecutionArgs, ExecutionCommand, ExecutionListArgs, TaskArgs};
+use crate::args::{ExecutionArgs, ExecutionCommand, ExecutionListArgs, GlobalOptions, TaskArgs};
 use crate::error::CliResult;
 use crate::exit::ExitStatus;
 use crate::terminal::{print_json, say};
@@ -25,8 +26,12 @@ async fn list(app: &AppContext, args: &ExecutionListArgs) -> CliResult {
         limit: Some(args.limit),
         ..ExecutionFilter::default()
     };
-    let views = app.queries()?.execution_views(&filter).await?;
-    app.print_list(&views, "no executions", || {
+    print_list(&app.options, &app.queries()?.execution_views(&filter).await?)
+}
+
+/// Prints executions as a table.
+pub(crate) fn print_list(options: &GlobalOptions, views: &[ExecutionView]) -> CliResult {
+    options.print_list(views, "no executions", || {
         let rows = views.iter().map(|execution| {
             [
                 execution.id.to_string()[..8].to_owned(),
@@ -67,14 +72,23 @@ async fn show(app: &AppContext, args: &ExecutionArgs) -> CliResult {
     let queries = app.queries()?;
     let execution = queries.find_execution(&args.id).await?;
     let view = queries.execution_view(&execution).await?;
-    if app.json() {
-        print_json(&view)?;
+    print_details(&app.options, &view, &execution)
+}
+
+/// Prints an execution, with its runs.
+pub(crate) fn print_details(
+    options: &GlobalOptions,
+    view: &ExecutionView,
+    execution: &AgentExecution,
+) -> CliResult {
+    if options.json {
+        print_json(view)?;
         return Ok(ExitStatus::Done);
     }
     say!("{} {}", style::label("execution:"), view.id)?;
     say!("{} {}", style::label("agent:"), view.agent_id)?;
     say!("{} {}", style::label("task:"), view.task_id)?;
-    say!("{} {}", style::label("state:"), state(&view))?;
+    say!("{} {}", style::label("state:"), state(view))?;
     for moved in &execution.state_transitions {
         say!("  {} {} -> {}", task_view::time(moved.timestamp), moved.from, moved.to)?;
     }

@@ -1,12 +1,13 @@
 //! `polity review`: lists, shows and answers reviews.
 
-mod answer;
+pub(super) mod answer;
 mod details;
 
 use polity_model::review::{Review, ReviewSubject};
 
+use self::answer::AnswerKind;
 use crate::app::AppContext;
-use crate::args::{ReviewCommand, TaskArgs};
+use crate::args::{GlobalOptions, ReviewCommand, TaskArgs};
 use crate::error::{CliError, CliResult, print_error};
 use crate::exit::ExitStatus;
 use crate::view::{columns, task as view};
@@ -17,9 +18,12 @@ pub(crate) async fn review(app: &AppContext, command: ReviewCommand) -> CliResul
     match command {
         ReviewCommand::List => list(app).await,
         ReviewCommand::Show(args) => show(app, &args).await,
-        ReviewCommand::Approve(args) => answer::approve(app, args).await,
-        ReviewCommand::Reject(args) => answer::reject(app, args).await,
-        ReviewCommand::Modify(args) => answer::modify(app, args).await,
+        ReviewCommand::Approve(args) => {
+            let (args, kind) = AnswerKind::approve(args)?;
+            answer::answer(app, args, &kind).await
+        }
+        ReviewCommand::Reject(args) => answer::answer(app, args, &AnswerKind::Reject).await,
+        ReviewCommand::Modify(args) => answer::answer(app, args, &AnswerKind::Modify).await,
     }
 }
 
@@ -37,7 +41,13 @@ async fn list(app: &AppContext) -> CliResult {
             }
         }
     }
-    app.print_list(&reviews, "nothing waits for a person", || {
+    print(&app.options, &reviews)?;
+    Ok(exit)
+}
+
+/// Prints open reviews.
+pub(crate) fn print(options: &GlobalOptions, reviews: &[Review]) -> CliResult {
+    options.print_list(reviews, "nothing waits for a person", || {
         let has_deadlines = reviews.iter().any(|review| review.deadline.is_some());
         let mut heading = vec!["TASK", "SINCE", "PATH", "KIND", "QUESTION"];
         if has_deadlines {
@@ -57,8 +67,7 @@ async fn list(app: &AppContext) -> CliResult {
             row
         });
         columns(&heading, rows)
-    })?;
-    Ok(exit)
+    })
 }
 
 async fn show(app: &AppContext, args: &TaskArgs) -> CliResult {

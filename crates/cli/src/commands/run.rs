@@ -4,10 +4,12 @@ pub(crate) mod background;
 mod follow;
 mod recording;
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::num::NonZeroU64;
 use std::path::Path;
 
+use polity_drivers::EnvSource;
 use polity_engine::commands::{CreateTask, TaskOrigin};
 use polity_engine::decide::CommandRejection;
 use polity_engine::driver::RunOverrides;
@@ -24,7 +26,7 @@ use polity_model::task::Task;
 use serde_json::{Map, Value};
 
 use crate::app::{AppContext, close};
-use crate::args::RunArgs;
+use crate::args::{GlobalOptions, RunArgs};
 use crate::commands::trust::explain;
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
@@ -111,7 +113,7 @@ pub(crate) async fn perform(
             Err(error) => return Err(error.into()),
         };
     }
-    let exit = present(app, &task)?;
+    let exit = present(&app.options, &task)?;
     finish(app, recording, &task)?;
     Ok(exit)
 }
@@ -122,21 +124,32 @@ fn overrides(
     cwd: Option<&Path>,
     envs: &[String],
 ) -> Result<RunOverrides, CliError> {
-    let working_directory = cwd
-        .map(|folder| {
-            let absolute = std::path::absolute(folder);
-            let absolute = absolute.map_err(|error| CliError::io("find", folder, &error))?;
-            if !absolute.is_dir() {
-                let message = format!("there is no folder {}", folder.display());
-                return Err(
-                    CliError::usage(message).hint("--cwd is the working directory of the program")
-                );
-            }
-            Ok(absolute.to_string_lossy().into_owned())
-        })
-        .transpose()?;
+    let working_directory = working_directory(cwd)?;
+    Ok(RunOverrides { working_directory, envs: variables(app.context.environment(), envs)? })
+}
+
+/// The working directory of the program, on this machine.
+pub(super) fn working_directory(cwd: Option<&Path>) -> Result<Option<String>, CliError> {
+    let absolute = cwd.map(|folder| {
+        let absolute = std::path::absolute(folder);
+        let absolute = absolute.map_err(|error| CliError::io("find", folder, &error))?;
+        if !absolute.is_dir() {
+            let message = format!("there is no folder {}", folder.display());
+            return Err(
+                CliError::usage(message).hint("--cwd is the working directory of the program")
+            );
+        }
+        Ok(absolute.to_string_lossy().into_owned())
+    });
+    absolute.transpose()
+}
+
+/// The variables for the program.
+pub(super) fn variables(
+    own: &EnvSource,
+    envs: &[String],
+) -> Result<BTreeMap<String, String>, CliError> {
     // Other users can read the command line, so a name alone is enough.
-    let own = app.context.environment();
     let pair = |text: &String| match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         None if !text.is_empty() => {
@@ -150,12 +163,11 @@ fn overrides(
         Some(_) | None => Err(CliError::usage("--env takes NAME or NAME=VALUE")
             .hint("the value is not repeated here, because it may be a secret")),
     };
-    let envs = envs.iter().map(pair).collect::<Result<_, _>>()?;
-    Ok(RunOverrides { working_directory, envs })
+    envs.iter().map(pair).collect()
 }
 
 /// The input of the task. Reads at most a few bytes over the limit from stdin.
-fn read_input(input: Option<&str>, bytes_max: u64) -> Result<String, CliError> {
+pub(super) fn read_input(input: Option<&str>, bytes_max: u64) -> Result<String, CliError> {
     match input {
         None => Err(CliError::usage("there is no input")
             .hint("give it as polity run NAME \"INPUT\", or use - to read it from stdin")),
@@ -190,7 +202,7 @@ fn budget(max_cost_usd: Option<UsdLimit>, max_tokens: Option<NonZeroU64>) -> Opt
     is_limited.then_some(Budget { max_cost_usd, max_tokens })
 }
 
-fn parameters(params: &[String]) -> Result<Map<String, Value>, CliError> {
+pub(super) fn parameters(params: &[String]) -> Result<Map<String, Value>, CliError> {
     let mut parameters = Map::new();
     for param in params {
         let (name, value) =
@@ -220,8 +232,8 @@ fn retry_hint(task: &Task) -> String {
 }
 
 /// Prints the result of a task on stdout and its error on stderr.
-pub(crate) fn present(app: &AppContext, task: &Task) -> CliResult {
-    if app.json() {
+pub(crate) fn present(options: &GlobalOptions, task: &Task) -> CliResult {
+    if options.json {
         print_json(task)?;
         return Ok(ExitStatus::of_task(task));
     }

@@ -1,20 +1,21 @@
 //! `polity task`: inspects and controls tasks.
 
 pub(super) mod cancel;
-mod checkpoints;
+pub(super) mod checkpoints;
 mod diff;
 mod export;
-mod fork;
-mod list;
+pub(super) mod fork;
+pub(super) mod list;
 mod resume;
 mod retry;
-mod watch;
+pub(super) mod watch;
 
 use std::fmt::Write;
 
 use polity_host::HomeQueries;
 use polity_model::machine::task::TaskStatus;
-use polity_model::trace::{FAILED_ITEMS_SHOWN, ITEMS_SHOWN};
+use polity_model::task::Task;
+use polity_model::trace::{FAILED_ITEMS_SHOWN, ITEMS_SHOWN, TraceLog};
 use polity_store::TaskRow;
 
 use crate::app::AppContext;
@@ -58,16 +59,28 @@ async fn trace(app: &AppContext, args: &TaskArgs) -> CliResult {
     if app.json() {
         print_json(&queries.trace(&row).await?)?;
     } else {
-        say!("{}", trace_text(&queries, &row).await?)?;
+        say!("{}", trace_text(&traced_task(&queries, &row).await?))?;
     }
     Ok(ExitStatus::Done)
 }
 
-/// The trace as text, with the traces of the parts indented below it. Of the items of a map, the
-/// first and the failed ones are shown.
-pub(super) async fn trace_text(queries: &HomeQueries, row: &TaskRow) -> Result<String, CliError> {
-    let mut text = steps::tree(&queries.task_of(row).await?, &queries.trace(row).await?);
-    let (mut failed, mut folded) = (0, 0_usize);
+/// A task with its trace and the traces of its parts.
+pub(super) struct TracedTask {
+    pub(super) task: Task,
+    pub(super) trace: TraceLog,
+    pub(super) parts: Vec<TracedTask>,
+    /// The number of parts that are not shown.
+    pub(super) folded: usize,
+}
+
+/// Reads the traces of a task and its parts. Of the items of a map, the first and the failed ones are
+/// shown.
+pub(super) async fn traced_task(
+    queries: &HomeQueries,
+    row: &TaskRow,
+) -> Result<TracedTask, CliError> {
+    let (task, trace) = (queries.task_of(row).await?, queries.trace(row).await?);
+    let (mut parts, mut failed, mut folded) = (Vec::new(), 0, 0_usize);
     for part in queries.parts(row.id).await? {
         if part.map_item.is_some_and(|item| item >= ITEMS_SHOWN) {
             if part.status != TaskStatus::Failed || failed >= FAILED_ITEMS_SHOWN {
@@ -76,16 +89,25 @@ pub(super) async fn trace_text(queries: &HomeQueries, row: &TaskRow) -> Result<S
             }
             failed += 1;
         }
+        parts.push(Box::pin(traced_task(queries, &part)).await?);
+    }
+    Ok(TracedTask { task, trace, parts, folded })
+}
+
+/// The trace as text, with the traces of the parts indented below it.
+pub(super) fn trace_text(traced: &TracedTask) -> String {
+    let mut text = steps::tree(&traced.task, &traced.trace);
+    for part in &traced.parts {
         text.push('\n');
-        for line in Box::pin(trace_text(queries, &part)).await?.lines() {
+        for line in trace_text(part).lines() {
             text.push_str("\n   ");
             text.push_str(line);
         }
     }
-    if folded > 0 {
-        let parts = format!("polity task list --parent {}", row.id);
+    if traced.folded > 0 {
+        let parts = format!("polity task list --parent {}", traced.task.id);
         // Writing to a String cannot fail.
-        let _ = write!(text, "\n\n   {} more: `{parts}`", count(folded, "item"));
+        let _ = write!(text, "\n\n   {} more: `{parts}`", count(traced.folded, "item"));
     }
-    Ok(text)
+    text
 }

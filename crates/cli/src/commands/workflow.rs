@@ -1,16 +1,14 @@
 //! `polity workflow`: lists, shows and draws workflows.
 
-mod graph;
+pub(super) mod graph;
 
-use polity_definition::WorkflowDefinition;
 use polity_host::find_workflow;
-use polity_host::views::{workflow_parts, workflow_summary};
-use serde::ser::{Serialize, SerializeMap, Serializer};
-use serde_json::{Map, Value};
+use polity_host::views::{WorkflowDetails, workflow_summary};
+use serde_json::Value;
 
 use super::agent::plain;
 use crate::app::AppContext;
-use crate::args::{WorkflowArgs, WorkflowCommand};
+use crate::args::{GlobalOptions, WorkflowArgs, WorkflowCommand};
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
 use crate::terminal::{print_json, say};
@@ -29,12 +27,17 @@ fn list(app: &AppContext) -> CliResult {
     let documents: Vec<_> =
         home.workflows.values().map(|workflow| workflow_summary(workflow)).collect();
     let empty = format!("no workflows in {}", app.folder().root().display());
-    app.print_list(&documents, empty, || {
-        let rows = home.workflows.values().map(|workflow| {
-            let graph = workflow.expanded();
-            let (count, entry) = (graph.nodes.len().to_string(), graph.entry_point.to_string());
-            let uses = workflow_parts(workflow).into_iter().collect::<Vec<_>>().join(", ");
-            [workflow.name.to_string(), count, entry, uses]
+    print_list(&app.options, &documents, &empty)
+}
+
+/// Prints summaries of workflows.
+pub(crate) fn print_list(options: &GlobalOptions, workflows: &[Value], empty: &str) -> CliResult {
+    options.print_list(workflows, empty, || {
+        let rows = workflows.iter().map(|workflow| {
+            let text = |field: &str| workflow[field].as_str().unwrap_or_default().to_owned();
+            let uses = workflow["uses"].as_array().into_iter().flatten();
+            let uses: Vec<&str> = uses.filter_map(Value::as_str).collect();
+            [text("name"), workflow["nodes"].to_string(), text("entry_point"), uses.join(", ")]
         });
         table(["NAME", "NODES", "ENTRY", "USES"], rows)
     })
@@ -42,18 +45,23 @@ fn list(app: &AppContext) -> CliResult {
 
 fn show(app: &AppContext, args: &WorkflowArgs) -> CliResult {
     let workflow = find_workflow(&app.context, &app.folder().read()?, &args.name)?;
-    let definition: Map<String, Value> = serde_json::from_str(&workflow.canonical_json())
+    let details = WorkflowDetails::of(&workflow)
         .map_err(|error| CliError::usage(format!("the definition cannot be shown: {error}")))?;
-    if app.json() {
-        print_json(&WorkflowJson { workflow: &workflow, definition: &definition })?;
+    print_details(&app.options, &details)
+}
+
+/// Prints the definition of a workflow.
+pub(crate) fn print_details(options: &GlobalOptions, details: &WorkflowDetails) -> CliResult {
+    if options.json {
+        print_json(details)?;
         return Ok(ExitStatus::Done);
     }
-    for (name, value) in definition.iter().filter(|(_, value)| !value.is_null()) {
+    for (name, value) in details.fields.iter().filter(|(_, value)| !value.is_null()) {
         let label = style::label(&format!("{name}:"));
         match (name.as_str(), value) {
-            ("nodes", Value::Object(nodes)) => {
+            ("nodes", _) => {
                 say!("{label}")?;
-                for (node, value) in in_order(&workflow, nodes) {
+                for (node, value) in &details.nodes {
                     say!("  {} {value}", style::label(&format!("{node}:")))?;
                 }
             }
@@ -66,48 +74,6 @@ fn show(app: &AppContext, args: &WorkflowArgs) -> CliResult {
             _ => say!("{label} {}", plain(value))?,
         }
     }
-    say!("{} {}", style::label("digest:"), workflow.digest())?;
+    say!("{} {}", style::label("digest:"), details.digest)?;
     Ok(ExitStatus::Done)
-}
-
-/// The nodes in file order, which parsed JSON does not keep.
-fn in_order<'a>(
-    workflow: &'a WorkflowDefinition,
-    nodes: &'a Map<String, Value>,
-) -> impl Iterator<Item = (&'a str, &'a Value)> {
-    let names = workflow.nodes.iter().map(|node| node.name.as_str());
-    names.filter_map(|name| nodes.get(name).map(|node| (name, node)))
-}
-
-/// A definition as JSON, with its nodes in file order and its digest.
-struct WorkflowJson<'a> {
-    workflow: &'a WorkflowDefinition,
-    definition: &'a Map<String, Value>,
-}
-
-impl Serialize for WorkflowJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        for (name, value) in self.definition {
-            match (name.as_str(), value) {
-                ("nodes", Value::Object(nodes)) => {
-                    map.serialize_entry(
-                        name,
-                        &OrderedNodes(in_order(self.workflow, nodes).collect()),
-                    )?;
-                }
-                _ => map.serialize_entry(name, value)?,
-            }
-        }
-        map.serialize_entry("digest", &self.workflow.digest())?;
-        map.end()
-    }
-}
-
-struct OrderedNodes<'a>(Vec<(&'a str, &'a Value)>);
-
-impl Serialize for OrderedNodes<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().copied())
-    }
 }

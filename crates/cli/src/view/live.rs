@@ -7,7 +7,6 @@ use polity_model::name::Name;
 use polity_model::trace::TraceBuilder;
 
 use super::{duration, steps, style};
-use crate::app::AppContext;
 use crate::args::{GlobalOptions, OutputVerbosity};
 use crate::terminal::{note, rewrite_line};
 
@@ -57,11 +56,11 @@ enum DetailLevel {
 
 impl LiveView {
     /// A view with the detail that the options and the terminal allow.
-    pub(crate) fn new(app: &AppContext) -> Self {
-        let show = match (app.shows_progress(), app.options.verbosity()) {
+    pub(crate) fn new(options: &GlobalOptions) -> Self {
+        let show = match (options.shows_progress(), options.verbosity()) {
             (false, _) => DetailLevel::Nothing,
             (true, OutputVerbosity::Verbose) => DetailLevel::Events,
-            (true, _) if app.is_live() => DetailLevel::CurrentStep,
+            (true, _) if options.is_live() => DetailLevel::CurrentStep,
             (true, _) => DetailLevel::Steps,
         };
         let seen = StreamSequence::default();
@@ -75,10 +74,15 @@ impl LiveView {
         Self { known, ..self }
     }
 
+    /// Shows only the steps after this position from now on.
+    pub(crate) fn show_after(&mut self, known: JournalPosition) {
+        self.known = known;
+    }
+
     /// A view of a sub-agent at this depth. Its current step is not shown, because the line of the
     /// current step belongs to the task at the top.
-    pub(crate) fn nested(app: &AppContext, depth: usize, agent: &Name) -> Self {
-        let mut view = Self::new(app);
+    pub(crate) fn nested(options: &GlobalOptions, depth: usize, agent: &Name) -> Self {
+        let mut view = Self::new(options);
         view.show = match view.show {
             DetailLevel::CurrentStep => DetailLevel::Steps,
             show @ (DetailLevel::Nothing | DetailLevel::Steps | DetailLevel::Events) => show,

@@ -32,7 +32,7 @@ pub(crate) struct ProgressBar {
 impl ProgressBar {
     /// A progress line, shown only on a terminal.
     pub(crate) fn new(app: &AppContext) -> Self {
-        Self { live: app.is_live(), began: Instant::now(), first: None, shown: None }
+        Self { live: app.options.is_live(), began: Instant::now(), first: None, shown: None }
     }
 
     /// Shows the progress, at most once per refresh interval.

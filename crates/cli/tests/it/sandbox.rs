@@ -132,6 +132,7 @@ impl HomeSandbox {
         let mut command = Command::new(env!("CARGO_BIN_EXE_polity"));
         command.current_dir(self.path()).env_remove("POLITY_HOME").args(args);
         command.env_remove("OTEL_EXPORTER_OTLP_ENDPOINT");
+        command.env_remove("POLITY_SERVER").env_remove("POLITY_TOKEN");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

@@ -1,6 +1,9 @@
 //! `polity serve` and `polity token`: a real server process and raw HTTP requests.
 
 mod client;
+mod client_commands;
+mod client_errors;
+mod client_signals;
 mod hostile_requests;
 mod live_events;
 mod operation;

@@ -7,13 +7,13 @@ use polity_engine::runtime::is_owner_alive;
 use polity_model::machine::execution::ExecutionState;
 use polity_model::name::Name;
 use polity_store::ExecutionFilter;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::HomeQueries;
 use crate::error::HostError;
 
 /// The load of one agent, counting only live processes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentStatus {
     /// True if the agent accepts work.
     pub enabled: bool,
@@ -28,7 +28,7 @@ pub struct AgentStatus {
 }
 
 /// The slots of an agent's pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolStatus {
     /// The number of slots; none if unlimited.
     pub capacity: Option<u32>,

@@ -1,7 +1,7 @@
 //! An execution as it is shown: its progress and its result.
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{AgentExecution, ExecutionRun, ExecutionStateChange, RETRIES_UNLIMITED};
@@ -15,7 +15,7 @@ use crate::run::{OutputFiles, ProcessExit, ResourceUsage, RunArtifacts, SavedWor
 use crate::task::Task;
 
 /// The outcome of an execution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExecutionStatus {
     /// Its work succeeded.
@@ -29,7 +29,7 @@ pub enum ExecutionStatus {
 }
 
 /// An execution, to be shown.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExecutionView {
     /// The execution.
     pub id: ExecutionId,
@@ -77,7 +77,7 @@ pub struct ExecutionView {
 }
 
 /// The result of an execution, or of one of its attempts.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExecutionResult {
     /// The execution.
     pub id: ExecutionId,

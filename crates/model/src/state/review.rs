@@ -133,7 +133,7 @@ impl fmt::Display for ReviewVerdict {
 }
 
 /// The consequence of an answer, if known in advance.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReviewPreview {
     /// These nodes follow; none if empty.
@@ -145,7 +145,7 @@ pub enum ReviewPreview {
 }
 
 /// A possible answer with its consequence.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReviewAnswer {
     /// The answer.
     pub action: ReviewAction,
@@ -155,7 +155,7 @@ pub struct ReviewAnswer {
 }
 
 /// An open review, as it is shown.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Review {
     /// The task that waits.
     pub task_id: TaskId,
@@ -176,7 +176,7 @@ pub struct Review {
     /// True if the deadline has passed; answers are then refused.
     pub expired: bool,
     /// The possible answers whose consequences are known.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<ReviewAnswer>,
     /// The subject.
     #[serde(flatten)]

@@ -1,7 +1,7 @@
 //! A sub-agent's session: its own task, shown as a conversation.
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::ids::{SessionId, TaskId, ToolCallId};
 use crate::machine::task::TaskStatus;
@@ -32,7 +32,7 @@ pub struct SubAgentSession {
 
 labelled_enum! {
     /// The status of a session, coarser than that of its task.
-    #[derive(Serialize)]
+    #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum SessionStatus {
         /// The sub-agent is at work, or waits for its turn or for a person.

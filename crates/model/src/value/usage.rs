@@ -230,7 +230,7 @@ impl SubAssign for Usage {
 }
 
 /// [`Usage`] as reports show it, with the cost in dollars. Unknown numbers are `None`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct UsageReport {
     /// Tokens sent to models.
     pub input_tokens: Option<u64>,
@@ -239,13 +239,13 @@ pub struct UsageReport {
     /// The cost, in US dollars.
     pub cost_usd: Option<f64>,
     /// True if some tokens were not reported, so that the numbers are lower bounds.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tokens_incomplete: bool,
     /// True if some of the cost is unknown, so that the number is a lower bound.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cost_incomplete: bool,
     /// The estimate of the unreported tokens, which budgets count.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated_tokens: Option<u64>,
 }
 

@@ -1,6 +1,6 @@
 //! Live events as server-sent events. The id of an event is its position in the journal.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{Stream, unfold};
 use polity_engine::clock::{Clock, SystemClock};
-use polity_model::event::{JournalPosition, StreamSequence};
+use polity_host::HomeQueries;
+use polity_model::event::{Event, JournalPosition, RecordedEvent, StreamSequence};
 use polity_model::ids::TaskId;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -36,7 +37,7 @@ pub(super) fn routes() -> Vec<Route> {
             "Streams the events of a task. `Last-Event-ID` resumes after an event.",
             follow_task,
         )
-        .query::<EventQuery>()
+        .query::<TaskEventQuery>()
         .answers_text(200, "text/event-stream"),
         Route::get(
             "/api/v1/events",
@@ -57,19 +58,32 @@ struct EventQuery {
     after: Option<u64>,
 }
 
+/// The start and the scope of a task's stream.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct TaskEventQuery {
+    /// The position after which events are sent; 0 for all. `Last-Event-ID` takes precedence.
+    after: Option<u64>,
+    /// True to send the events of its parts too: of sub-agents and of the nodes of workflows.
+    #[serde(default)]
+    parts: bool,
+}
+
 async fn follow_task(
     State(state): State<Arc<ServerState>>,
     caller: ApiCaller,
     headers: HeaderMap,
     ApiPath(id): ApiPath<TaskId>,
-    ApiQuery(query): ApiQuery<EventQuery>,
+    ApiQuery(query): ApiQuery<TaskEventQuery>,
 ) -> Result<Response, Problem> {
     let row = find_row(&state, &caller, id).await?;
     // A task is followed from its start.
     let start = JournalPosition(row.created_position.0.saturating_sub(1));
     let newest = state.host.queries().store().last_position().await?;
-    let after = position(&headers, &query, newest)?.unwrap_or(start).max(start);
-    Ok(stream(state, caller, Some(id), after))
+    let after = position(&headers, query.after, newest)?.unwrap_or(start).max(start);
+    let scope =
+        if query.parts { EventScope::Tree(BTreeSet::from([id])) } else { EventScope::Task(id) };
+    Ok(stream(state, caller, scope, after))
 }
 
 async fn follow_all(
@@ -83,18 +97,18 @@ async fn follow_all(
             .hint("follow single tasks: /api/v1/tasks/{task_id}/events"));
     }
     let newest = state.host.queries().store().last_position().await?;
-    let after = position(&headers, &query, newest)?.unwrap_or(newest);
-    Ok(stream(state, caller, None, after))
+    let after = position(&headers, query.after, newest)?.unwrap_or(newest);
+    Ok(stream(state, caller, EventScope::All, after))
 }
 
 /// The position of the request. One beyond the journal belongs to another journal: its client would
 /// miss all events until the journal is that long.
 fn position(
     headers: &HeaderMap,
-    query: &EventQuery,
+    after: Option<u64>,
     newest: JournalPosition,
 ) -> Result<Option<JournalPosition>, Problem> {
-    let (field, number) = match (headers.get("last-event-id"), query.after) {
+    let (field, number) = match (headers.get("last-event-id"), after) {
         (Some(last), _) => {
             ("Last-Event-ID", last.to_str().ok().and_then(|text| text.trim().parse().ok()))
         }
@@ -110,11 +124,40 @@ fn position(
     known.map(Some).ok_or_else(wrong)
 }
 
+/// The events that a listener wants.
+enum EventScope {
+    /// Those of all streams.
+    All,
+    /// Those of one task.
+    Task(TaskId),
+    /// Those of a task and its parts, as far as they are known.
+    Tree(BTreeSet<TaskId>),
+}
+
+impl EventScope {
+    /// True if an event belongs to the scope. A new part of a tree joins it.
+    fn takes(&mut self, frame: &JournalFrame) -> bool {
+        match (self, frame.task()) {
+            (Self::All, _) => true,
+            (Self::Task(_) | Self::Tree(_), None) => false,
+            (Self::Task(wanted), Some(task)) => *wanted == task,
+            (Self::Tree(tasks), Some(task)) => {
+                if let Event::TaskCreated(created) = &frame.recorded.event
+                    && created.parent_task_id.is_some_and(|parent| tasks.contains(&parent))
+                {
+                    tasks.insert(task);
+                }
+                tasks.contains(&task)
+            }
+        }
+    }
+}
+
 /// A listener: first it reads the journal, then it follows the hub.
 struct EventListener {
     state: Arc<ServerState>,
     grant: Arc<TokenGrant>,
-    task: Option<TaskId>,
+    scope: EventScope,
     after: JournalPosition,
     live: Receiver<Arc<JournalFrame>>,
     /// Events that were read from the journal and not sent yet.
@@ -125,7 +168,7 @@ struct EventListener {
 fn stream(
     state: Arc<ServerState>,
     caller: ApiCaller,
-    task: Option<TaskId>,
+    scope: EventScope,
     after: JournalPosition,
 ) -> Response {
     // It listens before it reads, so that nothing is missed in between.
@@ -133,7 +176,7 @@ fn stream(
     let listener = EventListener {
         state,
         grant: caller.grant,
-        task,
+        scope,
         after,
         live,
         backlog: VecDeque::new(),
@@ -202,24 +245,48 @@ impl EventListener {
         }
     }
 
-    fn wants(&self, frame: &JournalFrame) -> bool {
-        frame.recorded.position > self.after
-            && self.task.is_none_or(|task| frame.task() == Some(task))
+    fn wants(&mut self, frame: &JournalFrame) -> bool {
+        frame.recorded.position > self.after && self.scope.takes(frame)
     }
 
     /// Reads the next events from the journal.
     async fn read_journal(&mut self) -> Result<(), Problem> {
         let queries = self.state.host.queries();
-        let events = if let Some(task) = self.task {
-            self.reads_journal = false;
-            queries.events(task, StreamSequence::default()).await?
-        } else {
-            let events = queries.store().events_after(self.after, BATCH_EVENTS).await?;
-            self.reads_journal = events.len() == BATCH_EVENTS as usize;
-            events
+        let events = match &mut self.scope {
+            EventScope::Task(task) => {
+                self.reads_journal = false;
+                queries.events(*task, StreamSequence::default()).await?
+            }
+            EventScope::Tree(tasks) => {
+                self.reads_journal = false;
+                tree_events(queries, tasks).await?
+            }
+            EventScope::All => {
+                let events = queries.store().events_after(self.after, BATCH_EVENTS).await?;
+                self.reads_journal = events.len() == BATCH_EVENTS as usize;
+                events
+            }
         };
         let newer = events.into_iter().filter(|recorded| recorded.position > self.after);
         self.backlog.extend(newer.map(|recorded| Arc::new(JournalFrame::new(recorded))));
         Ok(())
     }
+}
+
+/// The events of a task and its parts, in the order of the journal. Adds the parts to the tasks.
+async fn tree_events(
+    queries: &HomeQueries,
+    tasks: &mut BTreeSet<TaskId>,
+) -> Result<Vec<RecordedEvent>, Problem> {
+    // Later events arrive live. A part that is created now would be missing between earlier ones.
+    let newest = queries.store().last_position().await?;
+    let (mut events, mut waiting) = (Vec::new(), tasks.iter().copied().collect::<Vec<_>>());
+    while let Some(task) = waiting.pop() {
+        tasks.insert(task);
+        events.extend(queries.events(task, StreamSequence::default()).await?);
+        waiting.extend(queries.parts(task).await?.iter().map(|part| part.id));
+    }
+    events.retain(|recorded| recorded.position <= newest);
+    events.sort_by_key(|recorded| recorded.position);
+    Ok(events)
 }

@@ -20,6 +20,9 @@ use crate::auth::{ApiCaller, Scope};
 use crate::http::{ApiJson, ApiPath, Page, Problem};
 use crate::state::ServerState;
 
+/// The longest name of a person.
+const REVIEWER_CHARACTERS_MAX: usize = 200;
+
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get("/api/v1/reviews", "listReviews", "Lists open reviews, oldest first.", list)
@@ -104,6 +107,11 @@ struct AnswerRequest {
     /// The result, for `skip_with`.
     #[serde(default)]
     result: Option<String>,
+    /// The name of the person, for the record. With another token than the local one, the token is
+    /// named too.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 200))]
+    by: Option<String>,
 }
 
 async fn answer(
@@ -115,6 +123,7 @@ async fn answer(
     find_row(&state, &caller, id).await?;
     let review = state.host.queries().find_review(id).await?;
     let request = body.value;
+    let by = reviewer(&caller, request.by)?;
     let verdict = match (request.action, request.result) {
         (AnswerAction::Approve, None) => ReviewVerdict::Approve,
         (AnswerAction::Reject, None) => ReviewVerdict::Reject,
@@ -144,10 +153,21 @@ async fn answer(
         checkpoint_id: request.checkpoint_id.unwrap_or(review.checkpoint_id),
         verdict,
         message: request.message,
-        by: caller.name(),
+        by,
         state_updates,
     };
     // The adoption of tasks without an owner continues the task.
     state.host.runtime().answer(review.task_id, answer).await?;
     answer_task(&state, review.task_id).await
+}
+
+/// The name under which an answer is recorded. The local token is the user of the machine, who is
+/// believed; others cannot hide their token behind a name.
+fn reviewer(caller: &ApiCaller, by: Option<String>) -> Result<String, Problem> {
+    let Some(by) = by else { return Ok(caller.name()) };
+    if !(1..=REVIEWER_CHARACTERS_MAX).contains(&by.chars().count()) {
+        let detail = format!("the name must have 1 to {REVIEWER_CHARACTERS_MAX} characters");
+        return Err(Problem::unprocessable(detail).field("by"));
+    }
+    Ok(if caller.is_local() { by } else { format!("{by} ({})", caller.name()) })
 }

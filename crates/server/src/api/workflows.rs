@@ -9,10 +9,10 @@ use axum::response::{IntoResponse, Response};
 use polity_definition::WorkflowDefinition;
 use polity_diagram::{GraphFormat, NodeMarks, draw_workflow};
 use polity_host::find_workflow;
-use polity_host::views::workflow_summary;
+use polity_host::views::{WorkflowDetails, workflow_summary};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::route::Route;
 use crate::auth::ApiCaller;
@@ -55,12 +55,10 @@ async fn show(
     State(state): State<Arc<ServerState>>,
     caller: ApiCaller,
     ApiPath(name): ApiPath<String>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<WorkflowDetails>, Problem> {
     let workflow = find(&state, &caller, &name)?;
-    let mut definition: Value = serde_json::from_str(&workflow.canonical_json())
-        .map_err(|error| Problem::unprocessable(error.to_string()))?;
-    definition["digest"] = json!(workflow.digest());
-    Ok(Json(definition))
+    let details = WorkflowDetails::of(&workflow);
+    details.map(Json).map_err(|error| Problem::unprocessable(error.to_string()))
 }
 
 /// A format of drawings.

@@ -12,7 +12,7 @@ use polity_model::name::Name;
 
 use super::throttle::Admission;
 use super::token::Scope;
-use super::token_set::TokenGrant;
+use super::token_set::{LOCAL_GRANT, TokenGrant};
 use crate::http::Problem;
 use crate::state::ServerState;
 
@@ -29,6 +29,11 @@ impl ApiCaller {
     /// The name under which actions of the caller are recorded.
     pub(crate) fn name(&self) -> String {
         format!("token {}", self.grant.name)
+    }
+
+    /// True for the token in the data folder, which only the user of this machine can read.
+    pub(crate) fn is_local(&self) -> bool {
+        &*self.grant.id == LOCAL_GRANT
     }
 
     /// Refuses a caller who may not use an agent or workflow. The answer does not reveal that it

@@ -15,6 +15,9 @@ use super::token_file::{TokenFile, TokenFileError};
 /// The fewest characters of a token that is not made by Polity.
 pub(crate) const TOKEN_CHARACTERS_MIN: usize = 32;
 
+/// The id of the local token's grant. Ids of other tokens are random.
+pub(crate) const LOCAL_GRANT: &str = "local";
+
 /// The rights behind a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TokenGrant {

@@ -1,5 +1,6 @@
 //! Errors as problem details (RFC 9457).
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
@@ -31,7 +32,7 @@ pub(crate) struct ProblemDetails {
     /// The HTTP status.
     status: u16,
     /// The stable code of the problem.
-    code: &'static str,
+    code: Cow<'static, str>,
     /// The error, with what was found.
     detail: String,
     /// The field of the request that is wrong.
@@ -50,7 +51,12 @@ pub(crate) struct ProblemDetails {
 }
 
 impl Problem {
-    pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(
+        status: StatusCode,
+        code: impl Into<Cow<'static, str>>,
+        detail: impl Into<String>,
+    ) -> Self {
+        let code = code.into();
         Self(Box::new(ProblemDetails {
             kind: format!("urn:polity:problem:{code}"),
             title: status.canonical_reason().unwrap_or("Error"),
@@ -142,7 +148,7 @@ impl From<ErrorReport> for Problem {
         if status == StatusCode::INTERNAL_SERVER_ERROR {
             tracing::error!(code = report.code(), error = report.message(), "request failed");
         }
-        let mut problem = Self::new(status, report.code(), report.message());
+        let mut problem = Self::new(status, report.code().to_owned(), report.message());
         problem.0.hint = report.hint_text().map(str::to_owned);
         problem.0.problems = report.problems().to_vec();
         if status == StatusCode::SERVICE_UNAVAILABLE {

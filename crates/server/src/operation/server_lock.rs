@@ -2,6 +2,7 @@
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use polity_files::{FileAccess, open_or_create, open_regular_file, read_regular_file, write_bytes};
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,11 @@ const ADDRESS_FILE: &str = "server.json";
 
 /// The largest address file.
 const ADDRESS_BYTES_MAX: u64 = 64 * 1024;
+
+/// The number of attempts to take the lock, and the time between two. Another command may look for
+/// a server just then, for which it takes the lock for an instant.
+const LOCK_ATTEMPTS: u32 = 10;
+const LOCK_DELAY: Duration = Duration::from_millis(20);
 
 /// The address of a running server: `data/server.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,12 +33,13 @@ pub struct RunningServer {
 pub fn running_server(data: &Path) -> Option<RunningServer> {
     let lock = open_regular_file(&data.join(LOCK_FILE)).ok()?;
     match lock.try_lock_shared() {
-        Err(TryLockError::WouldBlock) => read_address(data),
+        Err(TryLockError::WouldBlock) => published_server(data),
         Ok(()) | Err(TryLockError::Error(_)) => None,
     }
 }
 
-fn read_address(data: &Path) -> Option<RunningServer> {
+/// The server that has published its address last. It may have ended without a chance to remove it.
+pub fn published_server(data: &Path) -> Option<RunningServer> {
     let bytes = read_regular_file(&data.join(ADDRESS_FILE), ADDRESS_BYTES_MAX).ok()?;
     serde_json::from_slice(&bytes).ok()
 }
@@ -51,7 +58,15 @@ impl ServerLock {
         let io = |source| ServeError::Io { path: path.clone(), source };
         polity_files::create_private_folders(data).map_err(io)?;
         let file = open_or_create(&path).map_err(io)?;
-        match file.try_lock() {
+        let mut locked = file.try_lock();
+        for _ in 1..LOCK_ATTEMPTS {
+            if !matches!(locked, Err(TryLockError::WouldBlock)) {
+                break;
+            }
+            std::thread::sleep(LOCK_DELAY);
+            locked = file.try_lock();
+        }
+        match locked {
             Ok(()) => {
                 // The address of a server that was killed may belong to another program by now.
                 let address = data.join(ADDRESS_FILE);
@@ -63,7 +78,7 @@ impl ServerLock {
                 }
             }
             Err(TryLockError::WouldBlock) => {
-                let address = read_address(data);
+                let address = published_server(data);
                 let url =
                     address.as_ref().map_or("at an unknown address", |one| &one.url).to_owned();
                 Err(ServeError::AlreadyServed { url, pid: address.map_or(0, |one| one.pid) })

@@ -1,10 +1,10 @@
 //! `polity agent status`: running and queued executions, and free slots.
 
-use polity_host::find_agent;
+use polity_host::{AgentStatus, find_agent};
 use serde_json::json;
 
 use crate::app::AppContext;
-use crate::args::AgentStatusArgs;
+use crate::args::{AgentStatusArgs, GlobalOptions};
 use crate::error::CliResult;
 use crate::view::table;
 
@@ -20,9 +20,14 @@ pub(super) async fn status(app: &AppContext, args: &AgentStatusArgs) -> CliResul
     for agent in &agents {
         statuses.push(queries.agent_status(agent, &toggles, &*programs).await?);
     }
-    let document = match (&args.name, statuses.as_slice()) {
-        (Some(_), [one]) => json!(one),
-        (Some(_) | None, _) => json!(statuses),
+    print(&app.options, &statuses, args.name.is_some())
+}
+
+/// Prints the load of agents, or of the one that was asked for.
+pub(crate) fn print(options: &GlobalOptions, statuses: &[AgentStatus], is_one: bool) -> CliResult {
+    let document = match (is_one, statuses) {
+        (true, [one]) => json!(one),
+        (true | false, _) => json!(statuses),
     };
     let rows = statuses.iter().map(|agent| {
         let slots = match agent.pool.capacity {
@@ -37,5 +42,5 @@ pub(super) async fn status(app: &AppContext, args: &AgentStatusArgs) -> CliResul
             slots,
         ]
     });
-    app.print(&document, || table(["NAME", "ENABLED", "RUNNING", "QUEUED", "SLOTS"], rows))
+    options.print(&document, || table(["NAME", "ENABLED", "RUNNING", "QUEUED", "SLOTS"], rows))
 }

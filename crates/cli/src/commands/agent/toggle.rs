@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use polity_engine::agent_toggles::AgentToggle;
+use jiff::Timestamp;
 use polity_engine::clock::SystemClock;
 use polity_engine::commands::ToggleAgent;
 use polity_engine::runtime::toggle_agent;
 use polity_host::find_agent;
 use polity_store::Store;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::app::AppContext;
+use crate::args::GlobalOptions;
 use crate::error::CliResult;
 use crate::view::task as view;
 
@@ -25,9 +26,15 @@ pub(super) async fn toggle(app: &AppContext, name: &str, toggle: &ToggleAgent) -
     };
     let name = &agent.name;
     let document = json!({"name": name, "enabled": enabled, "reason": reason, "changed": changed});
-    app.print(&document, || {
-        let so = if changed { "is" } else { "was already" };
-        format!("agent {name} {so} {}", enabled_label(enabled))
+    print(&app.options, &document)
+}
+
+/// Prints the outcome of a toggle.
+pub(crate) fn print(options: &GlobalOptions, document: &Value) -> CliResult {
+    options.print(document, || {
+        let so = if document["changed"] == true { "is" } else { "was already" };
+        let name = document["name"].as_str().unwrap_or_default();
+        format!("agent {name} {so} {}", enabled_label(document["enabled"] == true))
     })
 }
 
@@ -35,8 +42,10 @@ fn enabled_label(enabled: bool) -> &'static str {
     if enabled { "enabled" } else { "disabled" }
 }
 
-/// The override of an agent, as text.
-pub(super) fn override_text(toggle: &AgentToggle) -> String {
-    let reason = toggle.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    format!("{} since {}{reason}", enabled_label(toggle.enabled), view::time(toggle.at))
+/// The override of an agent, as text; none if there is none.
+pub(super) fn override_text(toggle: &Value) -> Option<String> {
+    let at: Timestamp = toggle["at"].as_str()?.parse().ok()?;
+    let reason = toggle["reason"].as_str().map(|reason| format!(": {reason}"));
+    let (enabled, reason) = (toggle["enabled"] == true, reason.unwrap_or_default());
+    Some(format!("{} since {}{reason}", enabled_label(enabled), view::time(at)))
 }

@@ -23,29 +23,49 @@ use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
 use crate::terminal::{print_json, say};
 
-pub(super) async fn approve(app: &AppContext, args: ApproveArgs) -> CliResult {
-    let verdict = match (args.retry, args.skip_with) {
-        (true, None) => ReviewVerdict::Retry,
-        (false, Some(result)) => ReviewVerdict::SkipWith { result },
-        (false, None) => ReviewVerdict::Approve,
-        (true, Some(_)) => {
-            return Err(CliError::usage("--retry and --skip-with exclude each other"));
-        }
-    };
-    answer(app, args.decide, |_, set| Ok((verdict, set_option::updates(set)?))).await
+/// The kind of an answer.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum AnswerKind {
+    /// `review approve`.
+    Approve(ReviewVerdict),
+    /// `review reject`.
+    Reject,
+    /// `review modify`.
+    Modify,
 }
 
-pub(super) async fn reject(app: &AppContext, args: DecideArgs) -> CliResult {
-    answer(app, args, |_, set| Ok((ReviewVerdict::Reject, set_option::updates(set)?))).await
-}
+impl AnswerKind {
+    /// The arguments and the kind of `review approve`.
+    pub(crate) fn approve(args: ApproveArgs) -> Result<(DecideArgs, Self), CliError> {
+        let verdict = match (args.retry, args.skip_with) {
+            (true, None) => ReviewVerdict::Retry,
+            (false, Some(result)) => ReviewVerdict::SkipWith { result },
+            (false, None) => ReviewVerdict::Approve,
+            (true, Some(_)) => {
+                return Err(CliError::usage("--retry and --skip-with exclude each other"));
+            }
+        };
+        Ok((args.decide, Self::Approve(verdict)))
+    }
 
-pub(super) async fn modify(app: &AppContext, args: DecideArgs) -> CliResult {
-    answer(app, args, |arguments, changes| {
-        let Some(mut arguments) = arguments.cloned() else {
-            return Ok((
-                ReviewVerdict::Modify { arguments: Map::new() },
-                set_option::updates(changes)?,
-            ));
+    /// The verdict on a call with these arguments, or on a node, and changes of the State.
+    pub(crate) fn decide(
+        &self,
+        arguments: Option<&Map<String, Value>>,
+        changes: &[String],
+    ) -> Result<(ReviewVerdict, StateUpdates), CliError> {
+        let mut arguments = match (self, arguments) {
+            (Self::Approve(verdict), _) => {
+                return Ok((verdict.clone(), set_option::updates(changes)?));
+            }
+            (Self::Reject, _) => {
+                return Ok((ReviewVerdict::Reject, set_option::updates(changes)?));
+            }
+            (Self::Modify, None) => {
+                let verdict = ReviewVerdict::Modify { arguments: Map::new() };
+                return Ok((verdict, set_option::updates(changes)?));
+            }
+            (Self::Modify, Some(arguments)) => arguments.clone(),
         };
         if changes.is_empty() {
             return Err(CliError::usage("nothing is changed").hint(
@@ -56,19 +76,11 @@ pub(super) async fn modify(app: &AppContext, args: DecideArgs) -> CliResult {
             set(&mut arguments, change)?;
         }
         Ok((ReviewVerdict::Modify { arguments }, StateUpdates::default()))
-    })
-    .await
+    }
 }
 
-/// The verdict of a review, and changes of the State.
-type ReviewDecision = Result<(ReviewVerdict, StateUpdates), CliError>;
-
 /// Records the answer, and continues the task unless `--detach` is given.
-async fn answer(
-    app: &AppContext,
-    args: DecideArgs,
-    decide: impl FnOnce(Option<&Map<String, Value>>, &[String]) -> ReviewDecision,
-) -> CliResult {
+pub(super) async fn answer(app: &AppContext, args: DecideArgs, kind: &AnswerKind) -> CliResult {
     let queries = app.queries()?;
     let row = queries.find_task(&args.id).await?;
     let home = app.definitions()?;
@@ -85,7 +97,7 @@ async fn answer(
     let file = request.map(open).transpose()?;
     let input = queries.task_of(&row).await?.description;
     let run = RecordingSubject { agent, input: &input, overrides: &RunOverrides::default() };
-    let (verdict, state_updates) = decide(review.arguments.as_ref(), &set)?;
+    let (verdict, state_updates) = kind.decide(review.arguments.as_ref(), &set)?;
     let checkpoint_id = checkpoint.unwrap_or(review.checkpoint_id);
     // A rejection must work even if the MCP server definitions are invalid.
     let is_rejected = verdict == ReviewVerdict::Reject;
@@ -123,7 +135,7 @@ async fn answer(
 async fn report_recorded(app: &AppContext, host: &Host, top: TaskId, resumed: TaskId) -> CliResult {
     let task = host.queries().load_task(top).await?;
     if task.status.is_final() {
-        return present(app, &task);
+        return present(&app.options, &task);
     }
     if app.json() {
         print_json(&task)?;
@@ -147,7 +159,7 @@ async fn resume(
     let queries = host.queries();
     let task = queries.load_task(top).await?;
     if task.status.is_final() {
-        let exit = present(app, &task)?;
+        let exit = present(&app.options, &task)?;
         finish(app, recording, &task)?;
         return Ok(exit);
     }
@@ -158,7 +170,7 @@ async fn resume(
             if resumed != top {
                 task = queries.load_task(top).await?;
             }
-            let exit = present(app, &task)?;
+            let exit = present(&app.options, &task)?;
             finish(app, recording, &task)?;
             Ok(exit)
         }
@@ -167,7 +179,7 @@ async fn resume(
             CommandRejection::AwaitingHuman { .. } | CommandRejection::Finished { .. },
         )) => {
             let task = queries.load_task(top).await?;
-            let exit = present(app, &task)?;
+            let exit = present(&app.options, &task)?;
             finish(app, recording, &task)?;
             Ok(exit)
         }

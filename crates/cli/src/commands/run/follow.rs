@@ -52,7 +52,7 @@ pub(crate) async fn follow(
                         let left = left_interrupted(id);
                         stop_programs_and_quit(app, host, &mut signals, &left).await;
                     }
-                    StopRequest::Interrupt if asked_to_stop => quit(app, &left_interrupted(id)),
+                    StopRequest::Interrupt if asked_to_stop => quit(&app.options, &left_interrupted(id)),
                     StopRequest::Interrupt => {}
                 }
                 asked_to_stop = true;
@@ -104,7 +104,7 @@ struct TaskViews<'a> {
 
 impl<'a> TaskViews<'a> {
     fn new(app: &'a AppContext, host: &'a Host, id: TaskId, seen: JournalPosition) -> Self {
-        let (top, queries) = (LiveView::new(app).after(seen), host.queries());
+        let (top, queries) = (LiveView::new(&app.options).after(seen), host.queries());
         Self { app, queries, id, seen, top, nested: HashMap::new(), others: HashSet::new() }
     }
 
@@ -156,7 +156,8 @@ impl<'a> TaskViews<'a> {
             self.others.insert(task);
             return Ok(());
         };
-        let view = LiveView::nested(self.app, above + 1, &row.assigned_agent).after(self.seen);
+        let view =
+            LiveView::nested(&self.app.options, above + 1, &row.assigned_agent).after(self.seen);
         self.nested.insert(task, (above + 1, view));
         self.catch_up().await
     }

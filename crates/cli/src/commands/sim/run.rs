@@ -228,7 +228,7 @@ fn listen(app: &AppContext) -> Result<Arc<AtomicBool>, CliError> {
     }
     if app.shows_progress() {
         // A turn may take long, so the first signal is acknowledged.
-        let (mut signals, is_live) = (Signals::new(SIGNALS).map_err(io)?, app.is_live());
+        let (mut signals, is_live) = (Signals::new(SIGNALS).map_err(io)?, app.options.is_live());
         std::thread::spawn(move || {
             if signals.forever().next().is_some() {
                 if is_live {

@@ -4,9 +4,10 @@ use polity_definition::Home;
 use polity_engine::runtime::EngineError;
 use polity_host::{HomeQueries, Host, cancel_task};
 use polity_model::ids::TaskId;
+use polity_model::task::Task;
 
 use crate::app::{AppContext, close};
-use crate::args::TaskArgs;
+use crate::args::{GlobalOptions, TaskArgs};
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
 use crate::signals::unless_stopped;
@@ -24,19 +25,26 @@ pub(crate) async fn cancel(app: &AppContext, args: &TaskArgs) -> CliResult {
     }
     let row = queries.task_row(id).await?;
     let task = queries.task_of(&row).await?;
-    if app.json() {
-        print_json(&task)?;
-    } else {
-        say!("task {} is {}", task.id, view::status_text(&task))?;
-        if let Some(error) = &task.error {
-            note!("{error}");
-        }
+    print(&app.options, &task)?;
+    if !app.json() {
         let top = queries.top_task(row).await?;
         if top.id != id && top.owner.is_none() {
             note!("task {} can be resumed with `polity task resume {}`", top.id, top.id);
         }
     }
     Ok(ExitStatus::Done)
+}
+
+/// Prints a task that was cancelled.
+pub(crate) fn print(options: &GlobalOptions, task: &Task) -> Result<(), CliError> {
+    if options.json {
+        return print_json(task);
+    }
+    say!("task {} is {}", task.id, view::status_text(task))?;
+    if let Some(error) = &task.error {
+        note!("{error}");
+    }
+    Ok(())
 }
 
 /// The task and its parts that no process runs and that have not ended: they undo finished nodes.

@@ -3,6 +3,7 @@
 use polity_engine::checkpoints::CheckpointSummary;
 use polity_host::HomeQueries;
 use polity_model::checkpoint::Checkpoint;
+use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 use polity_model::message::Message;
 use polity_model::review::HumanFeedback;
@@ -33,7 +34,11 @@ pub(crate) async fn checkpoints(app: &AppContext, args: &TaskArgs) -> CliResult 
         print_json(&queries.checkpoints(row.id, |_| true).await?)?;
         return Ok(ExitStatus::Done);
     }
-    let checkpoints = queries.checkpoint_summaries(row.id).await?;
+    print_summaries(&queries.checkpoint_summaries(row.id).await?, row.status)
+}
+
+/// Prints checkpoints as a table.
+pub(crate) fn print_summaries(checkpoints: &[CheckpointSummary], status: TaskStatus) -> CliResult {
     if checkpoints.is_empty() {
         say!("no checkpoints")?;
         return Ok(ExitStatus::Done);
@@ -48,7 +53,7 @@ pub(crate) async fn checkpoints(app: &AppContext, args: &TaskArgs) -> CliResult 
             checkpoint.message_count.to_string(),
             view::time(checkpoint.created_at),
         ];
-        cells.extend(has_people.then(|| person(checkpoint, row.status)));
+        cells.extend(has_people.then(|| person(checkpoint, status)));
         cells
     });
     say!("{}", columns(&heading, rows))?;
@@ -96,22 +101,26 @@ pub(super) async fn must_exist(
     if there.iter().any(|checkpoint| checkpoint.sequence == number) {
         return Ok(());
     }
-    let id = row.id;
+    let there: Vec<_> = there.iter().map(|known| (known.sequence, &*known.node)).collect();
+    Err(missing(row.id, number, &there))
+}
+
+/// The error about a checkpoint that a task does not have, with those that it has.
+pub(crate) fn missing(id: TaskId, number: u32, there: &[(u32, &str)]) -> CliError {
     let error = CliError::not_found(format!("task {id} has no checkpoint {number}"));
     if there.is_empty() {
-        return Err(error.hint("it has none yet: one is taken after each step of a task"));
+        return error.hint("it has none yet: one is taken after each step of a task");
     }
     let first = there.iter().take(NAMED_MAX);
-    let mut names: Vec<_> =
-        first.map(|known| format!("{} ({})", known.sequence, known.node)).collect();
+    let mut names: Vec<_> = first.map(|(sequence, node)| format!("{sequence} ({node})")).collect();
     if there.len() > NAMED_MAX {
         names.push(format!("and so on to {}", there.len() - 1));
     }
-    Err(error.hint(format!("there are {}", names.join(", "))))
+    error.hint(format!("there are {}", names.join(", ")))
 }
 
 /// The details of a checkpoint, with shortened messages.
-fn details(checkpoint: &Checkpoint) -> String {
+pub(crate) fn details(checkpoint: &Checkpoint) -> String {
     let field = |name: &str, value: &str| format!("{} {value}", style::dim(&format!("{name:12}")));
     let state = &checkpoint.state;
     let mut lines = vec![

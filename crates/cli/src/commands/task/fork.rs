@@ -53,7 +53,7 @@ pub(crate) async fn fork(app: &AppContext, args: &ForkArgs) -> CliResult {
 
 /// The definitions of a task's agent or workflow as they are now, if they are asked for. Shows their
 /// difference to the pinned ones.
-pub(super) async fn current_definitions(
+pub(crate) async fn current_definitions(
     app: &AppContext,
     home: &Home,
     row: &TaskRow,

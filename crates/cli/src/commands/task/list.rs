@@ -1,9 +1,10 @@
 //! `polity task list`: tasks, and on request their parts.
 
+use polity_model::task::Task;
 use polity_store::TaskFilter;
 
 use crate::app::AppContext;
-use crate::args::TaskListArgs;
+use crate::args::{GlobalOptions, TaskListArgs};
 use crate::error::{CliError, CliResult, print_error};
 use crate::exit::ExitStatus;
 use crate::terminal::{print_json, say};
@@ -40,16 +41,27 @@ pub(crate) async fn list(app: &AppContext, args: TaskListArgs) -> CliResult {
             }
         }
     }
-    if app.json() {
+    let parts = (!with_parts).then_some(parts.as_slice());
+    print(&app.options, &tasks, parts, is_narrowed)?;
+    Ok(exit)
+}
+
+/// Prints tasks, with the number of parts of each, or with their parents.
+pub(crate) fn print(
+    options: &GlobalOptions,
+    tasks: &[Task],
+    parts: Option<&[u64]>,
+    is_narrowed: bool,
+) -> Result<(), CliError> {
+    if options.json {
         print_json(&tasks)?;
     } else if !tasks.is_empty() {
-        let column =
-            if with_parts { TaskListColumn::Parent } else { TaskListColumn::Parts(&parts) };
-        say!("{}", listed(&tasks, &column))?;
-    } else if is_narrowed && !with_parts {
+        let column = parts.map_or(TaskListColumn::Parent, TaskListColumn::Parts);
+        say!("{}", listed(tasks, &column))?;
+    } else if is_narrowed && parts.is_some() {
         say!("no tasks; --parts includes the parts of tasks")?;
     } else {
         say!("no tasks")?;
     }
-    Ok(exit)
+    Ok(())
 }

@@ -61,7 +61,7 @@ async fn adopt(app: &AppContext, host: &Host, recording: &Recording, row: &TaskR
         }
         Err(error) => return Err(explain(host.queries(), error).await),
     };
-    let exit = present(app, &task)?;
+    let exit = present(&app.options, &task)?;
     finish(app, recording, &task)?;
     Ok(exit)
 }

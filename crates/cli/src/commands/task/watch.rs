@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use polity_engine::clock::{Clock, SystemClock};
 use polity_host::HomeQueries;
 use polity_model::event::StreamSequence;
+use polity_model::ids::TaskId;
 use polity_model::machine::Machine;
 use polity_model::machine::task::TaskStatus;
 use polity_store::TaskRow;
@@ -27,13 +28,13 @@ const ORPHAN_GRACE: Duration = Duration::from_millis(500);
 pub(crate) async fn watch(app: &AppContext, args: &TaskArgs) -> CliResult {
     let queries = app.queries()?;
     let row = queries.find_task(&args.id).await?;
-    let row = follow(&queries, row, &mut LiveView::new(app)).await?;
+    let row = follow(&queries, row, &mut LiveView::new(&app.options)).await?;
     let task = queries.load_task(row.id).await?;
     if app.json() {
         print_json(&queries.trace(&row).await?)?;
         return Ok(ExitStatus::of_task(&task));
     }
-    present(app, &task)
+    present(&app.options, &task)
 }
 
 pub(crate) async fn wait(app: &AppContext, args: &WaitArgs) -> CliResult {
@@ -45,16 +46,12 @@ pub(crate) async fn wait(app: &AppContext, args: &WaitArgs) -> CliResult {
         orphan_check.check(&queries, &row).await?;
         let left = args.timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
         if left.is_some_and(|left| left.is_zero()) {
-            let (id, status) = (row.id, row.status.label());
-            let seconds = args.timeout.unwrap_or_default().as_secs();
-            let message = format!("task {id} is still {status} after {seconds} s, and goes on");
-            return Err(CliError::timed_out(message)
-                .hint(format!("wait longer, or stop it with `polity task cancel {id}`")));
+            return Err(still_running(row.id, row.status, args.timeout.unwrap_or_default()));
         }
         tokio::time::sleep(left.map_or(POLL_INTERVAL, |left| left.min(POLL_INTERVAL))).await;
         row = queries.task_row(row.id).await?;
     }
-    present(app, &queries.load_task(row.id).await?)
+    present(&app.options, &queries.load_task(row.id).await?)
 }
 
 /// Shows the steps of a task until it ends or awaits a review.
@@ -83,7 +80,15 @@ async fn follow(
     }
 }
 
-fn is_under_way(status: TaskStatus) -> bool {
+/// The error about a task that has not ended in time.
+pub(crate) fn still_running(id: TaskId, status: TaskStatus, timeout: Duration) -> CliError {
+    let (status, seconds) = (status.label(), timeout.as_secs());
+    CliError::timed_out(format!("task {id} is still {status} after {seconds} s, and goes on"))
+        .hint(format!("wait longer, or stop it with `polity task cancel {id}`"))
+}
+
+/// True if a task will change by itself.
+pub(crate) fn is_under_way(status: TaskStatus) -> bool {
     match status {
         TaskStatus::Pending | TaskStatus::Running => true,
         TaskStatus::AwaitingHuman

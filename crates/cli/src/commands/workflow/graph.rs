@@ -31,11 +31,7 @@ pub(super) async fn graph(app: &AppContext, args: &WorkflowGraphArgs) -> CliResu
                 .hint("name one, or a task that runs one with --task"));
         }
     };
-    let format = match args.format {
-        PictureFormat::Svg => GraphFormat::Svg,
-        PictureFormat::Mermaid => GraphFormat::Mermaid,
-        PictureFormat::Dot => GraphFormat::Dot,
-    };
+    let format = graph_format(args.format);
     let picture = draw_workflow(&workflow, format, &marks);
     if app.json() {
         let mut answer =
@@ -49,6 +45,15 @@ pub(super) async fn graph(app: &AppContext, args: &WorkflowGraphArgs) -> CliResu
         print_exact(&picture)?;
     }
     Ok(ExitStatus::Done)
+}
+
+/// The format of a picture.
+pub(crate) fn graph_format(format: PictureFormat) -> GraphFormat {
+    match format {
+        PictureFormat::Svg => GraphFormat::Svg,
+        PictureFormat::Mermaid => GraphFormat::Mermaid,
+        PictureFormat::Dot => GraphFormat::Dot,
+    }
 }
 
 /// A task on the workflow that it pinned.

@@ -58,8 +58,13 @@ impl HttpAnswer {
 impl<'h> ServerProcess<'h> {
     /// Starts a server on a free port and waits until it answers.
     pub(super) fn start(home: &'h HomeSandbox) -> Self {
+        Self::start_at(home, "127.0.0.1:0")
+    }
+
+    /// Starts a server on this address and waits until it answers.
+    pub(super) fn start_at(home: &'h HomeSandbox, address: &str) -> Self {
         let child = home
-            .command(&["serve", "--listen", "127.0.0.1:0"])
+            .command(&["serve", "--listen", address])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
