@@ -34,7 +34,7 @@ pub enum ReportKind {
 pub struct ErrorReport {
     code: Cow<'static, str>,
     message: String,
-    hint: Option<String>,
+    hint: Option<Box<str>>,
     kind: ReportKind,
     /// Problems of definitions, shown one per line.
     problems: Vec<DefinitionProblem>,
@@ -96,7 +96,7 @@ impl ErrorReport {
 
     /// Replaces a placeholder in the hint.
     pub fn about(mut self, placeholder: &str, name: &str) -> Self {
-        self.hint = self.hint.map(|hint| hint.replace(placeholder, name));
+        self.hint = self.hint.map(|hint| hint.replace(placeholder, name).into());
         self
     }
 
@@ -117,9 +117,9 @@ impl ErrorReport {
 
     /// Definitions are not valid.
     pub fn invalid(message: impl Display, problems: Vec<DefinitionProblem>) -> Self {
-        let hint = "fix the files; `polity check` checks the whole home".to_owned();
+        let hint = "fix the files; `polity check` checks the whole home";
         Self {
-            hint: Some(hint),
+            hint: Some(hint.into()),
             problems,
             ..Self::new("invalid_definition", ReportKind::Usage, message)
         }
@@ -142,12 +142,12 @@ impl ErrorReport {
             _ => ("io", None),
         };
         let message = format!("cannot {doing} {}: {error}", path.display());
-        Self { hint: hint.map(str::to_owned), ..Self::new(code, ReportKind::Failed, message) }
+        Self { hint: hint.map(Into::into), ..Self::new(code, ReportKind::Failed, message) }
     }
 
     /// Sets the hint.
     pub fn hint(mut self, hint: impl Display) -> Self {
-        self.hint = Some(hint.to_string());
+        self.hint = Some(hint.to_string().into());
         self
     }
 

@@ -60,18 +60,32 @@ struct ApiRequest<'r> {
 /// A request without a usable answer.
 pub(super) enum SendError {
     /// No connection could be made.
-    Unreachable(CliError),
+    Unreachable(Box<CliError>),
     /// The connection broke before the answer was complete. The server may have acted.
-    Lost(CliError),
+    Lost(Box<CliError>),
     /// The server refused, or gave an answer that cannot be read.
-    Refused(CliError),
+    Refused(Box<CliError>),
+}
+
+impl SendError {
+    fn unreachable(error: CliError) -> Self {
+        Self::Unreachable(Box::new(error))
+    }
+
+    fn lost(error: CliError) -> Self {
+        Self::Lost(Box::new(error))
+    }
+
+    fn refused(error: CliError) -> Self {
+        Self::Refused(Box::new(error))
+    }
 }
 
 impl From<SendError> for CliError {
     fn from(error: SendError) -> Self {
         match error {
             SendError::Unreachable(error) | SendError::Lost(error) | SendError::Refused(error) => {
-                error
+                *error
             }
         }
     }
@@ -215,7 +229,7 @@ impl ApiClient {
                 Err(error) => return Err(error.into()),
             };
             if began.elapsed() > Duration::from_secs(AWAY_SECONDS_MAX) {
-                return Err(error);
+                return Err(*error);
             }
             tokio::time::sleep(RECONNECT_DELAY).await;
             self.locate_again();
@@ -243,7 +257,7 @@ impl ApiClient {
 
     fn unreadable(&self, error: &dyn std::error::Error) -> SendError {
         let message = format!("the answer of {} cannot be read: {error}", self.shown_url());
-        SendError::Refused(
+        SendError::refused(
             CliError::new("server_error", ReportKind::Failed, message)
                 .hint("use the same version of Polity here and there: `polity --version`"),
         )
@@ -259,7 +273,7 @@ impl ApiClient {
             let message =
                 format!("{} has not answered within {ANSWER_SECONDS_MAX} s", self.shown_url());
             let error = CliError::timed_out(message);
-            Err(SendError::Lost(error.hint("look at the server's log and its load")))
+            Err(SendError::lost(error.hint("look at the server's log and its load")))
         })
     }
 
@@ -282,7 +296,7 @@ impl ApiClient {
         match self.read(response).await {
             Err(error) => Err(error),
             // Only an answer without success is read.
-            Ok(_) => Err(SendError::Refused(problem::error_of(&self.shown_url(), 0, b""))),
+            Ok(_) => Err(SendError::refused(problem::error_of(&self.shown_url(), 0, b""))),
         }
     }
 
@@ -292,7 +306,7 @@ impl ApiClient {
         request: &ApiRequest<'_>,
         headers: &[(&str, String)],
     ) -> Result<Response, SendError> {
-        let url = self.url_of(request).map_err(SendError::Refused)?;
+        let url = self.url_of(request).map_err(SendError::refused)?;
         let mut builder = self.inner.http.request(request.method.clone(), url);
         if let Some(token) = &self.inner.token {
             builder = builder.bearer_auth(token);
@@ -312,12 +326,12 @@ impl ApiClient {
                 format!("cannot reach the server at {}: {}", self.shown_url(), root_cause(error));
             let error = CliError::new("server_unreachable", ReportKind::Failed, message);
             if is_connecting {
-                SendError::Unreachable(error.hint(
+                SendError::unreachable(error.hint(
                     "start it with `polity serve`, or correct --server or POLITY_SERVER; --local \
                      works without a server",
                 ))
             } else {
-                SendError::Lost(error.hint("the connection broke; look at the server's log"))
+                SendError::lost(error.hint("the connection broke; look at the server's log"))
             }
         })
     }
@@ -345,7 +359,7 @@ impl ApiClient {
                 let (url, cause) = (self.shown_url(), root_cause(error));
                 let message = format!("the connection to {url} broke: {cause}");
                 let error = CliError::new("server_unreachable", ReportKind::Failed, message);
-                SendError::Lost(error.hint("look at the server's log"))
+                SendError::lost(error.hint("look at the server's log"))
             })?;
             let Some(chunk) = chunk else { break };
             if body.len() + chunk.len() > ANSWER_BYTES_MAX {
@@ -353,7 +367,7 @@ impl ApiClient {
                     "the answer of {} is larger than {ANSWER_BYTES_MAX} bytes",
                     self.shown_url()
                 );
-                return Err(SendError::Refused(
+                return Err(SendError::refused(
                     CliError::over_limit("limit_answer_bytes", message)
                         .hint("ask for less, for example with --limit"),
                 ));
@@ -364,6 +378,6 @@ impl ApiClient {
             return Ok(body);
         }
         let status = response.status().as_u16();
-        Err(SendError::Refused(problem::error_of(&self.shown_url(), status, &body)))
+        Err(SendError::refused(problem::error_of(&self.shown_url(), status, &body)))
     }
 }

@@ -111,7 +111,7 @@ impl EventReader {
                     last_contact = Instant::now();
                 }
                 Err(SendError::Refused(error)) => {
-                    let _ = self.sender.send(Err(error)).await;
+                    let _ = self.sender.send(Err(*error)).await;
                     return;
                 }
                 Err(SendError::Unreachable(error) | SendError::Lost(error)) => {

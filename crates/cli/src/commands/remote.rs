@@ -19,9 +19,11 @@ use crate::client::ServerLink;
 use crate::commands::{completions, cost, schema};
 use crate::error::{CliError, CliResult};
 
-pub(crate) use run::run;
-pub(crate) use task::task;
-pub(crate) use {agent::agent, execution::execution, review::review};
+use agent::agent;
+use execution::execution;
+use review::review;
+use run::run;
+use task::task;
 
 /// Runs a command on a server that the user has named. No home is needed.
 pub(crate) async fn command(link: &ServerLink, command: CliCommand) -> CliResult {

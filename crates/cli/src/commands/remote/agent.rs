@@ -9,7 +9,7 @@ use crate::client::ServerLink;
 use crate::commands::agent::{print_details, print_list, status, toggle};
 use crate::error::CliResult;
 
-pub(crate) async fn agent(link: &ServerLink, command: &AgentCommand) -> CliResult {
+pub(super) async fn agent(link: &ServerLink, command: &AgentCommand) -> CliResult {
     let (client, options) = (&link.client, &link.options);
     match command {
         AgentCommand::List => {

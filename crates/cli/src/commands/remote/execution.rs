@@ -11,7 +11,7 @@ use crate::client::ServerLink;
 use crate::commands::execution::{print_details, print_list};
 use crate::error::CliResult;
 
-pub(crate) async fn execution(link: &ServerLink, command: &ExecutionCommand) -> CliResult {
+pub(super) async fn execution(link: &ServerLink, command: &ExecutionCommand) -> CliResult {
     match command {
         ExecutionCommand::List(args) => list(link, args).await,
         ExecutionCommand::Show(args) => show(link, args).await,

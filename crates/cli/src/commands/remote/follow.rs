@@ -175,18 +175,15 @@ impl<'a> TreeViews<'a> {
         if self.seen != NEVER || task != asking {
             return;
         }
-        match &recorded.event {
-            Event::ReviewOpened { checkpoint_id, .. } => {
-                self.is_asked = *checkpoint_id == checkpoint;
+        if let Event::ReviewOpened { checkpoint_id, .. } = &recorded.event {
+            self.is_asked = *checkpoint_id == checkpoint;
+        }
+        if self.is_asked && matches!(recorded.event, Event::ReviewAnswered { .. }) {
+            self.seen = JournalPosition(recorded.position.0.saturating_sub(1));
+            self.top.show_after(self.seen);
+            for (_, view) in self.nested.values_mut() {
+                view.show_after(self.seen);
             }
-            Event::ReviewAnswered { .. } if self.is_asked => {
-                self.seen = JournalPosition(recorded.position.0.saturating_sub(1));
-                self.top.show_after(self.seen);
-                for (_, view) in self.nested.values_mut() {
-                    view.show_after(self.seen);
-                }
-            }
-            _ => {}
         }
     }
 }

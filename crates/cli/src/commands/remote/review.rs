@@ -18,7 +18,7 @@ use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
 use crate::terminal::{print_json, say};
 
-pub(crate) async fn review(link: &ServerLink, command: ReviewCommand) -> CliResult {
+pub(super) async fn review(link: &ServerLink, command: ReviewCommand) -> CliResult {
     match command {
         ReviewCommand::List => {
             let reviews: Vec<Review> = link.client.list(&["reviews"], &[], None).await?;

@@ -14,7 +14,7 @@ use crate::error::{CliError, CliResult};
 /// The most bytes that are read from stdin. The limit of the server is smaller.
 const STDIN_BYTES_MAX: u64 = 1 << 30;
 
-pub(crate) async fn run(link: &ServerLink, args: RunArgs) -> CliResult {
+pub(super) async fn run(link: &ServerLink, args: RunArgs) -> CliResult {
     let mut body = Map::new();
     let mut add = |field: &str, value: Value| {
         if !value.is_null() {

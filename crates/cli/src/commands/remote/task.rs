@@ -40,7 +40,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// The most tasks whose parts one request counts.
 const COUNTED_TASKS_MAX: usize = 500;
 
-pub(crate) async fn task(link: &ServerLink, command: TaskCommand) -> CliResult {
+pub(super) async fn task(link: &ServerLink, command: TaskCommand) -> CliResult {
     match command {
         TaskCommand::List(args) => list(link, args).await,
         TaskCommand::Show(args) => show(link, &args).await,
@@ -179,7 +179,6 @@ async fn watch(link: &ServerLink, args: &TaskArgs) -> CliResult {
     let mut view = LiveView::new(options);
     let mut events = TaskEvents::open(client, id, false);
     let mut tick = tokio::time::interval(TICK);
-    // The task is read before its events, so all events up to its end are shown.
     let task = loop {
         tokio::select! {
             event = events.next() => {
@@ -228,9 +227,9 @@ async fn wait(link: &ServerLink, args: &WaitArgs) -> CliResult {
 
 async fn cancel_task(link: &ServerLink, args: &TaskArgs) -> CliResult {
     let id = find_task(&link.client, &args.id).await?;
-    let path = ["tasks", &id.to_string()];
-    let answer = link.client.post(&[path[0], path[1], "cancel"], &json!({})).await;
-    print_cancelled(link, answer?).await
+    let path = ["tasks", &id.to_string(), "cancel"];
+    let task = link.client.post(&path, &json!({})).await?;
+    print_cancelled(link, task).await
 }
 
 /// Waits until a task that is being cancelled has ended, and prints it.
@@ -256,8 +255,7 @@ async fn resume(link: &ServerLink, args: &ResumeArgs) -> CliResult {
             .hint("a server continues every interrupted task by itself"));
     };
     let id = find_task(&link.client, id).await?;
-    let path = ["tasks", &id.to_string(), "resume"].map(str::to_owned);
-    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    let path = ["tasks", &id.to_string(), "resume"];
     let task: Task = link.client.post(&path, &json!({})).await?;
     let task = follow(link, task.id, FirstStep::Creation).await?;
     present(&link.options, &task)

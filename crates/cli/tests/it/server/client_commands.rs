@@ -57,8 +57,7 @@ impl<'h> Sides<'h> {
     /// The output of a command on every side, without what differs between two runs.
     fn outputs(&self, args: &[&str]) -> [(i32, String, String); 3] {
         let url = format!("http://{}", self.server.address());
-        let far = self.elsewhere.command(&[args, &["--server", &url]].concat());
-        let mut far = { far };
+        let mut far = self.elsewhere.command(&[args, &["--server", &url]].concat());
         let far = command_output(&far.env("POLITY_TOKEN", &self.server.token).output().unwrap());
         let outputs = [self.alone.polity(args), self.served.polity(args), far];
         outputs.map(|CommandOutput { code, out, err, .. }| {
