@@ -20,8 +20,8 @@ pub(crate) struct GlobalOptions {
     /// The server that does the work, such as http://127.0.0.1:7070. Without it: POLITY_SERVER, else a
     /// server that serves the home. Its token is in POLITY_TOKEN
     #[expect(clippy::doc_markdown, reason = "help is read in a terminal")]
-    #[arg(long, global = true, value_name = "URL", conflicts_with = "local", help_heading = GLOBAL)]
-    pub(crate) server: Option<String>,
+    #[arg(long = "server", global = true, value_name = "URL", conflicts_with = "local", help_heading = GLOBAL)]
+    pub(crate) server_url: Option<String>,
     /// Work in this process, also if a server serves the home
     #[arg(long, global = true, help_heading = GLOBAL)]
     pub(crate) local: bool,

@@ -29,7 +29,7 @@ pub(crate) fn named_server(options: &GlobalOptions) -> Option<String> {
     if options.local {
         return None;
     }
-    options.server.clone().or_else(|| process_environment().get(SERVER_VARIABLE))
+    options.server_url.clone().or_else(|| process_environment().get(SERVER_VARIABLE))
 }
 
 impl ServerLink {

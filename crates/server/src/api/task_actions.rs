@@ -92,8 +92,7 @@ async fn cancel(
 ) -> Result<Response, Problem> {
     let row = find_row(&state, &caller, id).await?;
     if row.status.is_final() {
-        let detail =
-            format!("task {id} is {}, and only an active task can be cancelled", row.status);
+        let detail = format!("task {id} is already {}", row.status);
         return Err(Problem::new(StatusCode::CONFLICT, "conflict", detail));
     }
     state.host.runtime().cancel(id).await?;

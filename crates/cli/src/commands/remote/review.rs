@@ -5,7 +5,7 @@ use polity_model::review::{Review, ReviewVerdict};
 use polity_model::task::Task;
 use serde_json::{Value, json};
 
-use super::follow::{FirstStep, follow};
+use super::follow::{FirstStep, ended, follow};
 use super::lookup::find_task;
 use super::{refuse_recording, refuse_trust};
 use crate::args::{DecideArgs, ReviewCommand, TaskArgs};
@@ -75,6 +75,13 @@ async fn answer(link: &ServerLink, args: DecideArgs, kind: &AnswerKind) -> CliRe
     let asking = review.task_id;
     let _: Task = client.post(&["reviews", &asking.to_string(), "answer"], &body).await?;
     let top = review.top_task_id;
+    // The answer itself has ended the task, or has opened the next review.
+    if asking == top
+        && !args.detach
+        && let Some(task) = ended(client, top).await?
+    {
+        return present(&link.options, &task);
+    }
     if args.detach {
         let task: Task = client.get(&["tasks", &top.to_string()], &[]).await?;
         return if task.status.is_final() {

@@ -38,6 +38,8 @@ impl<'h> Sides<'h> {
             ("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "ID"),
             (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
             (r"\b[0-9a-f]{8}\b", "ID"),
+            (r"\d\d:\d\d:\d\dZ", "TIME"),
+            (r"process \d+", "process NUMBER"),
             (r"\d+ ms|\d+\.\d s( CPU)?|\d+ MB", "AMOUNT"),
             (r#""(\w+_ms|execution_time|process_id|cpu_\w+|memory_\w+|peak_\w+)": [\d.]+"#, "$1"),
             (" +", " "),
@@ -313,17 +315,17 @@ fn detached_task_goes_on_at_the_server() {
 #[test]
 fn local_command_works_in_its_own_process() {
     let home = HomeSandbox::bare();
-    home.write_shell_agent("where", "echo \"$PLACE\"", ", env_allow: [PLACE]");
+    home.write_shell_agent("where", "echo \"[$PLACE]\"", ", env_allow: [PLACE]");
     let _server = ServerProcess::start(&home);
     let run = |flags: &[&str]| {
         let args = [&["--quiet", "run", "where", "x"][..], flags].concat();
         command_output(&home.command(&args).env("PLACE", "here").output().unwrap())
     };
-    run(&[]).prints("\n");
-    run(&["--local"]).prints("here\n");
+    run(&[]).prints("[]\n");
+    run(&["--local"]).prints("[here]\n");
     // A recording is made by the process that works.
-    run(&["--record", "tape.yaml"]).prints("here\n");
-    run(&["--replay", "tape.yaml"]).prints("here\n");
+    run(&["--record", "tape.yaml"]).prints("[here]\n");
+    run(&["--replay", "tape.yaml"]).prints("[here]\n");
     let trace = home.polity(&["task", "trace", "last"]).exits(0);
     assert!(trace.out.contains("completed"), "{trace:?}");
 }
