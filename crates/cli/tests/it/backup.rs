@@ -53,6 +53,23 @@ fn invalid_backup_changes_nothing() {
 }
 
 #[test]
+fn restore_of_a_fifo_names_its_type() {
+    let sandbox = HomeSandbox::new();
+    sandbox.polity(&["run", "greeter", "one"]);
+    let made = std::process::Command::new("mkfifo").arg(sandbox.file("pipe.db")).status().unwrap();
+    assert!(made.success());
+    for (file, reason) in [
+        ("pipe.db", "pipe.db: it is a FIFO, not a regular file"),
+        ("agents", "agents: it is a folder, not a regular file"),
+        ("missing.db", "there is no missing.db"),
+    ] {
+        let output = sandbox.polity(&["restore", file]).fails(1, reason);
+        assert!(output.err.contains("nothing was changed"), "{output:?}");
+    }
+    assert_eq!(sandbox.tasks().len(), 1);
+}
+
+#[test]
 fn damaged_database_is_reported_and_untouched() {
     let sandbox = HomeSandbox::new();
     sandbox.polity(&["run", "greeter", "one"]);

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use polity_files::{FileAccess, create_file, sync_name};
+use polity_files::{FileAccess, RegularFileError, create_file, open_named_file, sync_name};
 use polity_model::event::Event;
 use rusqlite::{Connection, OpenFlags};
 
@@ -66,9 +66,7 @@ fn delete_sealed_inputs(copy: &Path) -> Result<(), StoreError> {
 /// kept. No process can open the database meanwhile. The database is the old or the new one,
 /// wherever the process dies: the final rename is the only change.
 pub fn restore(backup: &Path, database: &Path) -> Result<Option<PathBuf>, StoreError> {
-    if !backup.is_file() {
-        return Err(StoreError::Missing { path: backup.to_owned() });
-    }
+    expect_file(backup)?;
     check_header(backup)?;
     if log_of(backup).metadata().is_ok_and(|log| log.len() > 0) {
         let detail =
@@ -85,6 +83,17 @@ pub fn restore(backup: &Path, database: &Path) -> Result<Option<PathBuf>, StoreE
         remove_if_exists(&unfinished)?;
     }
     replaced
+}
+
+/// Fails if there is no backup, or something else than a file, such as a FIFO.
+fn expect_file(backup: &Path) -> Result<(), StoreError> {
+    match open_named_file(backup) {
+        Ok(_) => Ok(()),
+        Err(RegularFileError::Io(error)) if error.kind() == ErrorKind::NotFound => {
+            Err(StoreError::Missing { path: backup.to_owned() })
+        }
+        Err(error) => Err(io_error(backup, &error.into())),
+    }
 }
 
 /// The steps of a restore, in order. A test looks at the files after each.
@@ -127,7 +136,7 @@ fn replace(
 /// Copies a file to a new, private one.
 fn copy_durably(from: &Path, to: &Path) -> io::Result<()> {
     let mut copy = create_file(to, FileAccess::Private)?;
-    io::copy(&mut File::open(from)?, &mut copy)?;
+    io::copy(&mut open_named_file(from)?, &mut copy)?;
     copy.sync_all()
 }
 
