@@ -21,7 +21,7 @@ pub struct FuzzTarget {
 /// All targets, by name.
 pub const TARGETS: [FuzzTarget; 17] = [
     target("a2a_card", polity_drivers::fuzz::agent_card),
-    target("archive", polity_host::fuzz::archive_journal),
+    target("archive", polity_host::fuzz::archive_journals),
     target("cassette", records::cassette),
     target("cel", evaluation::condition),
     target("chart", evaluation::chart),

@@ -31,3 +31,14 @@ fn every_corpus_belongs_to_a_target() {
         assert!(TARGETS.iter().any(|target| target.name == name), "no target is called {name}");
     }
 }
+
+/// An input that is refused early tests only the reader.
+#[test]
+fn stored_archives_pass_the_check_of_an_import() {
+    let archives = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/archive");
+    let count =
+        |name: &str| polity_host::fuzz::count_valid_tasks(&fs::read(archives.join(name)).unwrap());
+    assert_eq!(["family", "fork"].map(count), [2, 2]);
+    // The parent of these is missing.
+    assert_eq!(["sub_agent_1", "sub_agent_2"].map(count), [0, 0]);
+}

@@ -6,6 +6,7 @@
 //! again and compares.
 
 mod ancestry;
+mod check;
 mod export;
 mod folder;
 #[cfg(feature = "fuzz")]

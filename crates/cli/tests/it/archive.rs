@@ -326,6 +326,26 @@ fn task_that_is_its_own_parent_is_not_imported() {
 }
 
 #[test]
+fn import_of_a_fifo_names_its_type() {
+    let from = HomeSandbox::new();
+    let (task, _) = from.json(&["run", "greeter", "Ada"]);
+    let id = task["id"].as_str().unwrap();
+    let out = export(&from, id, "out");
+    let to = HomeSandbox::bare();
+    for name in ["journal.jsonl", "task.json"] {
+        let path = out.join("tasks").join(id).join(name);
+        let original = fs::read(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let reason = format!("{name}: it is a FIFO, not a regular file");
+        import(&to, &out).fails(1, &reason).err_has("nothing was imported");
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, original).unwrap();
+    }
+    import(&to, &out).exits(0);
+}
+
+#[test]
 fn import_distinguishes_empty_and_damaged_folders() {
     let sandbox = HomeSandbox::bare();
     sandbox.write("empty/tasks/.hidden/x", "");

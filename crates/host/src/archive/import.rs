@@ -2,19 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use polity_definition::Home;
 use polity_engine::clock::{Clock, SystemClock};
+use polity_files::{RegularFileError, read_named_file};
 use polity_model::event::{Event, StreamId, StreamSequence};
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 use polity_store::{ImportError, SqliteStore, Store, TaskImport};
 use serde_json::Value;
 
-use super::ancestry::find_ancestry_fault;
-use super::journal::{self, line_of};
+use super::check::{JournalSetFault, check_journals};
+use super::journal;
 use super::staging::{StagedTasks, dependencies};
 use super::{
     ARCHIVE_FILE_BYTES_MAX, ArchiveDamage, ArchiveError, CHECKPOINT_PREFIX, JOURNAL_FILE,
@@ -88,31 +89,19 @@ async fn is_present(store: &dyn Store, import: &TaskImport) -> Result<bool, Host
 /// Reads an archive and checks that its files agree with each other byte for byte.
 async fn read_archive(folder: &Path) -> Result<StagedTasks, HostError> {
     let archive = ArchiveFolder::open(folder)?;
-    let imports: Vec<TaskImport> = archive.journals()?.into_values().collect();
-    for import in &imports {
-        let is_missing = |task: &TaskId| !imports.iter().any(|import| import.task == *task);
-        if let Some(missing) = dependencies(import).find(is_missing) {
+    let imports = archive.journals()?.into_values().collect();
+    let staged = check_journals(imports).await.map_err(|fault| match fault {
+        JournalSetFault::Missing { task, missing } => {
             let message = format!("this needs task {missing}, which is not in {}", archive.name());
-            return Err(archive.damage(import.task, JOURNAL_FILE, 2, message));
+            archive.damage(task, JOURNAL_FILE, 2, message)
         }
-    }
-    if let Some(fault) = find_ancestry_fault(&imports) {
-        return Err(archive.damage(fault.task, JOURNAL_FILE, 2, fault.message));
-    }
-    let staged = StagedTasks::new(imports).map_err(|error| match error {
-        ImportError::Illegal { task, sequence, reason } => {
-            let message = format!("this event is not valid here: {reason}");
-            archive.damage(task, JOURNAL_FILE, line_of(sequence), message)
+        JournalSetFault::Line { task, line, message } => {
+            archive.damage(task, JOURNAL_FILE, line, message)
         }
-        ImportError::Exists { task } => ArchiveError::Duplicate(task).into(),
-        ImportError::Store(error) => error.into(),
+        JournalSetFault::Duplicate(task) => ArchiveError::Duplicate(task).into(),
+        JournalSetFault::Failed(error) => error,
     })?;
     for import in staged.imports() {
-        if let Some(contradiction) = staged.find_contradiction(import).await? {
-            let line = contradiction.sequence.map_or(1, line_of);
-            let message = format!("this event is not valid here: {}", contradiction.reason);
-            return Err(archive.damage(import.task, JOURNAL_FILE, line, message));
-        }
         archive.compare(&staged, import).await?;
     }
     Ok(staged)
@@ -211,25 +200,19 @@ impl ArchiveFolder {
 
     fn bytes(&self, task: TaskId, name: &str) -> Result<Vec<u8>, HostError> {
         let path = self.file(task, name);
-        let cannot_read = |error: std::io::Error| match error.kind() {
-            ErrorKind::NotFound => damage(&path, None, "the file is missing"),
-            _ => HostError::io("read", &path, error),
-        };
-        // Reading a pipe would block.
-        if !fs::metadata(&path).map_err(cannot_read)?.is_file() {
-            return Err(damage(&path, None, "this is not a file"));
-        }
-        let mut bytes = Vec::new();
-        fs::File::open(&path)
-            .and_then(|file| file.take(ARCHIVE_FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
-            .map_err(cannot_read)?;
-        if bytes.len() as u64 > ARCHIVE_FILE_BYTES_MAX {
-            let what = format!(
-                "the file has more than {ARCHIVE_FILE_BYTES_MAX} bytes (ARCHIVE_FILE_BYTES_MAX)"
-            );
-            return Err(damage(&path, None, what));
-        }
-        Ok(bytes)
+        read_named_file(&path, ARCHIVE_FILE_BYTES_MAX).map_err(|error| match error {
+            RegularFileError::Io(error) if error.kind() == ErrorKind::NotFound => {
+                damage(&path, None, "the file is missing")
+            }
+            RegularFileError::Io(error) => HostError::io("read", &path, error),
+            RegularFileError::TooLarge { bytes_max } => {
+                let limit = "ARCHIVE_FILE_BYTES_MAX";
+                damage(&path, None, format!("the file has more than {bytes_max} bytes ({limit})"))
+            }
+            error @ (RegularFileError::NotRegular(_) | RegularFileError::LinkedFolder(_)) => {
+                damage(&path, None, error)
+            }
+        })
     }
 
     /// Compares the other files with those that follow from the journal.
