@@ -52,7 +52,7 @@ use self::run::files::RunFiles;
 use self::run::{AgentInfo, PreparedRun, system_error};
 use self::shutdown::ActiveRuns;
 use crate::environment::EnvSource;
-use crate::process::ProcessLauncher;
+use crate::process::{HomeProgramCheck, ProcessLauncher};
 
 /// The command and the variables of a CLI agent, with those of its preset, before any input is
 /// filled in.
@@ -98,6 +98,8 @@ pub struct CliOptions {
     pub environment: EnvSource,
     /// The launcher for agent processes.
     pub launcher: ProcessLauncher,
+    /// The check of agents whose executable is in the home.
+    pub program_check: HomeProgramCheck,
     /// Redaction patterns from the settings, in addition to known secrets.
     pub redaction: RedactionSettings,
     /// The maximum output stored per run, in bytes.
@@ -163,6 +165,7 @@ impl CliDriver {
             session_id: None,
             environment: &self.options.environment,
             home: &self.options.home,
+            program_check: &self.options.program_check,
             current_folder: &self.options.folder,
             private_folder: &self.options.data,
         }

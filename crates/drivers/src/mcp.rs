@@ -36,7 +36,7 @@ use server::McpServer;
 pub(crate) use transport::parse_message;
 
 use crate::environment::EnvSource;
-use crate::process::ProcessLauncher;
+use crate::process::{DATA_FOLDER, HomeProgramCheck, ProcessLauncher};
 
 /// The default limit of one tool result, in bytes; longer ones are truncated.
 pub const TOOL_RESULT_BYTES_MAX: usize = 10_000_000;
@@ -67,12 +67,18 @@ pub struct McpOptions {
     pub reserve_timeout: Duration,
     /// The launcher of server processes.
     pub launcher: ProcessLauncher,
+    /// The data folder of the home, for the records of server processes.
+    pub data: PathBuf,
+    /// The check of servers whose executable is in the home.
+    pub program_check: HomeProgramCheck,
 }
 
 impl McpOptions {
     /// Options with the default limits.
     pub fn new(home: PathBuf, environment: EnvSource, launcher: ProcessLauncher) -> Self {
         Self {
+            data: home.join(DATA_FOLDER),
+            program_check: HomeProgramCheck::default(),
             home,
             environment,
             output_bytes_max: TOOL_RESULT_BYTES_MAX,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use polity_definition::OnReview;
 
 use crate::environment::EnvSource;
-use crate::process::ProcessLauncher;
+use crate::process::{DATA_FOLDER, HomeProgramCheck, ProcessLauncher};
 
 /// The default time limit of the command.
 pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
@@ -36,6 +36,10 @@ pub struct NotifyOptions {
     pub environment: EnvSource,
     /// The launcher of the command.
     pub launcher: ProcessLauncher,
+    /// The data folder of the home, for the record of the command.
+    pub data: PathBuf,
+    /// The check of a command whose executable is in the home.
+    pub program_check: HomeProgramCheck,
     /// The time limit of the command.
     pub command_timeout: Duration,
     /// The time limit of the webhook, including retries.
@@ -46,7 +50,8 @@ impl NotifyOptions {
     /// Options with the default limits.
     pub fn new(home: PathBuf, environment: EnvSource, launcher: ProcessLauncher) -> Self {
         let (command_timeout, webhook_timeout) = (COMMAND_TIMEOUT, WEBHOOK_TIMEOUT);
-        Self { home, environment, launcher, command_timeout, webhook_timeout }
+        let (data, program_check) = (home.join(DATA_FOLDER), HomeProgramCheck::default());
+        Self { home, environment, launcher, data, program_check, command_timeout, webhook_timeout }
     }
 }
 
@@ -88,6 +93,14 @@ pub enum NotifyError {
     NoProgram {
         /// The program as configured.
         program: String,
+    },
+    /// The program is a file of the home that another user may have written.
+    #[error("the program \"{program}\" of notify.on_review.command cannot be run: {reason}")]
+    NotTrusted {
+        /// The program as configured.
+        program: String,
+        /// The cause.
+        reason: String,
     },
     /// The program cannot be started.
     #[error("the program \"{program}\" of notify.on_review.command cannot be started: {reason}")]
@@ -169,6 +182,10 @@ impl NotifyError {
             Self::NoProgram { .. } => {
                 "name a program that is on the PATH, or a path from the home, in polity.yaml; it \
                  must be executable"
+            }
+            Self::NotTrusted { .. } => {
+                "take ownership of it, or name the home with --home if you trust all who can write \
+                 to it"
             }
             Self::NotStarted { .. } => "see that it can be run by hand in the home folder",
             Self::Failed { .. } => {

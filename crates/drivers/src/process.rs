@@ -10,7 +10,8 @@
 //! than to wait.
 //!
 //! - `child_process`: the launcher's side. `blocking_run`: the same for short commands of Polity.
-//!   `executable`: the search in the PATH. `stderr_tail`: the last lines of stderr.
+//!   `executable`: the search in the PATH, and executables in the home.
+//!   `stderr_tail`: the last lines of stderr.
 //! - `shim`: the shim itself. `shim_options`: its arguments. `run_record`: the file that it writes.
 //! - `cgroup`, `pids_limit`: control groups and the kernel's limit on processes.
 //! - `run_marker`: processes that a killed shim left. `proc_stat`: the state of a process.
@@ -41,6 +42,7 @@ use std::path::PathBuf;
 pub(crate) use blocking_run::{BlockingRunError, BlockingRunLimits, BlockingRunOutput};
 pub use child_process::{ChildProcess, StartedProcess};
 pub(crate) use child_process::{ProcessHandle, ProcessPipes};
+pub use executable::HomeProgramCheck;
 pub(crate) use executable::find_executable;
 pub use pids_limit::PidsLimit;
 pub use polity_shim::unblock_signals;
@@ -49,6 +51,9 @@ pub use shim::supervise;
 pub use shim_options::{ProcessTreeLimits, SupervisionOptions};
 pub(crate) use stderr_tail::OutputTail;
 pub use stderr_tail::StderrTail;
+
+/// The name of the data folder in a home.
+pub const DATA_FOLDER: &str = "data";
 
 /// The hidden subcommand that turns the executable into the shim.
 pub const SUPERVISE_COMMAND: &str = "__supervise";

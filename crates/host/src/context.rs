@@ -114,8 +114,10 @@ impl HostContext {
 
     /// The tools of the valid MCP servers only.
     pub(crate) fn valid_tools(&self, home: &Home) -> Result<McpTools, HostError> {
-        let options =
-            McpOptions::new(self.absolute_root()?, self.environment.clone(), self.launcher()?);
+        let options = McpOptions {
+            program_check: self.folder.program_check(),
+            ..McpOptions::new(self.absolute_root()?, self.environment.clone(), self.launcher()?)
+        };
         let servers = home.mcp_servers.values().map(|server| (**server).clone());
         Ok(McpTools::new(servers, options))
     }
@@ -131,6 +133,7 @@ impl HostContext {
             folder,
             environment: self.environment.clone(),
             launcher: self.launcher()?,
+            program_check: self.folder.program_check(),
             redaction: home.settings.redaction.clone(),
             output_bytes: home.settings.limits.output_bytes,
             artifacts: ArtifactLimits {

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 
 use polity_files::{PrivacyError, make_private};
 
+use crate::account_name::AccountName;
 use crate::context::HostContext;
 use crate::error::HostError;
 use crate::warning::HostWarning;
@@ -24,7 +25,7 @@ impl HostContext {
                 Ok(())
             }
             Err(PrivacyError::ForeignOwner { path, user }) => {
-                Err(HostError::ForeignData { path, user })
+                Err(HostError::ForeignData { path, user: AccountName::of_user(user) })
             }
             Err(PrivacyError::WideLinkTarget) => Err(HostError::OpenDataLink { path }),
             // Nobody can change it there, and reading is harmless.

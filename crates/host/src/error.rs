@@ -10,6 +10,7 @@ use polity_model::ids::TaskId;
 use polity_simulator::error::SimError;
 use polity_store::StoreError;
 
+use crate::account_name::AccountName;
 use crate::archive::ArchiveError;
 use crate::definitions::DefinitionError;
 use crate::home_trust::TrustFault;
@@ -50,8 +51,8 @@ pub enum HostError {
     #[error("the home that was found is not safe to use: {}: {fault}", path.display())]
     UntrustedHome { path: PathBuf, fault: TrustFault },
     /// The data folder, or something in it, belongs to another user.
-    #[error("{} belongs to another user (uid {user}), who may have written anything into it", path.display())]
-    ForeignData { path: PathBuf, user: u32 },
+    #[error("{} belongs to another user ({user}), who may have written anything into it", path.display())]
+    ForeignData { path: PathBuf, user: AccountName },
     /// The data folder is a link to a folder that is open to other users.
     #[error("the data folder {} is a link to a folder that other users may enter", path.display())]
     OpenDataLink { path: PathBuf },

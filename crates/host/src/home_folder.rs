@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use polity_definition::{
     DEFINITION_BYTES_MAX, EXTENSIONS, Home, HomeFile, MISSING_SCRIPT, SCRIPT_BYTES_MAX, ScriptPath,
 };
+use polity_drivers::process::{DATA_FOLDER, HomeProgramCheck};
+use polity_files::{RegularFileError, open_named_file};
 use polity_model::ids::ExecutionId;
 
 use crate::error::HostError;
-use crate::home_trust::check_path;
+use crate::home_trust::{check_path, check_program};
 use crate::home_version::HomeVersion;
 use crate::simulations::{CHARTS, SCENARIOS, SimulationDefinitions};
 
@@ -80,6 +82,31 @@ impl HomeFolder {
         Ok(())
     }
 
+    /// The check of programs in the home: that nobody else can have written them, if the home was
+    /// found.
+    pub(crate) fn program_check(&self) -> HomeProgramCheck {
+        if !self.is_found {
+            return HomeProgramCheck::default();
+        }
+        let root = self.root.clone();
+        HomeProgramCheck::new(move |program| {
+            // Links lead to the file that is run, and the folders of both may be replaced.
+            let real = program
+                .canonicalize()
+                .map_err(|error| format!("{}: {error}", program.display()))?;
+            let real_root =
+                root.canonicalize().map_err(|error| format!("{}: {error}", root.display()))?;
+            check_program(&root, program).and_then(|()| check_program(&real_root, &real)).map_err(
+                |error| match error {
+                    HostError::UntrustedHome { path, fault } => {
+                        format!("{}: {fault}", path.display())
+                    }
+                    error => error.to_string(),
+                },
+            )
+        })
+    }
+
     /// The folder itself.
     pub fn root(&self) -> &Path {
         &self.root
@@ -91,7 +118,7 @@ impl HomeFolder {
     }
 
     pub(crate) fn data_of(root: &Path) -> PathBuf {
-        root.join("data")
+        root.join(DATA_FOLDER)
     }
 
     /// The database.
@@ -245,15 +272,13 @@ fn is_definition(file: &Path) -> bool {
 /// so that a huge file is rejected without loading it.
 fn text(file: &Path, bytes_max: usize) -> Result<String, String> {
     let cannot = |error: std::io::Error| format!("the file cannot be read: {error}");
-    // Reading a pipe would block.
-    if !file.metadata().map_err(cannot)?.is_file() {
-        return Err("this is not a file".to_owned());
-    }
+    let opened = open_named_file(file).map_err(|error| match error {
+        RegularFileError::NotRegular(_) => "this is not a file".to_owned(),
+        error => cannot(error.into()),
+    })?;
     let mut bytes = Vec::new();
     let most = bytes_max as u64 + 1;
-    fs::File::open(file)
-        .and_then(|file| file.take(most).read_to_end(&mut bytes))
-        .map_err(cannot)?;
+    opened.take(most).read_to_end(&mut bytes).map_err(cannot)?;
     String::from_utf8(bytes).or_else(|error| {
         // The cut within a character shows that the file is too long, which decoding reports.
         if error.as_bytes().len() as u64 == most {

@@ -9,6 +9,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use crate::account_name::AccountName;
 use crate::error::HostError;
 
 /// The mode bit for writing by the group.
@@ -21,17 +22,17 @@ const OTHERS_WRITE: u32 = 0o002;
 const ROOT_USER: u32 = 0;
 
 /// The reason why a path may hold definitions of another user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TrustFault {
     /// Another user owns the path.
     ForeignOwner {
         /// The user.
-        user: u32,
+        user: AccountName,
     },
     /// The group may write to the path.
     GroupWritable {
         /// The group.
-        group: u32,
+        group: AccountName,
     },
     /// Everyone may write to the path.
     WorldWritable,
@@ -40,8 +41,8 @@ pub enum TrustFault {
 impl fmt::Display for TrustFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ForeignOwner { user } => write!(f, "it belongs to another user (uid {user})"),
-            Self::GroupWritable { group } => write!(f, "its group (gid {group}) may write to it"),
+            Self::ForeignOwner { user } => write!(f, "it belongs to another user ({user})"),
+            Self::GroupWritable { group } => write!(f, "its group ({group}) may write to it"),
             Self::WorldWritable => f.write_str("every user may write to it"),
         }
     }
@@ -60,15 +61,26 @@ pub(crate) fn check_path(path: &Path) -> Result<(), HostError> {
     }
 }
 
+/// Fails if another user owns an executable below `root`, or a folder on the way to it, or may write
+/// to one of them. The root itself was checked.
+pub(crate) fn check_program(root: &Path, program: &Path) -> Result<(), HostError> {
+    check_path(program)?;
+    let folders = program.ancestors().skip(1);
+    folders
+        .take_while(|folder| folder.starts_with(root) && *folder != root)
+        .try_for_each(check_path)
+}
+
 fn find_fault(process_user: u32, user: u32, group: u32, mode: u32) -> Option<TrustFault> {
     if user != process_user && user != ROOT_USER {
-        return Some(TrustFault::ForeignOwner { user });
+        return Some(TrustFault::ForeignOwner { user: AccountName::of_user(user) });
     }
     if mode & OTHERS_WRITE != 0 {
         return Some(TrustFault::WorldWritable);
     }
     // A group with the user's number is the user's private group.
-    (mode & GROUP_WRITE != 0 && group != user).then_some(TrustFault::GroupWritable { group })
+    (mode & GROUP_WRITE != 0 && group != user)
+        .then(|| TrustFault::GroupWritable { group: AccountName::of_group(group) })
 }
 
 #[cfg(test)]
@@ -77,18 +89,21 @@ mod tests {
 
     #[test]
     fn only_the_user_and_root_are_trusted() {
+        let group_writable =
+            |group| Some(TrustFault::GroupWritable { group: AccountName::of_group(group) });
+        let foreign = |user| Some(TrustFault::ForeignOwner { user: AccountName::of_user(user) });
         for (process_user, user, group, mode, fault) in [
             (1000, 1000, 1000, 0o755, None),
             (1000, 1000, 1000, 0o775, None),
             (1000, 0, 0, 0o755, None),
             (0, 0, 0, 0o775, None),
             (1000, 1000, 100, 0o755, None),
-            (1000, 1000, 100, 0o775, Some(TrustFault::GroupWritable { group: 100 })),
-            (1000, 0, 1000, 0o775, Some(TrustFault::GroupWritable { group: 1000 })),
+            (1000, 1000, 100, 0o775, group_writable(100)),
+            (1000, 0, 1000, 0o775, group_writable(1000)),
             (1000, 1000, 1000, 0o757, Some(TrustFault::WorldWritable)),
             (1000, 0, 0, 0o757, Some(TrustFault::WorldWritable)),
-            (0, 1000, 1000, 0o700, Some(TrustFault::ForeignOwner { user: 1000 })),
-            (1000, 1001, 1000, 0o700, Some(TrustFault::ForeignOwner { user: 1001 })),
+            (0, 1000, 1000, 0o700, foreign(1000)),
+            (1000, 1001, 1000, 0o700, foreign(1001)),
         ] {
             let found = find_fault(process_user, user, group, mode);
             assert_eq!(found, fault, "{process_user} {user} {group} {mode:o}");

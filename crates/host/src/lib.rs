@@ -6,6 +6,7 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr, reason = "only the front end prints")]
 
+mod account_name;
 pub mod archive;
 mod context;
 mod control;
@@ -32,6 +33,7 @@ mod telemetry;
 pub mod views;
 mod warning;
 
+pub use account_name::AccountName;
 pub use context::{HostContext, process_environment};
 pub use control::cancel_task;
 pub use definition_changes::{DefinitionChange, definition_changes};

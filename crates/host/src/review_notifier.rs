@@ -41,8 +41,10 @@ impl ReviewNotifier {
             return Ok(None);
         }
         let environment = context.environment().clone();
-        let options =
-            NotifyOptions::new(context.absolute_root()?, environment, context.launcher()?);
+        let options = NotifyOptions {
+            program_check: context.folder().program_check(),
+            ..NotifyOptions::new(context.absolute_root()?, environment, context.launcher()?)
+        };
         let sender = NotificationSender {
             context: context.clone(),
             queries: queries.clone(),

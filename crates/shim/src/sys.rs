@@ -25,6 +25,7 @@ pub(crate) const OPEN_TO_READ: usize = 0;
 pub(crate) const OPEN_TO_WRITE: usize = 1;
 pub(crate) const OPEN_PATH: usize = 0o1000_0000;
 pub(crate) const OPEN_CREATE: usize = 0o100;
+pub(crate) const OPEN_NONBLOCKING: usize = 0o4000;
 const OPEN_CLOSE_ON_EXEC: usize = 0o200_0000;
 
 pub(crate) const LOCK_SHARED: usize = 1;
@@ -129,6 +130,12 @@ pub(crate) unsafe fn open(path: *const c_char, flags: usize) -> isize {
 pub(crate) fn close(file: isize) {
     // SAFETY: takes a number, which need not be open.
     unsafe { call(3, [file.cast_unsigned(), 0, 0, 0, 0]) };
+}
+
+/// Replaces the open file `target` with `file`, which stays open across exec under that number.
+pub(crate) fn duplicate(file: isize, target: isize) {
+    // SAFETY: takes numbers.
+    unsafe { call(33, [file.cast_unsigned(), target.cast_unsigned(), 0, 0, 0]) };
 }
 
 /// Keeps a file open across exec.

@@ -511,7 +511,7 @@ const DAEMON: &str = "(setsid sh -c 'echo $$ > daemon; exec sleep 1000' < /dev/n
     echo $PPID > shim; sleep 1000";
 
 /// As a plain user, who has no control groups. Root becomes one.
-fn as_plain_user(sandbox: &HomeSandbox, args: &[&str]) -> std::process::Command {
+pub(crate) fn as_plain_user(sandbox: &HomeSandbox, args: &[&str]) -> std::process::Command {
     let command = sandbox.command(args);
     if !rustix::process::geteuid().is_root() {
         return command;

@@ -48,10 +48,14 @@ fn home_of_another_user_is_refused() {
         return;
     }
     let sandbox = HomeSandbox::new();
+    let users = fs::read_to_string("/etc/passwd").unwrap();
+    let is_named = users.lines().any(|line| line.starts_with("nobody:x:65534:"));
+    let user = if is_named { "nobody, uid 65534" } else { "uid 65534" };
+    let reason = format!("it belongs to another user ({user})");
     for name in ["polity.yaml", "agents", "agents/greeter.yaml"] {
         let path = sandbox.file(name);
         chown(&path, Some(NOBODY), None).unwrap();
-        expect_refusal(&sandbox, &path, "it belongs to another user (uid 65534)");
+        expect_refusal(&sandbox, &path, &reason);
         chown(&path, Some(0), None).unwrap();
     }
 }
@@ -71,4 +75,45 @@ fn home_in_the_folder_of_the_user_is_checked_too() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("agents: every user may write to it"), "{stderr}");
+}
+
+/// Runs an agent of a home that was found. Returns the errors.
+fn run_below(sandbox: &HomeSandbox, agent: &str) -> (Option<i32>, String) {
+    let below = sandbox.file("below");
+    fs::create_dir_all(&below).unwrap();
+    let output = sandbox.command(&["-q", "run", agent, "x"]).current_dir(&below).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn program_in_a_found_home_that_others_may_write_to_is_not_run() {
+    let sandbox = HomeSandbox::new();
+    sandbox.write("tools/own.sh", "#!/bin/sh\necho ran >> ../ran\necho done\n");
+    set_mode(&sandbox.file("tools/own.sh"), 0o755);
+    std::os::unix::fs::symlink("tools/own.sh", sandbox.file("link.sh")).unwrap();
+    for (name, path) in [("tool", "./tools/own.sh"), ("linked", "./link.sh")] {
+        let file = format!("{{name: {name}, kind: cli, executable_path: {path}}}");
+        sandbox.write(&format!("agents/{name}.yaml"), &file);
+    }
+    sandbox.write_scripted_agent("worker", ", tools: [kit/*]");
+    sandbox.write("scripts/worker.yaml", "default: {reply: done}");
+    let server = "{name: kit, transport: stdio, config: {command: ./tools/own.sh}}";
+    sandbox.write("config/mcp_servers.yaml", &format!("servers: [{server}]"));
+    for (path, mode) in [("tools/own.sh", 0o777), ("tools", 0o777)] {
+        let path = sandbox.file(path);
+        set_mode(&path, mode);
+        for agent in ["tool", "linked", "worker"] {
+            let (code, stderr) = run_below(&sandbox, agent);
+            assert_ne!(code, Some(0), "{agent}: {stderr}");
+            let reason = format!("{}: every user may write to it", path.display());
+            assert!(stderr.contains(&reason) && stderr.contains("--home"), "{agent}: {stderr}");
+        }
+        assert!(!sandbox.file("ran").exists(), "the program ran");
+        set_mode(&path, 0o755);
+    }
+    assert_eq!(run_below(&sandbox, "tool").0, Some(0));
+    // A home named by `--home` is trusted.
+    set_mode(&sandbox.file("tools/own.sh"), 0o777);
+    let home = sandbox.path().to_str().unwrap();
+    sandbox.polity(&["-q", "run", "tool", "x", "--home", home]).prints("done\n");
 }

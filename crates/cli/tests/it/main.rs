@@ -41,6 +41,7 @@ mod scenario_changes;
 mod script_steps;
 mod sealed_secrets;
 mod server;
+mod service_processes;
 mod simulations;
 mod structured_output;
 mod sub_agents;

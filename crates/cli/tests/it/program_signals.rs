@@ -9,6 +9,14 @@ use crate::sandbox::{CommandOutput, HomeSandbox, command_output, finish};
 const TIDY: &str = "trap 'echo stopping; echo stopping >&2; sleep 0.3; echo bye; \
     echo tidied >> note; exit 0' INT; echo $$ > pid; while :; do sleep 0.05; done";
 
+/// Writes more than its pipes hold while it ends, once it may.
+const TALKATIVE: &str = "tidy() { touch ending; until [ -e go ]; do sleep 0.05; done; i=0; \
+    while [ $i -lt 3000 ]; do i=$((i + 1)); \
+    echo 'a line of text on stdout while the program ends'; \
+    echo 'a line of text on stderr while the program ends' >&2; done; \
+    echo tidied >> note; exit 0; }; \
+    trap tidy INT; echo $$ > pid; while :; do sleep 0.05; done";
+
 /// Ignores every request to end.
 const STUBBORN: &str = "trap '' INT TERM HUP; echo $$ > pid; while :; do sleep 0.05; done";
 
@@ -33,7 +41,9 @@ const NO_SIGNALS: &str = "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n
 
 fn home() -> HomeSandbox {
     let sandbox = HomeSandbox::new();
-    for (name, script, grace) in [("tidy", TIDY, 60), ("stubborn", STUBBORN, 1)] {
+    for (name, script, grace) in
+        [("tidy", TIDY, 60), ("talkative", TALKATIVE, 60), ("stubborn", STUBBORN, 1)]
+    {
         let file = format!(
             "{{name: {name}, kind: cli, executable_path: sh, cli_args: [-c, {}], \
              working_directory: ., stop_signal: SIGINT, grace_seconds: {grace}, idempotent: true}}",
@@ -122,6 +132,29 @@ fn ctrl_c_stops_programs_with_stop_signal_and_grace_period() {
     send("-INT", &running.id().to_string());
     finish(running).exits(4);
     assert_eq!(fs::read_to_string(sandbox.file("note")).unwrap(), "tidied\n");
+}
+
+/// Without a reader, its first line would kill the program with SIGPIPE.
+#[test]
+fn program_that_writes_while_it_ends_outlives_polity() {
+    for signals in [&["-INT", "-INT"][..], &["-KILL"]] {
+        let sandbox = home();
+        let mut running = sandbox.start(&["run", "talkative", "x"]);
+        let program = program(&sandbox);
+        for signal in signals {
+            send(signal, &running.id().to_string());
+            // With the first signal, Polity or its death makes the shim ask the program to end.
+            sandbox.wait_until("the program is asked to end", || {
+                sandbox.file("ending").exists().then_some(())
+            });
+        }
+        running.wait().unwrap();
+        sandbox.write("go", "");
+        sandbox.wait_until("the program has ended", || {
+            (!fs::exists(format!("/proc/{program}")).unwrap()).then_some(())
+        });
+        assert_eq!(fs::read_to_string(sandbox.file("note")).unwrap(), "tidied\n", "{signals:?}");
+    }
 }
 
 #[test]

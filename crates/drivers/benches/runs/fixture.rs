@@ -7,7 +7,7 @@ use std::time::Duration;
 use polity_definition::{AgentDefinition, HomeSettings};
 use polity_drivers::EnvSource;
 use polity_drivers::cli::{ArtifactLimits, CliDriver, CliOptions};
-use polity_drivers::process::ProcessLauncher;
+use polity_drivers::process::{HomeProgramCheck, ProcessLauncher};
 use polity_engine::clock::SystemClock;
 use polity_engine::driver::{
     ProgramDriver, ProgramRunner, RunOutcome, RunOverrides, RunProgress, RunRequest,
@@ -60,6 +60,7 @@ impl RunFixture {
             folder: home.path().into(),
             environment: EnvSource::new(|name| std::env::var(name).ok()),
             launcher: ProcessLauncher::Shim(std::env::current_exe().unwrap()),
+            program_check: HomeProgramCheck::default(),
             redaction: RedactionSettings::default(),
             output_bytes: (100 << 20).try_into().unwrap(),
             artifacts: ArtifactLimits {

@@ -179,6 +179,10 @@ impl RunCleanup for RecordingProgramDriver {
         self.driver.remove_leftovers(execution_id, keeps_workspace);
     }
 
+    fn end_leftover_services(&self) {
+        self.driver.end_leftover_services();
+    }
+
     fn remove_workspace(&self, execution_id: ExecutionId) -> Result<(), NotReady> {
         self.driver.remove_workspace(execution_id)
     }

@@ -16,7 +16,7 @@ use super::invocation::{self, presets};
 use super::run::files::RunFiles;
 use super::workspace::{self, BranchPolicy};
 use super::{CliDriver, agent_secrets, cli_agent};
-use crate::process::run_record::ShimRecord;
+use crate::process::run_record::{ShimRecord, end_abandoned_services};
 
 impl ProgramPreparation for CliDriver {
     fn ready(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> Result<(), NotReady> {
@@ -134,6 +134,12 @@ impl RunCleanup for CliDriver {
     fn remove_leftovers(&self, execution_id: ExecutionId, keeps_workspace: bool) {
         if let Err(error) = self.remove_files(execution_id, keeps_workspace) {
             tracing::warn!(%execution_id, %error, "cannot remove the remaining files of a run");
+        }
+    }
+
+    fn end_leftover_services(&self) {
+        if let Err(error) = end_abandoned_services(&self.options.data) {
+            tracing::warn!(%error, "cannot list the records of services");
         }
     }
 

@@ -28,7 +28,7 @@ use self::variables::EnvVariables;
 pub(crate) use self::variables::secrets;
 use crate::cli::invocation::presets::{InputMode, OutputMode, ResolvedAgent};
 use crate::environment::EnvSource;
-use crate::process::{ProcessCommand, find_executable};
+use crate::process::{HomeProgramCheck, ProcessCommand, find_executable};
 
 /// File names in the private folder of a run.
 const INPUT_FILE: &str = "input";
@@ -53,6 +53,8 @@ pub(crate) struct RunInputs<'a> {
     pub(crate) environment: &'a EnvSource,
     /// The home folder; relative paths in definitions start here.
     pub(crate) home: &'a Path,
+    /// The check of an executable in the home.
+    pub(crate) program_check: &'a HomeProgramCheck,
     /// The default working directory.
     pub(crate) current_folder: &'a Path,
     /// The folder for files of this run only.
@@ -229,25 +231,26 @@ fn executable(
     folders: &str,
 ) -> Result<PathBuf, NotReady> {
     let command = resolved.executable.as_str();
-    if let Some(path) = find_executable(command, inputs.home, folders) {
-        return Ok(path);
-    }
-    let wrong = if command.contains('/') {
-        let path = inputs.home.join(command);
-        let shown = path.display();
-        match path.metadata() {
-            Ok(data) if data.is_dir() => format!("{shown} is a folder"),
-            Ok(_) => format!("{shown} is not executable"),
-            Err(error) => format!("{shown}: {error}"),
-        }
-    } else {
-        "not found in the PATH".to_owned()
+    let found = find_executable(command, inputs.home, folders);
+    let distrust = match &found {
+        Some(path) => inputs.program_check.check(command, path, inputs.home).err(),
+        None => None,
+    };
+    let is_distrusted = distrust.is_some();
+    let wrong = match (found, distrust) {
+        (Some(path), None) => return Ok(path),
+        (Some(_), Some(reason)) => reason,
+        (None, _) => missing_reason(command, inputs.home),
     };
     let owner = match &resolved.script {
         Some(script) => format!("script \"{}\"", script.label()),
         None => format!("agent \"{}\"", inputs.agent),
     };
     let hint = match (&resolved.script, resolved.install) {
+        (_, _) if is_distrusted => {
+            "take ownership of it, or name the home with --home if you trust all who can write to it"
+                .to_owned()
+        }
         (Some(_), _) => "install it, or give the step another command".to_owned(),
         (None, Some(install)) => format!("install it ({install}), or set executable_path"),
         (None, None) => "install it, or change executable_path in the agent's file".to_owned(),
@@ -256,4 +259,19 @@ fn executable(
         message: format!("the program \"{command}\" of {owner} cannot be run: {wrong}"),
         hint,
     })
+}
+
+/// The reason why an executable was not found.
+fn missing_reason(command: &str, home: &Path) -> String {
+    if command.contains('/') {
+        let path = home.join(command);
+        let shown = path.display();
+        match path.metadata() {
+            Ok(data) if data.is_dir() => format!("{shown} is a folder"),
+            Ok(_) => format!("{shown} is not executable"),
+            Err(error) => format!("{shown}: {error}"),
+        }
+    } else {
+        "not found in the PATH".to_owned()
+    }
 }

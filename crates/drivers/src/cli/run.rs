@@ -41,7 +41,7 @@ use crate::cli::run::files::RunFiles;
 #[cfg(target_os = "linux")]
 use crate::process::cgroup;
 #[cfg(target_os = "linux")]
-use crate::process::run_marker::{RUN_VARIABLE, kill_marked};
+use crate::process::run_marker::{self, kill_marked};
 use crate::process::run_record::RunExit;
 #[cfg(target_os = "linux")]
 use crate::process::run_record::{ShimRecord, run_name};
@@ -220,6 +220,9 @@ fn supervision_options(
             .processes
             .and_then(|most| PidsLimit::for_processes(most, cgroup.as_deref())),
         cgroup,
+        samples_usage: true,
+        // A program may write while it ends, and Polity may be dead by then.
+        holds_pipes: true,
     }
 }
 
@@ -238,9 +241,7 @@ fn run_cgroup(_: &RunRequest<'_>) -> Option<PathBuf> {
 fn mark_run(prepared: &mut PreparedRun<'_>) {
     #[cfg(target_os = "linux")]
     {
-        let variables = &mut prepared.invocation.program.env;
-        variables.retain(|(name, _)| name != RUN_VARIABLE);
-        variables.push((RUN_VARIABLE.to_owned(), run_name(&prepared.files.record)));
+        run_marker::mark(&mut prepared.invocation.program.env, run_name(&prepared.files.record));
     }
 }
 

@@ -133,9 +133,10 @@ impl McpConnection {
     ) -> Result<Self, AttemptFailure> {
         let mut probe_timeout = PROBE_TIMEOUT;
         loop {
-            let started = options.launcher.start(program).map_err(|error| {
-                transient(format!("MCP server \"{server}\" cannot be started: {error}"))
-            })?;
+            let started =
+                options.launcher.start_service(program, &options.data).map_err(|error| {
+                    transient(format!("MCP server \"{server}\" cannot be started: {error}"))
+                })?;
             let (child, noise) = (started.child.clone(), StdoutNoise::new(secrets.clone()));
             let late_answer = LateProbeAnswer::default();
             let loss = LossReason::default();

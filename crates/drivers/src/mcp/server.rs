@@ -236,13 +236,32 @@ mod tests {
         assert_eq!(history.failures, 1);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn restart_delay_counts_from_the_end_of_a_failed_start() {
+    /// A server that never answers.
+    fn silent_server() -> Arc<McpServer> {
         let definition = polity_testkit::mcp::stdio_server("silent", "sh", &["-c", "sleep 1000"]);
         let environment = crate::environment::EnvSource::new(polity_testkit::mcp::environment);
         let options =
             McpOptions::new("/".into(), environment, crate::process::ProcessLauncher::Direct);
-        let server = Arc::new(McpServer::new(definition, Arc::new(options)));
+        Arc::new(McpServer::new(definition, Arc::new(options)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn hanging_fallback_server_is_awaited_once() {
+        let server = silent_server();
+        let failure = server.list_fallback_tools().await.err().unwrap();
+        assert!(failure.message.contains("is no longer waited for"), "{failure}");
+        // Time is paused, so it passes only while something is awaited.
+        let began = Instant::now();
+        for _ in 0..2 {
+            let failure = server.list_fallback_tools().await.err().unwrap();
+            assert!(failure.message.contains("is still being started"), "{failure}");
+        }
+        assert_eq!(began.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn restart_delay_counts_from_the_end_of_a_failed_start() {
+        let server = silent_server();
         for _ in 0..2 {
             let failure = server.start().await.err().unwrap();
             assert!(failure.message.contains("did not answer within 30 seconds"), "{failure}");

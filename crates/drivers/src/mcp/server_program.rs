@@ -37,6 +37,12 @@ pub(super) fn build_program(
              {place}"
         ))
     })?;
+    options.program_check.check(command, &path, &options.home).map_err(|reason| {
+        permanent(format!(
+            "the program \"{command}\" of MCP server \"{server}\" cannot be run: {reason}; take \
+             ownership of it, or name the home with --home if you trust all who can write to it"
+        ))
+    })?;
     let env = all.into_iter().collect();
     let program = ProcessCommand { path, args: args.to_vec(), env, folder: options.home.clone() };
     Ok((program, SecretSet::new(filled_in.iter().map(String::as_str))))

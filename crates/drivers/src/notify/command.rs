@@ -24,9 +24,8 @@ pub(super) async fn run(
     let (program, secrets) = program(command, payload, options)?;
     let name = || command.program.clone();
     let StartedProcess { child, mut stdin, stdout } =
-        options.launcher.start(&program).map_err(|error| NotifyError::NotStarted {
-            program: name(),
-            reason: secrets.redact(&error.to_string()),
+        options.launcher.start_service(&program, &options.data).map_err(|error| {
+            NotifyError::NotStarted { program: name(), reason: secrets.redact(&error.to_string()) }
         })?;
     let said = StderrTail::read(stdout);
     let feed = async move {
@@ -83,8 +82,13 @@ fn program(
     );
     env.extend(own);
     let folders = env.get("PATH").map_or("", String::as_str);
-    let path = find_executable(&path, &options.home, folders)
+    let name = path;
+    let path = find_executable(&name, &options.home, folders)
         .ok_or_else(|| NotifyError::NoProgram { program: command.program.clone() })?;
+    options
+        .program_check
+        .check(&name, &path, &options.home)
+        .map_err(|reason| NotifyError::NotTrusted { program: command.program.clone(), reason })?;
     let folder = options.home.clone();
     let program = ProcessCommand { path, args, env: env.into_iter().collect(), folder };
     Ok((program, SecretSet::new(filled_in.iter().map(String::as_str))))

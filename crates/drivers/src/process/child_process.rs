@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::{mpsc, watch};
 
+use super::run_record::ServiceRecord;
 use super::stderr_tail::StderrTail;
 use super::{ProcessCommand, ProcessLauncher, SUPERVISE_COMMAND, SupervisionOptions};
 
@@ -57,10 +58,24 @@ pub struct StartedProcess {
 }
 
 impl ProcessLauncher {
-    /// Starts a command. Must be called within a Tokio runtime.
-    pub fn start(&self, program: &ProcessCommand) -> io::Result<StartedProcess> {
-        let (handle, pipes) =
-            self.spawn(program, &SupervisionOptions::default(), Stdio::piped())?;
+    /// Starts a service: a command that belongs to no execution. Its record in the data folder lets
+    /// the next process end what this one and the shim leave if both are killed. Must be called
+    /// within a Tokio runtime.
+    pub fn start_service(
+        &self,
+        program: &ProcessCommand,
+        data: &Path,
+    ) -> io::Result<StartedProcess> {
+        let service = match self {
+            Self::Shim(_) => ServiceRecord::create(data)?,
+            // Nothing would lock or end it.
+            Self::Direct => None,
+        };
+        let (program, options) = match &service {
+            Some(service) => recorded_service(program, service),
+            None => (program.clone(), SupervisionOptions::default()),
+        };
+        let (handle, pipes) = self.spawn_recorded(&program, &options, Stdio::piped(), service)?;
         let ProcessPipes { stdin, stdout, stderr } = pipes;
         let stdin = stdin.ok_or_else(pipe_missing)?;
         Ok(StartedProcess {
@@ -106,8 +121,25 @@ impl ProcessLauncher {
         supervision: &SupervisionOptions,
         stdin: Stdio,
     ) -> io::Result<(ProcessHandle, ProcessPipes)> {
+        self.spawn_recorded(program, supervision, stdin, None)
+    }
+
+    fn spawn_recorded(
+        &self,
+        program: &ProcessCommand,
+        supervision: &SupervisionOptions,
+        stdin: Stdio,
+        service: Option<ServiceRecord>,
+    ) -> io::Result<(ProcessHandle, ProcessPipes)> {
         let command = self.command(program, supervision, stdin);
-        let mut child = tokio::process::Command::from(command).spawn()?;
+        let mut child = match tokio::process::Command::from(command).spawn() {
+            Ok(child) => child,
+            Err(error) => {
+                // No shim will lock the record.
+                service.as_ref().map_or(Ok(()), ServiceRecord::finish)?;
+                return Err(error);
+            }
+        };
         let pipes = ProcessPipes {
             stdin: child.stdin.take(),
             stdout: child.stdout.take().ok_or_else(pipe_missing)?,
@@ -118,7 +150,7 @@ impl ProcessLauncher {
         let (signals, received) = mpsc::unbounded_channel();
         let (exit_sender, ended) = watch::channel(None);
         let is_shimmed = matches!(self, Self::Shim(_));
-        let reaper = ProcessReaper { child, pid, is_shimmed, has_ended: false };
+        let reaper = ProcessReaper { child, pid, is_shimmed, service, has_ended: false };
         tokio::spawn(reaper.run(received, exit_sender));
         Ok((ProcessHandle { pid: id, signals, ended }, pipes))
     }
@@ -134,6 +166,26 @@ fn shim_command(full_shim: &Path) -> Command {
         return command;
     }
     Command::new(full_shim)
+}
+
+/// The command and options of a service with a record. Its usage is not sampled, so that it needs
+/// only the stub.
+fn recorded_service(
+    program: &ProcessCommand,
+    service: &ServiceRecord,
+) -> (ProcessCommand, SupervisionOptions) {
+    let mut program = program.clone();
+    let mut options = SupervisionOptions {
+        record: Some(service.path().to_owned()),
+        samples_usage: false,
+        ..SupervisionOptions::default()
+    };
+    #[cfg(target_os = "linux")]
+    {
+        super::run_marker::mark(&mut program.env, service.run());
+        options.cgroup = super::cgroup::for_run(&service.run());
+    }
+    (program, options)
 }
 
 fn pipe_missing() -> io::Error {
@@ -189,6 +241,7 @@ struct ProcessReaper {
     child: tokio::process::Child,
     pid: Pid,
     is_shimmed: bool,
+    service: Option<ServiceRecord>,
     has_ended: bool,
 }
 
@@ -203,17 +256,27 @@ impl ProcessReaper {
                 status = self.child.wait() => break status.ok(),
                 signal = signals.recv() => match signal {
                     Some(signal) => self.signal(signal),
-                    // All handles are dropped.
-                    None => return,
+                    None => {
+                        self.signal(self.last_signal());
+                        break self.child.wait().await.ok();
+                    }
                 },
             }
         };
         self.has_ended = true;
+        if let Some(service) = self.service.take() {
+            finish_service(service).await;
+        }
         if !self.is_shimmed {
             // The shim has already killed its tree.
             let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
         }
         exit_sender.send_replace(status);
+    }
+
+    /// The signal when all handles are dropped. The shim gets SIGTERM, so that it ends the tree.
+    fn last_signal(&self) -> Signal {
+        if self.is_shimmed { Signal::TERM } else { Signal::KILL }
     }
 
     fn signal(&self, signal: Signal) {
@@ -226,11 +289,21 @@ impl ProcessReaper {
     }
 }
 
-/// The last resort when all handles are dropped. The shim gets SIGTERM, so that it ends the tree.
+/// The last resort when the runtime is torn down. The next process removes the record of a service.
 impl Drop for ProcessReaper {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.signal(if self.is_shimmed { Signal::TERM } else { Signal::KILL });
+            self.signal(self.last_signal());
         }
+    }
+}
+
+/// Removes the record of a service whose shim has exited, after the end of what a killed shim left.
+async fn finish_service(service: ServiceRecord) {
+    let path = service.path().to_owned();
+    let finished = tokio::task::spawn_blocking(move || service.finish());
+    if let Err(error) = finished.await.map_err(io::Error::other).flatten() {
+        // The next process tries again.
+        tracing::warn!(path = %path.display(), %error, "cannot end the remaining processes of a service");
     }
 }

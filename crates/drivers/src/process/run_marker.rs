@@ -12,11 +12,17 @@ use std::time::Duration;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 /// The variable that names the run, in every process of it.
-pub(crate) const RUN_VARIABLE: &str = "POLITY_RUN";
+const RUN_VARIABLE: &str = "POLITY_RUN";
 
 /// The maximum number of searches. A process may fork while its siblings are killed.
 const SEARCHES_MAX: u32 = 50;
 const SEARCH_PAUSE: Duration = Duration::from_millis(2);
+
+/// Adds the variable by which the processes of a run are found.
+pub(crate) fn mark(variables: &mut Vec<(String, String)>, run: String) {
+    variables.retain(|(name, _)| name != RUN_VARIABLE);
+    variables.push((RUN_VARIABLE.to_owned(), run));
+}
 
 /// Kills all processes of a run. Blocks until they are gone.
 pub(crate) fn kill_marked(run: &str) -> io::Result<()> {

@@ -6,6 +6,8 @@
 //! writes the output entry when all output is stored. A run is complete only with both. The shim
 //! holds a lock on the file while it lives.
 
+mod service;
+
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -20,8 +22,12 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::service::{ServiceRecord, end_abandoned_services};
 #[cfg(target_os = "linux")]
 use super::proc_stat::{ProcStat, own_pid_scope};
+
+/// The folder of records, in the data folder. Private files of runs are there, too.
+pub(crate) const RUNS: &str = "runs";
 
 /// The size of an entry, in bytes.
 const ENTRY_BYTES: usize = 512;
@@ -184,6 +190,11 @@ impl ShimRecord {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// True if a shim has locked the record and begun to supervise.
+    fn has_begun(&self) -> bool {
+        self.read::<StartEntry>(RecordEntry::Start).is_some()
     }
 
     /// The pid of the shim.

@@ -4,8 +4,10 @@
 //! Ending the tree is therefore a loop: kill the children, adopt theirs, until none is left.
 //!
 //! Each child has a shim, so it is small: one thread, no runtime, and only a few system calls for a
-//! command that leaves nothing behind. It holds none of the command's pipes.
+//! command that leaves nothing behind. Of the command's pipes it holds at most read ends, so that the
+//! command can still write while it ends after the death of Polity.
 
+mod output_drain;
 mod process_tree;
 mod signal_pipe;
 mod usage_meter;
@@ -22,6 +24,7 @@ use polity_shim::HandoverState;
 use rustix::fs::FlockOperation;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions};
 
+use self::output_drain::{OutputDrain, PipeReadEnds};
 use self::signal_pipe::SignalPipe;
 use self::usage_meter::UsageMeter;
 use super::cgroup;
@@ -77,10 +80,11 @@ fn run(args: &[OsString]) -> io::Result<u8> {
             None => return Ok(EXIT_NOT_STARTED),
         },
         HandoverState::Started { pid, elapsed } => {
-            take_over(Pid::from_raw(pid).ok_or_else(usage)?, elapsed, (options, signals))?
+            let pid = Pid::from_raw(pid).ok_or_else(usage)?;
+            take_over(pid, elapsed, (options, signals), parent)?
         }
     };
-    let reason = match supervised.wait_for_reason(parent) {
+    let reason = match supervised.wait_for_reason() {
         Ok(StopReason::Exited) if supervised.has_reached_pids_limit() => {
             StopReason::OverLimit(ResourceLimit::Processes)
         }
@@ -123,7 +127,8 @@ fn start_command(
         return Ok(None);
     }
     let meter = UsageMeter::new(options.limits, Duration::ZERO);
-    let pid = match spawn(program, args) {
+    let drain = options.holds_pipes.then(OutputDrain::default);
+    let pid = match spawn(program, args, options.holds_pipes) {
         Ok(pid) => pid,
         Err(error) => {
             let os_error = error.raw_os_error().unwrap_or_default();
@@ -133,7 +138,17 @@ fn start_command(
         }
     };
     let status = None;
-    Ok(Some(SupervisedTree { pid, status, options, signals, record, _slot: slot, meter }))
+    Ok(Some(SupervisedTree {
+        pid,
+        parent,
+        status,
+        options,
+        signals,
+        drain,
+        record,
+        _slot: slot,
+        meter,
+    }))
 }
 
 /// Takes over from the stub, which started the command in this process and locked the files.
@@ -141,17 +156,20 @@ fn take_over(
     pid: Pid,
     elapsed: Duration,
     (options, signals): (SupervisionOptions, SignalPipe),
+    parent: Pid,
 ) -> io::Result<SupervisedTree> {
     let record = options.record.as_deref().map(RecordWriter::resume).transpose()?;
     let mut meter = UsageMeter::new(options.limits, elapsed);
     if options.limits.is_any() {
         // Checks the limits at once.
         meter.due = Instant::now();
-    } else if record.is_some() {
+    } else if record.is_some() && options.samples_usage {
         // Takes a first sample, in case the run ends soon.
         meter.sample()?;
     }
-    Ok(SupervisedTree { pid, status: None, options, signals, record, _slot: None, meter })
+    let drain = options.holds_pipes.then(OutputDrain::default);
+    let (status, slot) = (None, None);
+    Ok(SupervisedTree { pid, parent, status, options, signals, drain, record, _slot: slot, meter })
 }
 
 /// Holds the slot of the run. Acquiring a slot needs an exclusive lock, holding it a shared one.
@@ -171,11 +189,17 @@ fn is_child_of(parent: Pid) -> bool {
     rustix::process::getppid() == Some(parent)
 }
 
-/// Starts the command in a group of its own, and closes its pipes here.
+/// Starts the command in a group of its own, and closes its pipes here, or keeps read ends of them.
 #[expect(clippy::disallowed_methods, reason = "this is where programs are started")]
-fn spawn(program: &OsString, args: &[OsString]) -> io::Result<Pid> {
+fn spawn(program: &OsString, args: &[OsString], holds_pipes: bool) -> io::Result<Pid> {
+    // Before the start, so that the command never has a pipe without a reader.
+    let read_ends = if holds_pipes { PipeReadEnds::open() } else { None };
     let child = Command::new(program).args(args).process_group(0).spawn()?;
     let pid = Pid::from_raw(child.id().cast_signed()).ok_or(io::ErrorKind::NotFound)?;
+    if let Some(read_ends) = read_ends {
+        read_ends.keep()?;
+        return Ok(pid);
+    }
     let null = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
@@ -195,9 +219,11 @@ enum StopReason {
 
 struct SupervisedTree {
     pid: Pid,
+    parent: Pid,
     status: Option<WaitIdStatus>,
     options: SupervisionOptions,
     signals: SignalPipe,
+    drain: Option<OutputDrain>,
     record: Option<RecordWriter>,
     _slot: Option<File>,
     meter: UsageMeter,
@@ -205,15 +231,16 @@ struct SupervisedTree {
 
 impl SupervisedTree {
     /// Waits for a reason to end the tree, and samples its usage.
-    fn wait_for_reason(&mut self, parent: Pid) -> io::Result<StopReason> {
+    fn wait_for_reason(&mut self) -> io::Result<StopReason> {
         // Usage is sampled only for a record or a limit.
-        let is_measured = self.record.is_some() || self.options.limits.is_any();
+        let is_measured =
+            (self.record.is_some() && self.options.samples_usage) || self.options.limits.is_any();
         loop {
             self.check_exit()?;
             if self.status.is_some() {
                 return Ok(StopReason::Exited);
             }
-            if self.signals.should_end() || !is_child_of(parent) {
+            if self.signals.should_end() || !is_child_of(self.parent) {
                 return Ok(StopReason::Stopped);
             }
             if is_measured && Instant::now() >= self.meter.due {
@@ -232,7 +259,7 @@ impl SupervisedTree {
             }
             let deadline =
                 if is_measured { self.meter.due } else { Instant::now() + Duration::from_hours(1) };
-            self.signals.wait_until(deadline)?;
+            self.signals.wait_until(deadline, &[])?;
             if !is_measured {
                 self.reap_others()?;
             }
@@ -292,7 +319,19 @@ impl SupervisedTree {
             if (self.status.is_some() && self.is_only_child()?) || Instant::now() >= deadline {
                 return Ok(());
             }
-            self.signals.wait_until(deadline)?;
+            self.wait_while_ending(deadline)?;
+        }
+    }
+
+    /// Waits for a signal until the deadline. Drains the output once Polity cannot read it any more.
+    fn wait_while_ending(&mut self, deadline: Instant) -> io::Result<()> {
+        match &mut self.drain {
+            Some(drain) if !is_child_of(self.parent) => {
+                self.signals.wait_until(deadline, drain.open_pipes())?;
+                drain.discard();
+                Ok(())
+            }
+            Some(_) | None => self.signals.wait_until(deadline, &[]),
         }
     }
 
@@ -332,7 +371,7 @@ impl SupervisedTree {
                     }
                 }
             }
-            self.signals.wait_until(Instant::now() + KILL_PAUSE)?;
+            self.signals.wait_until(Instant::now() + KILL_PAUSE, &[])?;
         }
     }
 

@@ -22,6 +22,14 @@ const CGROUP: &str = "--cgroup";
 const PID_SCOPE: &str = "--pid-scope";
 const TASKS: &str = "--tasks";
 const TASKS_GROUP: &str = "--tasks-group";
+const USAGE: &str = "--usage";
+const PIPES: &str = "--pipes";
+
+/// The value of `--usage` for a record without samples.
+const UNSAMPLED: &str = "unsampled";
+
+/// The value of `--pipes` for a shim that holds read ends.
+const HELD: &str = "held";
 
 /// The end of the options; the command follows.
 const END_OF_OPTIONS: &str = "--";
@@ -43,6 +51,11 @@ pub struct SupervisionOptions {
     pub cgroup: Option<PathBuf>,
     /// The kernel's limit on processes and threads.
     pub pids_limit: Option<PidsLimit>,
+    /// True if usage is sampled for the record. Without, a stub is enough for a service.
+    pub samples_usage: bool,
+    /// True if the shim holds read ends of stdout and stderr, and drains them once its parent is
+    /// dead, so that a program can write while it ends.
+    pub holds_pipes: bool,
 }
 
 impl Default for SupervisionOptions {
@@ -55,6 +68,8 @@ impl Default for SupervisionOptions {
             slot: None,
             cgroup: None,
             pids_limit: None,
+            samples_usage: true,
+            holds_pipes: false,
         }
     }
 }
@@ -118,6 +133,8 @@ impl SupervisionOptions {
             (PID_SCOPE, self.record.as_ref().and_then(|_| pid_scope())),
             (TASKS, self.pids_limit.as_ref().and_then(|limit| number(limit.tasks))),
             (TASKS_GROUP, self.pids_limit.as_ref().and_then(|limit| path(&limit.group))),
+            (USAGE, (!self.samples_usage).then(|| UNSAMPLED.into())),
+            (PIPES, self.holds_pipes.then(|| HELD.into())),
         ];
         let given = options.into_iter().filter_map(|(name, value)| Some([name.into(), value?]));
         let mut args: Vec<OsString> = given.flatten().collect();
@@ -160,6 +177,8 @@ impl SupervisionOptions {
             // Only the stub needs it, which cannot look it up as cheaply.
             PID_SCOPE => {}
             TASKS => self.pids_limit = Some(PidsLimit { tasks: number()?, group: None }),
+            USAGE if value == UNSAMPLED => self.samples_usage = false,
+            PIPES if value == HELD => self.holds_pipes = true,
             TASKS_GROUP => self.pids_limit.as_mut()?.group = Some(value.into()),
             _ => return None,
         }
@@ -185,6 +204,8 @@ mod tests {
             slot: Some("--place".into()),
             cgroup: Some("/x".into()),
             pids_limit: Some(PidsLimit { tasks: 1024, group: Some("/y".into()) }),
+            samples_usage: false,
+            holds_pipes: true,
         };
         for options in [SupervisionOptions::default(), all_set] {
             let mut args = options.to_args();
@@ -197,9 +218,13 @@ mod tests {
 
     #[test]
     fn rejects_invalid_options() {
-        for args in
-            [&["--"][..0], &["--grace-ms"], &["--grace-ms", "x", "--"], &["--other", "1", "--"]]
-        {
+        for args in [
+            &["--"][..0],
+            &["--grace-ms"],
+            &["--grace-ms", "x", "--"],
+            &["--other", "1", "--"],
+            &["--pipes", "x", "--"],
+        ] {
             let args: Vec<OsString> = args.iter().map(OsString::from).collect();
             assert_eq!(SupervisionOptions::from_args(&args), None, "{args:?}");
         }

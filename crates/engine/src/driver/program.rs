@@ -188,6 +188,9 @@ pub trait RunCleanup: Send + Sync {
     /// unless that is kept.
     fn remove_leftovers(&self, _execution_id: ExecutionId, _keeps_workspace: bool) {}
 
+    /// Ends what is left of services of dead processes: MCP servers and notification commands.
+    fn end_leftover_services(&self) {}
+
     /// Removes the workspace of an execution whose task is removed.
     fn remove_workspace(&self, _execution_id: ExecutionId) -> Result<(), NotReady> {
         Ok(())

@@ -1,4 +1,4 @@
-//! Cleanup after processes that died: processes and files of their CLI agents.
+//! Cleanup after processes that died: processes and files of their CLI agents and services.
 //!
 //! Runs when a runtime starts, and after a process has cancelled tasks without a runtime.
 
@@ -24,13 +24,15 @@ pub(super) fn start(deps: &RuntimeDeps) {
     });
 }
 
-/// Kills what executions of dead owners left running, and removes the files of those that are over.
+/// Kills what services and executions of dead owners left running, and removes the files of those
+/// that are over.
 /// Blocks while it waits for processes.
 pub async fn clean_up_runs(
     store: &dyn Store,
     runs: &dyn RunCleanup,
     leases: &dyn Leases,
 ) -> Result<(), StoreError> {
+    runs.end_leftover_services();
     for id in runs.leftover_executions() {
         let Some(execution) = store.execution(id).await? else {
             // An older store may lack it, and its workspace may hold work of the user.

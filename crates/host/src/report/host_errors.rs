@@ -27,7 +27,7 @@ impl From<HostError> for ErrorReport {
             HostError::Io { doing, path, source } => Self::io(doing, &path, &source),
             HostError::MissingHome { .. } => Self::not_found(&error)
                 .hint("create one with `polity init`, or name another with --home"),
-            HostError::UntrustedHome { ref path, fault } => {
+            HostError::UntrustedHome { ref path, ref fault } => {
                 let trust = "name the home with --home if you trust all who can write to it";
                 Self::usage(&error).hint(match fault {
                     TrustFault::ForeignOwner { .. } => trust.to_owned(),

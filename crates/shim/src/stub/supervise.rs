@@ -43,6 +43,8 @@ struct StubArgs {
     pid_scope: Option<*const c_char>,
     pids_limit: Option<StubPidsLimit>,
     has_limits: bool,
+    samples_usage: bool,
+    holds_pipes: bool,
 }
 
 /// Supervises a command and returns the exit code.
@@ -64,6 +66,8 @@ pub(crate) fn run(count: usize, args: *mut *const c_char, envp: *const *const c_
     if sys::getppid() != stub_args.parent {
         return EXIT_NOT_STARTED;
     }
+    // Opened before the command starts, so that it never has a pipe without a reader.
+    let read_ends = stub_args.holds_pipes.then(ReadEnds::open);
     let started_at = sys::now();
     // SAFETY: the command's arguments end where all arguments end.
     let pid = unsafe {
@@ -72,11 +76,14 @@ pub(crate) fn run(count: usize, args: *mut *const c_char, envp: *const *const c_
     };
     let Some(pid) = pid else { return stub_args.hand_over(None) };
     // The pipes belong to the command.
-    sys::close(0);
-    sys::close(1);
+    match read_ends {
+        Some(read_ends) => read_ends.keep(),
+        None => close_pipes(),
+    }
     let started = StartedChild { pid, started_at, files };
     // Usage is measured only for a record or a limit.
-    let is_measured = stub_args.has_limits || started.files.record.is_some();
+    let is_measured =
+        stub_args.has_limits || (stub_args.samples_usage && started.files.record.is_some());
     // The full shim enforces limits from the start.
     let mut next_check = if stub_args.has_limits { 0 } else { FIRST_CHECK };
     loop {
@@ -111,6 +118,43 @@ pub(crate) fn run(count: usize, args: *mut *const c_char, envp: *const *const c_
     }
 }
 
+/// Read ends of the command's stdout and stderr. The full shim drains them once Polity is dead.
+struct ReadEnds {
+    stdout: isize,
+    stderr: isize,
+}
+
+impl ReadEnds {
+    fn open() -> Self {
+        let flags = sys::OPEN_TO_READ | sys::OPEN_NONBLOCKING;
+        // SAFETY: the paths end with a zero byte.
+        unsafe {
+            Self {
+                stdout: sys::open(c"/proc/self/fd/1".as_ptr(), flags),
+                stderr: sys::open(c"/proc/self/fd/2".as_ptr(), flags),
+            }
+        }
+    }
+
+    /// Puts them in place of stdin and stdout, where the full shim finds them.
+    fn keep(self) {
+        close_pipes();
+        for (read_end, place) in [(self.stdout, 0), (self.stderr, 1)] {
+            // Without `/proc` there is none.
+            if read_end >= 0 {
+                sys::duplicate(read_end, place);
+                sys::close(read_end);
+            }
+        }
+    }
+}
+
+/// Closes stdin and stdout.
+fn close_pipes() {
+    sys::close(0);
+    sys::close(1);
+}
+
 impl StubArgs {
     fn parse(count: usize, args: *mut *const c_char, envp: *const *const c_char) -> Option<Self> {
         // SAFETY: only called for indexes below the argument count.
@@ -123,6 +167,7 @@ impl StubArgs {
         let parent = number(arg(PARENT)?)?;
         let (mut record, mut slot, mut cgroup, mut has_limits) = (None, None, None, false);
         let (mut tasks, mut tasks_group, mut pid_scope) = (None, None, None);
+        let (mut samples_usage, mut holds_pipes) = (true, false);
         let mut index = FIRST_OPTION;
         while arg(index)? != b"--" {
             arg(index + 1)?;
@@ -133,6 +178,8 @@ impl StubArgs {
                 b"--pid-scope" => pid_scope = Some(address(index + 1)),
                 b"--tasks" => tasks = number(arg(index + 1)?),
                 b"--tasks-group" => tasks_group = Some(address(index + 1)),
+                b"--usage" => samples_usage = false,
+                b"--pipes" => holds_pipes = true,
                 b"--memory-bytes" | b"--cpu-seconds" | b"--processes" => has_limits = true,
                 _ => {}
             }
@@ -156,6 +203,8 @@ impl StubArgs {
             pid_scope,
             pids_limit,
             has_limits,
+            samples_usage,
+            holds_pipes,
         })
     }
 

@@ -14,6 +14,7 @@ struct InvocationFixture {
     parameters: Map<String, Value>,
     overrides: RunOverrides,
     environment: EnvSource,
+    program_check: HomeProgramCheck,
     script: Option<ScriptSource>,
     session_id: Option<&'static str>,
 }
@@ -39,6 +40,7 @@ fn fixture() -> InvocationFixture {
         ]),
         overrides: RunOverrides::default(),
         environment,
+        program_check: HomeProgramCheck::default(),
         script: None,
         session_id: None,
     }
@@ -64,6 +66,7 @@ impl InvocationFixture {
             session_id: self.session_id,
             environment: &self.environment,
             home: self.home.path(),
+            program_check: &self.program_check,
             current_folder: Path::new("/current"),
             private_folder: Path::new("/private"),
         }

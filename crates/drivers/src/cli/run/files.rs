@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use polity_files::{create_private_folders, remove_tree};
 use polity_model::ids::ExecutionId;
 
-/// The folder of records and private files, in the data folder.
-pub(crate) const RUNS: &str = "runs";
+pub(crate) use crate::process::run_record::RUNS;
 
 const RECORD_SUFFIX: &str = ".json";
 

@@ -4,6 +4,7 @@
 //! same reason signals are handled that Polity itself may have been started without.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,12 +58,18 @@ impl SignalPipe {
         self.end.load(Ordering::SeqCst)
     }
 
-    /// Waits for a signal until the deadline and consumes it, so check everything afterwards.
-    pub(super) fn wait_until(&self, deadline: Instant) -> io::Result<()> {
+    /// Waits for a signal, or output in one of these pipes, until the deadline. Consumes the signal,
+    /// so check everything afterwards.
+    pub(super) fn wait_until(
+        &self,
+        deadline: Instant,
+        pipes: &[BorrowedFd<'static>],
+    ) -> io::Result<()> {
         let left = deadline.saturating_duration_since(Instant::now());
         let left =
             Timespec::try_from(left.min(Duration::from_hours(1))).map_err(io::Error::other)?;
-        let mut events = [PollFd::new(&self.pipe, PollFlags::IN)];
+        let mut events = vec![PollFd::new(&self.pipe, PollFlags::IN)];
+        events.extend(pipes.iter().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
         match rustix::event::poll(&mut events, Some(&left)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),

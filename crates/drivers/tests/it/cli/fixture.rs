@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use polity_definition::AgentDefinition;
 use polity_drivers::EnvSource;
 use polity_drivers::cli::{ArtifactLimits, CliDriver, CliOptions};
-use polity_drivers::process::ProcessLauncher;
+use polity_drivers::process::{HomeProgramCheck, ProcessLauncher};
 use polity_engine::driver::{
     LostRun, ProgramRunner, RunEnd, RunOutcome, RunOverrides, RunProgress, RunRequest,
 };
@@ -148,6 +148,7 @@ fn driver(home: &Path) -> CliDriver {
         folder: home.into(),
         environment: EnvSource::new(lookup),
         launcher: ProcessLauncher::Shim(env!("CARGO_BIN_EXE_polity-shim").into()),
+        program_check: HomeProgramCheck::default(),
         redaction: RedactionSettings::default(),
         output_bytes: OUTPUT_BYTES.try_into().unwrap(),
         artifacts: ArtifactLimits { files: 3.try_into().unwrap(), bytes: 1000.try_into().unwrap() },
