@@ -35,10 +35,12 @@ pub use self::agent::{
     TruncationPolicy, WorkspaceMode,
 };
 pub use self::config::mcp_server::{McpServerDefinition, McpTransport, ToolSettings};
+pub use self::config::protection::{RateLimits, TlsSettings};
 pub use self::config::retention::{RetentionPolicy, RetentionRule, RetentionStatus};
 pub use self::config::settings::{
     DurabilitySetting, HomeSettings, Limits, MAP_ITEMS_MAX, OnReview, ServerSettings,
 };
+pub use self::config::webhooks::{WebhookSettings, WebhookTopic};
 pub use self::evaluation::expression::ConditionExpression;
 pub use self::evaluation::scope::{EvaluationError, EvaluationScope, ItemScope};
 pub use self::evaluation::template::Template;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use polity_host::{ErrorReport, HostError};
 
 use crate::auth::TokenFileError;
+use crate::listener::TlsError;
 
 /// The reason why a server cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +19,9 @@ pub enum ServeError {
     /// The tokens cannot be read or written.
     #[error(transparent)]
     Tokens(#[from] TokenFileError),
+    /// The certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// Another server serves this home.
     #[error("a server already serves this home: {url} (process {pid})")]
     AlreadyServed { url: String, pid: u32 },
@@ -40,6 +44,7 @@ impl From<ServeError> for ErrorReport {
         match error {
             ServeError::Host(error) => error.into(),
             ServeError::Tokens(error) => error.into(),
+            ServeError::Tls(error) => error.into(),
             ServeError::AlreadyServed { .. } => Self::conflict(&error)
                 .hint("use that server, stop it first, or serve another home with --home"),
             ServeError::NoTokens { .. } => Self::usage(&error).hint(
@@ -71,5 +76,20 @@ impl From<TokenFileError> for ErrorReport {
             TokenFileError::Invalid { .. } => Self::usage(&error)
                 .hint("restore the file from a copy; or remove it, and create the tokens again"),
         }
+    }
+}
+
+impl From<TlsError> for ErrorReport {
+    fn from(error: TlsError) -> Self {
+        let hint = match &error {
+            TlsError::Unreadable { .. } | TlsError::Empty { .. } => {
+                "name PEM files in server.tls of polity.yaml that this user can read"
+            }
+            TlsError::Unusable { .. } => {
+                "use the key with which the certificate was requested, without a password"
+            }
+            TlsError::Setup(_) => "leave server.tls out, and use a proxy with TLS",
+        };
+        Self::usage(&error).hint(hint)
     }
 }

@@ -18,4 +18,5 @@ mod state;
 pub use api::openapi_document;
 pub use error::ServeError;
 pub use operation::server_lock::{RunningServer, published_server, running_server};
+pub use listener::TlsError;
 pub use server::{Server, ServerOptions};

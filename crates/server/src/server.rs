@@ -9,6 +9,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
 
 use crate::api;
 use crate::auth::{
@@ -16,7 +17,7 @@ use crate::auth::{
     random_secret,
 };
 use crate::error::ServeError;
-use crate::listener;
+use crate::listener::{self, tls_acceptor};
 use crate::operation::adoption::adopt_orphans;
 use crate::operation::definitions::LiveDefinitions;
 use crate::operation::event_hub::EventHub;
@@ -44,6 +45,7 @@ pub struct ServerOptions {
 pub struct Server {
     state: Arc<ServerState>,
     listener: TcpListener,
+    tls: Option<TlsAcceptor>,
     lock: ServerLock,
     url: String,
     drain_time: Duration,
@@ -58,6 +60,11 @@ impl Server {
         let lock = ServerLock::acquire(&data)?;
         let address = options.listen.unwrap_or(settings.listen);
         let tokens = open_tokens(context, &settings, address)?;
+        let tls = settings.tls.as_ref();
+        let tls = tls.map(|tls| tls_acceptor(context.folder().root(), tls)).transpose()?;
+        if tls.is_none() && !address.ip().is_loopback() {
+            tracing::warn!("tokens travel unencrypted, unless a proxy adds TLS");
+        }
         let listener = TcpListener::bind(address)
             .await
             .map_err(|source| ServeError::Bind { address, source })?;
@@ -67,10 +74,11 @@ impl Server {
         let hub = EventHub::start(store).await.map_err(polity_host::HostError::from)?;
         let definitions = LiveDefinitions::new(context.clone(), home, version);
         let state = ServerState::new(context.clone(), host, definitions, tokens, hub);
-        let url = format!("http://{bound}");
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let url = format!("{scheme}://{bound}");
         lock.publish(&url)?;
         let drain_time = Duration::from_secs(settings.drain_seconds.into());
-        Ok(Self { state: Arc::new(state), listener, lock, url, drain_time })
+        Ok(Self { state: Arc::new(state), listener, tls, lock, url, drain_time })
     }
 
     /// The URL at which the server answers.
@@ -82,12 +90,12 @@ impl Server {
     /// Tasks that are still running are resumed at the next start. Completion of `abort` ends the
     /// shutdown at once.
     pub async fn run(self, stop: impl Future<Output = ()>, abort: impl Future<Output = ()>) {
-        let Self { state, listener, lock, drain_time, .. } = self;
+        let Self { state, listener, tls, lock, drain_time, .. } = self;
         let mut background = JoinSet::new();
         background.spawn(adopt_orphans(Arc::downgrade(&state)));
         background.spawn(apply_retention(Arc::downgrade(&state)));
         let (closing, closed) = watch::channel(false);
-        let serving = tokio::spawn(listener::serve(listener, api::router(&state), closed));
+        let serving = tokio::spawn(listener::serve(listener, tls, api::router(&state), closed));
         stop.await;
         tracing::info!("stopping: no new work is taken");
         state.drain();

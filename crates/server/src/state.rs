@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use polity_definition::Home;
 use polity_host::{Host, HostContext};
 
-use crate::auth::{FailureThrottle, TokenSet};
+use crate::auth::{CallerRates, FailureThrottle, TokenSet};
 use crate::http::{AllowedHosts, Problem, RunningKeys};
 use crate::operation::definitions::LiveDefinitions;
 use crate::operation::event_hub::EventHub;
@@ -19,6 +19,7 @@ pub(crate) struct ServerState {
     definitions: LiveDefinitions,
     pub(crate) tokens: TokenSet,
     pub(crate) throttle: FailureThrottle,
+    pub(crate) rates: CallerRates,
     pub(crate) hosts: AllowedHosts,
     pub(crate) hub: EventHub,
     pub(crate) metrics: ServerMetrics,
@@ -36,6 +37,7 @@ impl ServerState {
     ) -> Self {
         let public_url =
             definitions.get().settings.server.public_url.as_ref().map(ToString::to_string);
+        let rates = CallerRates::new(definitions.get().settings.server.rate_limits);
         Self {
             context,
             host,
@@ -43,6 +45,7 @@ impl ServerState {
             definitions,
             tokens,
             throttle: FailureThrottle::default(),
+            rates,
             hub,
             metrics: ServerMetrics::default(),
             running_keys: RunningKeys::default(),

@@ -10,7 +10,9 @@ use polity_model::value::InvalidValue;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::protection::{RateLimits, TlsFile, TlsSettings};
 use super::redaction::RedactionFile;
+use super::webhooks::{WebhookFile, WebhookSettings, check_webhooks};
 use crate::file::checker::{FileChecker, NameReference};
 use crate::file::path::FieldPath;
 use crate::file::problem::FindingText;
@@ -84,6 +86,10 @@ struct ServerFile {
     default_agent: Option<Name>,
     /// The authentication of callers.
     auth: Option<AuthFile>,
+    /// The rate limits; none by default.
+    rate_limits: Option<RateLimits>,
+    /// TLS; without it, the server speaks plain HTTP.
+    tls: Option<TlsFile>,
     /// The time for running tasks to end when the server stops, in seconds. The others are resumed
     /// at the next start.
     #[schemars(extend("default" = DRAIN_SECONDS_DEFAULT))]
@@ -173,6 +179,8 @@ struct LimitsFile {
 struct NotifyFile {
     /// Notifications about new reviews.
     on_review: Option<OnReview>,
+    /// The addresses that `polity serve` notifies of events, in the form of Standard Webhooks.
+    webhooks: Option<Vec<WebhookFile>>,
 }
 
 /// The notifications about a new review.
@@ -205,6 +213,8 @@ pub struct HomeSettings {
     pub redaction: RedactionSettings,
     /// The notifications about a new review.
     pub on_review: OnReview,
+    /// The addresses that a server notifies of events.
+    pub webhooks: Vec<WebhookSettings>,
 }
 
 /// The server.
@@ -220,6 +230,10 @@ pub struct ServerSettings {
     pub tokens_file: Option<Text>,
     /// True if a server that only this machine reaches makes a token for its user.
     pub local_token: bool,
+    /// The rate limits.
+    pub rate_limits: RateLimits,
+    /// TLS; without it, the server speaks plain HTTP.
+    pub tls: Option<TlsSettings>,
     /// The time for running tasks to end when the server stops, in seconds.
     pub drain_seconds: u32,
 }
@@ -254,7 +268,7 @@ pub struct Limits {
 
 impl Default for HomeSettings {
     fn default() -> Self {
-        SettingsFile::default().with_redaction(RedactionSettings::default())
+        SettingsFile::default().with_checked(RedactionSettings::default(), None, Vec::new())
     }
 }
 
@@ -277,10 +291,22 @@ impl SettingsFile {
             let path = FieldPath::root().field("notify").field("on_review").field("webhook");
             checker.refuse_secret(&path, "WEBHOOK", webhook.as_str());
         }
-        self.with_redaction(redaction)
+        let tls = self.server.as_mut().and_then(|server| server.tls.take());
+        let tls = tls.and_then(|tls| {
+            tls.check(&FieldPath::root().field("server").field("tls"), checker)
+        });
+        let webhooks = self.notify.as_mut().and_then(|notify| notify.webhooks.take());
+        let path = FieldPath::root().field("notify").field("webhooks");
+        let webhooks = check_webhooks(webhooks.unwrap_or_default(), &path, checker);
+        self.with_checked(redaction, tls, webhooks)
     }
 
-    fn with_redaction(self, redaction: RedactionSettings) -> HomeSettings {
+    fn with_checked(
+        self,
+        redaction: RedactionSettings,
+        tls: Option<TlsSettings>,
+        webhooks: Vec<WebhookSettings>,
+    ) -> HomeSettings {
         let server = self.server.unwrap_or_default();
         let auth = server.auth.unwrap_or_default();
         let limits = self.limits.unwrap_or_default();
@@ -292,6 +318,8 @@ impl SettingsFile {
                 default_agent: server.default_agent,
                 tokens_file: auth.tokens_file,
                 local_token: auth.local_token.unwrap_or(true),
+                rate_limits: server.rate_limits.unwrap_or_default(),
+                tls,
                 drain_seconds: server.drain_seconds.unwrap_or(DRAIN_SECONDS_DEFAULT),
             },
             limits: Limits {
@@ -310,6 +338,7 @@ impl SettingsFile {
                     .unwrap_or(REMOTE_IDLE_SECONDS_DEFAULT),
             },
             redaction,
+            webhooks,
             on_review: self.notify.and_then(|notify| notify.on_review).unwrap_or_default(),
         }
     }

@@ -6,10 +6,10 @@ pub(super) const FILES: &[(&str, &str)] = &[
         "polity.yaml",
         r#"
 store: {durability: relaxed}
-server: {listen: "127.0.0.1:7070", public_url: null, default_agent: writer, auth: {tokens_file: tokens}}
+server: {listen: "127.0.0.1:7070", public_url: null, default_agent: writer, auth: {tokens_file: tokens}, rate_limits: {per_token: {requests_per_minute: 600, burst: 50}, per_agent: {requests_per_minute: 60}}, tls: {certificate: tls/cert.pem, key: tls/key.pem}}
 limits: {concurrent_tasks: 64, input_bytes: 10485760, output_bytes: 104857600, sub_agent_depth: 4}
 redaction: {emails: true, patterns: ["[0-9]{16}"]}
-notify: {on_review: {command: [notify-send, Polity], webhook: "https://example.com/${HOOK}"}}
+notify: {on_review: {command: [notify-send, Polity], webhook: "https://example.com/${HOOK}"}, webhooks: [{url: "https://example.com/${HOOK}", events: [task_ended, review_waits], secret_env: HOOK_SECRET, allow_private: [intranet]}]}
 "#,
     ),
     (

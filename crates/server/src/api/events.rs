@@ -27,7 +27,7 @@ use crate::state::ServerState;
 
 /// The time between two checks of the token of an open stream, and between two comments that keep the
 /// connection open.
-const CHECK_INTERVAL: Duration = Duration::from_secs(15);
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -217,6 +217,9 @@ impl EventListener {
                 return Some(NextEvent::Frame(frame));
             }
             if self.reads_journal {
+                if !self.state.tokens.still_holds(&self.grant, SystemClock.now()) {
+                    return None;
+                }
                 match self.read_journal().await {
                     Ok(()) => continue,
                     Err(problem) => {

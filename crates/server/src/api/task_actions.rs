@@ -167,6 +167,7 @@ async fn fork(
     let updates = StateUpdates::new(set)
         .map_err(|error| Problem::unprocessable(error.to_string()).field("set"))?;
     let definitions = definitions.assignee(&state, &row.assigned_agent)?;
+    state.rates.admit_start(&row.assigned_agent)?;
     let request =
         ForkRequest { definitions, request: keyed, ..ForkRequest::new(id, from, updates) };
     match (state.host.runtime().fork(request).await, keyed) {
@@ -216,6 +217,7 @@ async fn retry(
         .map_err(|error| Problem::unprocessable(error.to_string()).field("max_cost_usd"))?;
     let raised = RaisedLimits { max_cost_usd, max_tokens, timeout_seconds };
     let definitions = definitions.assignee(&state, &row.assigned_agent)?;
+    state.rates.admit_start(&row.assigned_agent)?;
     let request = RetryRequest { task: id, raised, definitions };
     match (state.host.runtime().retry(request).await, key) {
         (Ok(handle), _) => answer_started(&state, handle, query.wait()).await,

@@ -179,8 +179,10 @@ fn create_task(
         .map_err(|error| Problem::unprocessable(error.to_string()).field("max_cost_usd"))?;
     let budget = Budget { max_cost_usd, max_tokens: request.max_tokens };
     let has_budget = budget.max_cost_usd.is_some() || budget.max_tokens.is_some();
+    let assignee = find_assignee(context, &home, name.as_str())?;
+    state.rates.admit_start(&name)?;
     Ok(CreateTask {
-        assignee: find_assignee(context, &home, name.as_str())?,
+        assignee,
         origin: TaskOrigin::Outside,
         description: request.input,
         parameters: request.parameters,

@@ -71,17 +71,30 @@ pub(crate) async fn authenticate(
         }
         return Problem::unauthorized("the token is unknown, revoked or expired").into_response();
     };
-    if !grant.has(scope) {
+    let quota = state.rates.admit_request(&grant.id);
+    let mut response = if let Some(problem) = quota.and_then(|quota| quota.refusal()) {
+        problem.into_response()
+    } else if grant.has(scope) {
+        request.extensions_mut().insert(ApiCaller { grant });
+        next.run(request).await
+    } else {
         let message = format!("this token lacks the scope \"{}\"", scope.as_str());
-        return Problem::forbidden(message)
+        Problem::forbidden(message)
             .hint("create one with `polity token create NAME --scope SCOPE`")
-            .into_response();
+            .into_response()
+    };
+    if let Some(quota) = quota {
+        quota.write(response.headers_mut());
     }
-    request.extensions_mut().insert(ApiCaller { grant });
-    next.run(request).await
+    response
 }
 
 fn secret_of(headers: &HeaderMap) -> Result<&str, Problem> {
+    let bearers = headers.get_all(header::AUTHORIZATION).iter().count();
+    // With several, a proxy and the server could mean different ones.
+    if bearers + headers.get_all(API_KEY_HEADER).iter().count() > 1 {
+        return Err(Problem::unauthorized("the request has more than one token"));
+    }
     if let Some(value) = headers.get(header::AUTHORIZATION) {
         let bearer = value.to_str().ok().and_then(|text| {
             let (scheme, token) = text.split_once(' ')?;

@@ -1,7 +1,7 @@
 //! Slows down and blocks addresses with many failed attempts to authenticate.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -39,6 +39,17 @@ pub(crate) enum Admission {
     Blocked(Duration),
 }
 
+/// The address under which failures are counted. A host of IPv6 usually owns a whole /64.
+fn counted(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => {
+            let network = u128::from(address) & !u128::from(u64::MAX);
+            Ipv6Addr::from(network).into()
+        }
+    }
+}
+
 /// The failed attempts of each address.
 #[derive(Debug, Default)]
 pub(crate) struct FailureThrottle {
@@ -49,7 +60,7 @@ impl FailureThrottle {
     /// The treatment of an address.
     pub(crate) fn admit(&self, address: IpAddr) -> Admission {
         let addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(count) = addresses.get(&address) else { return Admission::Free };
+        let Some(count) = addresses.get(&counted(address)) else { return Admission::Free };
         let age = count.last.elapsed();
         if age >= WINDOW || count.failures < SLOW_AFTER {
             Admission::Free
@@ -62,11 +73,15 @@ impl FailureThrottle {
 
     /// Counts a failed attempt.
     pub(crate) fn record_failure(&self, address: IpAddr) {
+        let address = counted(address);
         let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
         if addresses.len() >= ADDRESSES_MAX && !addresses.contains_key(&address) {
             addresses.retain(|_, count| count.last.elapsed() < WINDOW);
-            if addresses.len() >= ADDRESSES_MAX {
-                return;
+            // With too many, the one that failed longest ago makes room.
+            let oldest = addresses.iter().min_by_key(|(_, count)| count.last);
+            let oldest = oldest.map(|(address, _)| *address);
+            if let Some(oldest) = oldest.filter(|_| addresses.len() >= ADDRESSES_MAX) {
+                addresses.remove(&oldest);
             }
         }
         let now = Instant::now();
@@ -98,5 +113,38 @@ mod tests {
         assert_eq!(throttle.admit(other), Admission::Free);
         tokio::time::advance(WINDOW).await;
         assert_eq!(throttle.admit(one), Admission::Free);
+    }
+    #[tokio::test(start_paused = true)]
+    async fn addresses_of_one_host_count_together() {
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        for (failing, other, is_blocked) in [
+            ("2001:db8::1", "2001:db8::ffff", true),
+            ("2001:db8::1", "2001:db8:0:1::1", false),
+            ("::ffff:192.0.2.1", "192.0.2.1", true),
+            ("::ffff:192.0.2.1", "192.0.2.2", false),
+        ] {
+            let throttle = FailureThrottle::default();
+            for _ in 0..BLOCK_AFTER {
+                throttle.record_failure(address(failing));
+            }
+            let found = matches!(throttle.admit(address(other)), Admission::Blocked(_));
+            assert_eq!(found, is_blocked, "{failing} {other}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn flood_of_addresses_is_bounded_and_hides_nobody() {
+        let throttle = FailureThrottle::default();
+        let address = |number: usize| IpAddr::from(u32::try_from(number).unwrap().to_be_bytes());
+        for number in 0..ADDRESSES_MAX {
+            throttle.record_failure(address(number));
+        }
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let late = address(ADDRESSES_MAX);
+        for _ in 0..BLOCK_AFTER {
+            throttle.record_failure(late);
+        }
+        assert!(matches!(throttle.admit(late), Admission::Blocked(_)));
+        assert_eq!(throttle.addresses.lock().unwrap().len(), ADDRESSES_MAX);
     }
 }

@@ -1,6 +1,6 @@
 //! The tokens that a server accepts, read again when their file changes.
 
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
@@ -71,8 +71,8 @@ impl TokenGrant {
     }
 }
 
-/// The version of the token file that was read last.
-type TokenFileVersion = Option<(SystemTime, u64)>;
+/// The version of the token file that was read last: its time, size and inode.
+type TokenFileVersion = Option<(SystemTime, u64, u64)>;
 
 /// The tokens that are accepted.
 #[derive(Debug)]
@@ -130,13 +130,16 @@ impl TokenSet {
                 let grants = records.into_iter().map(TokenGrant::of).map(Arc::new).collect();
                 *self.listed.write().unwrap_or_else(PoisonError::into_inner) = (version, grants);
             }
-            Err(error) => tracing::error!(%error, "the tokens stay as they were"),
+            Err(error) => {
+                tracing::error!(%error, "the tokens stay as they were");
+                // It is read again when it changes, not for each request.
+                self.listed.write().unwrap_or_else(PoisonError::into_inner).0 = version;
+            }
         }
     }
 }
 
 fn version_of(file: &TokenFile) -> TokenFileVersion {
-    let path: PathBuf = file.path().to_owned();
-    let metadata = std::fs::metadata(path).ok()?;
-    Some((metadata.modified().ok()?, metadata.len()))
+    let metadata = std::fs::metadata(file.path()).ok()?;
+    Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
 }

@@ -17,33 +17,48 @@ use crate::state::ServerState;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AllowedHosts {
     names: Vec<String>,
+    /// The origin of the pages of this server behind a proxy.
+    public_origin: Option<String>,
 }
 
 impl AllowedHosts {
     /// Allows `localhost` and the host of the public address.
     pub(crate) fn new(public_url: Option<&str>) -> Self {
-        let public = public_url.and_then(|url| {
-            let (_, rest) = url.split_once("://")?;
-            rest.split(['/', '?', '#']).next().map(|authority| host_of(authority).to_owned())
+        let parts = public_url.and_then(|url| {
+            let (scheme, rest) = url.split_once("://")?;
+            Some((scheme, rest.split(['/', '?', '#']).next()?))
         });
-        Self { names: public.into_iter().chain(["localhost".to_owned()]).collect() }
+        let public = parts.and_then(|(_, authority)| host_of(authority));
+        let names = public.into_iter().chain(["localhost"]).map(str::to_owned).collect();
+        let public_origin = parts.map(|(scheme, authority)| format!("{scheme}://{authority}"));
+        Self { names, public_origin }
     }
 
     fn allows(&self, authority: &str) -> bool {
-        let host = host_of(authority);
+        let Some(host) = host_of(authority) else { return false };
         let number = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
         number.parse::<IpAddr>().is_ok()
             || self.names.iter().any(|name| name.eq_ignore_ascii_case(host))
     }
+
+    /// True if an origin is that of the pages of this server, at this authority or the public one.
+    fn is_own(&self, origin: &str, authority: &str) -> bool {
+        let named = origin.split_once("://").map(|(_, named)| named);
+        named.is_some_and(|named| named.eq_ignore_ascii_case(authority))
+            || self.public_origin.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(origin))
+    }
 }
 
-/// The host of an authority, without user and port.
-fn host_of(authority: &str) -> &str {
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    if host.starts_with('[') {
-        return host.split_inclusive(']').next().unwrap_or(host);
-    }
-    host.split(':').next().unwrap_or(host)
+/// The host of an authority, without its port. None if it has a user or anything else besides.
+fn host_of(authority: &str) -> Option<&str> {
+    let (host, rest) = if authority.starts_with('[') {
+        authority.split_at(authority.find(']')? + 1)
+    } else {
+        authority.split_at(authority.find(':').unwrap_or(authority.len()))
+    };
+    let is_port = |port: &str| port.parse::<u16>().is_ok();
+    let is_plain = !host.is_empty() && !host.contains('@');
+    (is_plain && (rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port))).then_some(host)
 }
 
 /// The middleware of all routes.
@@ -60,9 +75,13 @@ pub(crate) async fn check_origin(
 }
 
 fn refusal(hosts: &AllowedHosts, headers: &HeaderMap, authority: Option<&str>) -> Option<Problem> {
-    let text =
-        |name: header::HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-    let named = text(header::HOST);
+    let texts = |name: header::HeaderName| {
+        headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("?"))
+    };
+    if texts(header::HOST).count() > 1 {
+        return Some(Problem::bad_request("the request has more than one Host header"));
+    }
+    let named = texts(header::HOST).next();
     for host in named.into_iter().chain(authority) {
         if !hosts.allows(host) {
             let detail = format!("this server is not \"{host}\"");
@@ -72,16 +91,16 @@ fn refusal(hosts: &AllowedHosts, headers: &HeaderMap, authority: Option<&str>) -
             );
         }
     }
-    if named.or(authority).is_none() {
+    // HTTP/2 has the host in the authority only.
+    let Some(host) = named.or(authority) else {
         return Some(Problem::bad_request("the request has no Host header"));
-    }
-    let foreign = |origin: &str| {
-        let authority = origin.split_once("://").map_or(origin, |(_, authority)| authority);
-        let same = named.or_else(|| headers.get(header::HOST)?.to_str().ok());
-        same != Some(authority)
     };
-    let is_foreign = text(header::ORIGIN).is_some_and(foreign)
-        || headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
+    let is_foreign_site = headers.get_all("sec-fetch-site").iter().any(|site| {
+        // Pages of other ports of this machine are of the same site.
+        site != "same-origin" && site != "none"
+    });
+    let is_foreign =
+        is_foreign_site || texts(header::ORIGIN).any(|origin| !hosts.is_own(origin, host));
     is_foreign.then(|| {
         Problem::new(
             StatusCode::FORBIDDEN,
@@ -99,12 +118,11 @@ mod tests {
 
     fn status(pairs: &[(&'static str, &'static str)], authority: Option<&str>) -> Option<u16> {
         let hosts = AllowedHosts::new(Some("https://polity.example.org:8443/base"));
-        let headers: HeaderMap = pairs
-            .iter()
-            .map(|(name, value)| {
-                (header::HeaderName::from_static(name), HeaderValue::from_static(value))
-            })
-            .collect();
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            let name = header::HeaderName::from_static(name);
+            headers.append(name, HeaderValue::from_static(value));
+        }
         refusal(&hosts, &headers, authority)
             .map(|problem| problem.into_response().status().as_u16())
     }
@@ -121,7 +139,29 @@ mod tests {
             (&[("host", "127.0.0.1.evil.example")], None, Some(421)),
             (&[("host", "localhost")], Some("evil.example"), Some(421)),
             (&[], Some("127.0.0.1:7070"), None),
+            (&[("host", "[::1]")], None, None),
+            (&[("host", "[::1]evil.example")], None, Some(421)),
+            (&[("host", "[::1")], None, Some(421)),
+            (&[("host", "127.0.0.1:7070.evil.example")], None, Some(421)),
+            (&[("host", "localhost:evil")], None, Some(421)),
+            (&[("host", "localhost@evil.example")], None, Some(421)),
+            (&[("host", "evil.example@localhost")], None, Some(421)),
+            (&[("host", "2130706433")], None, Some(421)),
+            (&[("host", "")], None, Some(421)),
+            (&[("host", "localhost"), ("host", "localhost")], None, Some(400)),
             (&[], None, Some(400)),
+            (&[("origin", "http://127.0.0.1:7070")], Some("127.0.0.1:7070"), None),
+            (&[("origin", "http://evil.example")], Some("127.0.0.1:7070"), Some(403)),
+            (&[("host", "127.0.0.1"), ("origin", "https://polity.example.org:8443")], None, None),
+            (&[("host", "127.0.0.1"), ("origin", "http://polity.example.org")], None, Some(403)),
+            (
+                &[("host", "localhost"), ("origin", "http://localhost"), ("origin", "http://x")],
+                None,
+                Some(403),
+            ),
+            (&[("host", "localhost"), ("sec-fetch-site", "same-site")], None, Some(403)),
+            (&[("host", "localhost"), ("sec-fetch-site", "same-origin")], None, None),
+            (&[("host", "localhost"), ("sec-fetch-site", "none")], None, None),
             (&[("host", "localhost"), ("x-forwarded-host", "evil.example")], None, None),
             (&[("host", "localhost"), ("origin", "http://localhost")], None, None),
             (&[("host", "localhost"), ("origin", "http://evil.example")], None, Some(403)),

@@ -101,6 +101,14 @@ impl Problem {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "blocked", detail).retry_after(rest)
     }
 
+    /// A caller that is faster than a setting allows.
+    pub(crate) fn rate_limited(setting: &str, wait: Duration) -> Self {
+        let detail = format!("more requests than {setting} of the server allows");
+        // A client that waits for whole seconds must not come too early.
+        let wait = wait + Duration::from_nanos(999_999_999);
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail).retry_after(wait)
+    }
+
     /// A server that takes no new work.
     pub(crate) fn unavailable(code: &'static str, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, code, detail).retry_after(RETRY_TIME)
