@@ -1,5 +1,7 @@
 //! HTTP clients for all drivers.
 
+pub mod address_check;
+
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -56,6 +58,11 @@ pub(crate) fn add_trace_context(headers: &mut HeaderMap) {
 /// Builds a client that uses the environment's proxies. Without TLS, a client needs no installed
 /// certificates.
 pub fn build_client(is_secure: bool, environment: &EnvSource) -> reqwest::Result<Client> {
+    apply_proxies(plain_client(is_secure), environment).and_then(ClientBuilder::build)
+}
+
+/// A client without proxies of its own.
+fn plain_client(is_secure: bool) -> ClientBuilder {
     // Fails if a provider is already installed, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder()
@@ -67,7 +74,7 @@ pub fn build_client(is_secure: bool, environment: &EnvSource) -> reqwest::Result
     if !is_secure {
         builder = builder.tls_certs_only([]);
     }
-    apply_proxies(builder, environment).and_then(ClientBuilder::build)
+    builder
 }
 
 /// The URL without its secret parts: user, password, query and fragment.

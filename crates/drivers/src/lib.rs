@@ -21,6 +21,7 @@ pub mod process;
 pub mod remote;
 mod secrets;
 pub mod sse;
+pub mod webhook;
 
 pub use environment::EnvSource;
 pub use secrets::SecretSet;

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use polity_drivers::webhook::WebhookError;
 use polity_host::{ErrorReport, HostError};
 
 use crate::auth::TokenFileError;
@@ -22,6 +23,9 @@ pub enum ServeError {
     /// The certificate cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// A webhook cannot be used.
+    #[error(transparent)]
+    Webhook(#[from] WebhookError),
     /// Another server serves this home.
     #[error("a server already serves this home: {url} (process {pid})")]
     AlreadyServed { url: String, pid: u32 },
@@ -45,6 +49,7 @@ impl From<ServeError> for ErrorReport {
             ServeError::Host(error) => error.into(),
             ServeError::Tokens(error) => error.into(),
             ServeError::Tls(error) => error.into(),
+            ServeError::Webhook(ref cause) => Self::usage(&error).hint(cause.hint()),
             ServeError::AlreadyServed { .. } => Self::conflict(&error)
                 .hint("use that server, stop it first, or serve another home with --home"),
             ServeError::NoTokens { .. } => Self::usage(&error).hint(

@@ -14,6 +14,7 @@ mod listener;
 mod operation;
 mod server;
 mod state;
+mod webhooks;
 
 pub use api::openapi_document;
 pub use error::ServeError;

@@ -24,6 +24,7 @@ use crate::operation::event_hub::EventHub;
 use crate::operation::retention::apply_retention;
 use crate::operation::server_lock::ServerLock;
 use crate::state::ServerState;
+use crate::webhooks::{WebhookDelivery, open_webhooks};
 
 /// The variable with a token for servers in containers.
 const TOKEN_VARIABLE: &str = "POLITY_SERVER_TOKEN";
@@ -46,6 +47,7 @@ pub struct Server {
     state: Arc<ServerState>,
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
+    webhooks: Vec<WebhookDelivery>,
     lock: ServerLock,
     url: String,
     drain_time: Duration,
@@ -72,13 +74,17 @@ impl Server {
         let host = Host::open(context, &home).await?;
         let store = Arc::clone(host.queries().store());
         let hub = EventHub::start(store).await.map_err(polity_host::HostError::from)?;
+        let newest = host.queries().store().last_position().await;
+        let newest = newest.map_err(polity_host::HostError::from)?;
+        let webhooks =
+            open_webhooks(&home.settings.webhooks, context.environment(), &data, newest)?;
         let definitions = LiveDefinitions::new(context.clone(), home, version);
         let state = ServerState::new(context.clone(), host, definitions, tokens, hub);
         let scheme = if tls.is_some() { "https" } else { "http" };
         let url = format!("{scheme}://{bound}");
         lock.publish(&url)?;
         let drain_time = Duration::from_secs(settings.drain_seconds.into());
-        Ok(Self { state: Arc::new(state), listener, tls, lock, url, drain_time })
+        Ok(Self { state: Arc::new(state), listener, tls, webhooks, lock, url, drain_time })
     }
 
     /// The URL at which the server answers.
@@ -90,10 +96,13 @@ impl Server {
     /// Tasks that are still running are resumed at the next start. Completion of `abort` ends the
     /// shutdown at once.
     pub async fn run(self, stop: impl Future<Output = ()>, abort: impl Future<Output = ()>) {
-        let Self { state, listener, tls, lock, drain_time, .. } = self;
+        let Self { state, listener, tls, webhooks, lock, drain_time, .. } = self;
         let mut background = JoinSet::new();
         background.spawn(adopt_orphans(Arc::downgrade(&state)));
         background.spawn(apply_retention(Arc::downgrade(&state)));
+        for webhook in webhooks {
+            background.spawn(webhook.run(Arc::downgrade(&state)));
+        }
         let (closing, closed) = watch::channel(false);
         let serving = tokio::spawn(listener::serve(listener, tls, api::router(&state), closed));
         stop.await;

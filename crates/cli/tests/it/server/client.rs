@@ -63,8 +63,18 @@ impl<'h> ServerProcess<'h> {
 
     /// Starts a server on this address and waits until it answers.
     pub(super) fn start_at(home: &'h HomeSandbox, address: &str) -> Self {
+        Self::launch(home, address, &[])
+    }
+
+    /// Starts a server with these environment variables.
+    pub(super) fn start_with(home: &'h HomeSandbox, variables: &[(&str, &str)]) -> Self {
+        Self::launch(home, "127.0.0.1:0", variables)
+    }
+
+    fn launch(home: &'h HomeSandbox, address: &str, variables: &[(&str, &str)]) -> Self {
         let child = home
             .command(&["serve", "--listen", address])
+            .envs(variables.iter().copied())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -80,7 +90,8 @@ impl<'h> ServerProcess<'h> {
             let text = std::fs::read_to_string(home.file("data/server.json")).ok()?;
             let address: Value = serde_json::from_str(&text).ok()?;
             let url = address["url"].as_str()?;
-            (address["pid"] == pid).then(|| url.trim_start_matches("http://").to_owned())
+            let address_of = |url: &str| url.split_once("://").map(|(_, rest)| rest.to_owned());
+            address_of(url).filter(|_| address["pid"] == pid)
         });
         server.token = std::fs::read_to_string(home.file("data/server.token")).unwrap();
         server.token.truncate(server.token.trim_end().len());
@@ -179,7 +190,7 @@ impl Drop for ServerProcess<'_> {
     }
 }
 
-fn parse(bytes: &[u8]) -> HttpAnswer {
+pub(super) fn parse(bytes: &[u8]) -> HttpAnswer {
     let text = String::from_utf8_lossy(bytes);
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let mut lines = head.lines();
