@@ -187,7 +187,8 @@ mod tests {
 
     #[test]
     fn short_and_malformed_secrets_are_refused() {
-        for secret in ["", "whsec_", "whsec_c2hvcnQ=", "whsec_?", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]
+        for secret in
+            ["", "whsec_", "whsec_c2hvcnQ=", "whsec_?", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]
         {
             assert!(key_of(secret).is_none(), "{secret}");
         }

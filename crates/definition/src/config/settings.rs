@@ -292,9 +292,8 @@ impl SettingsFile {
             checker.refuse_secret(&path, "WEBHOOK", webhook.as_str());
         }
         let tls = self.server.as_mut().and_then(|server| server.tls.take());
-        let tls = tls.and_then(|tls| {
-            tls.check(&FieldPath::root().field("server").field("tls"), checker)
-        });
+        let tls =
+            tls.and_then(|tls| tls.check(&FieldPath::root().field("server").field("tls"), checker));
         let webhooks = self.notify.as_mut().and_then(|notify| notify.webhooks.take());
         let path = FieldPath::root().field("notify").field("webhooks");
         let webhooks = check_webhooks(webhooks.unwrap_or_default(), &path, checker);

@@ -101,13 +101,13 @@ mod tests {
         let activity = ConnectionActivity::default();
         let start = Instant::now();
         activity.idle().await;
-        assert_eq!(start.elapsed(), FIRST_REQUEST_TIME_MAX);
+        assert_eq!(start.elapsed().as_secs(), FIRST_REQUEST_TIME_MAX.as_secs());
         let request = activity.begin();
         let day = Duration::from_hours(24);
         assert!(timeout(day, activity.idle()).await.is_err());
         drop(request);
         let start = Instant::now();
         activity.idle().await;
-        assert_eq!(start.elapsed(), IDLE_TIME_MAX);
+        assert_eq!(start.elapsed().as_secs(), IDLE_TIME_MAX.as_secs());
     }
 }

@@ -36,11 +36,11 @@ pub(crate) fn open_webhooks(
     data: &Path,
     newest: JournalPosition,
 ) -> Result<Vec<WebhookDelivery>, ServeError> {
-    let open = |settings: &WebhookSettings| {
+    let open = |settings: &WebhookSettings| -> Result<WebhookDelivery, ServeError> {
         let sender = WebhookSender::new(settings, environment)?;
         let path = data.join(FOLDER).join(outbox_name(settings));
-        let outbox = Outbox::open(path.clone(), newest)
-            .map_err(|source| ServeError::Io { path, source })?;
+        let outbox =
+            Outbox::open(path.clone(), newest).map_err(|source| ServeError::Io { path, source })?;
         Ok(WebhookDelivery { topics: settings.events.clone(), sender, outbox })
     };
     webhooks.iter().map(open).collect()
@@ -49,7 +49,8 @@ pub(crate) fn open_webhooks(
 /// The file of an outbox. Another address or other events begin anew.
 fn outbox_name(settings: &WebhookSettings) -> String {
     let topics: Vec<_> = settings.events.iter().map(|topic| topic.as_str()).collect();
-    let text = format!("{} {} {}", settings.url.as_str(), settings.secret_env.as_str(), topics.join(" "));
+    let text =
+        format!("{} {} {}", settings.url.as_str(), settings.secret_env.as_str(), topics.join(" "));
     let digest = Digest::of(text.as_bytes()).to_string();
     let hex: String =
         digest.chars().filter(char::is_ascii_hexdigit).take(NAME_CHARACTERS).collect();
@@ -64,7 +65,7 @@ pub(crate) struct WebhookDelivery {
 }
 
 /// The outcome of one attempt.
-enum Attempt {
+enum DeliveryOutcome {
     /// The next notification may be sent.
     Next,
     /// The server of the webhook wants no more.
@@ -79,8 +80,8 @@ impl WebhookDelivery {
             // It listens before it reads, so that nothing is missed in between.
             let live = strong.hub.subscribe();
             let pause = match self.pass(&strong).await {
-                Ok(Attempt::Next) => None,
-                Ok(Attempt::Stop) => {
+                Ok(DeliveryOutcome::Next) => None,
+                Ok(DeliveryOutcome::Stop) => {
                     let server = self.sender.server();
                     tracing::error!(server, "the webhook is gone; it is called after a restart");
                     return;
@@ -99,16 +100,16 @@ impl WebhookDelivery {
     }
 
     /// Finds new events, and sends everything that is due.
-    async fn pass(&mut self, state: &Arc<ServerState>) -> Result<Attempt, HostError> {
+    async fn pass(&mut self, state: &Arc<ServerState>) -> Result<DeliveryOutcome, HostError> {
         loop {
             self.collect(state).await?;
             let Some(notice) = self.outbox.due(SystemClock.now()) else {
                 self.save();
-                return Ok(Attempt::Next);
+                return Ok(DeliveryOutcome::Next);
             };
             let attempt = self.send(state, notice).await?;
             self.save();
-            if let Attempt::Stop = attempt {
+            if let DeliveryOutcome::Stop = attempt {
                 return Ok(attempt);
             }
         }
@@ -143,7 +144,7 @@ impl WebhookDelivery {
         &mut self,
         state: &ServerState,
         pending: PendingNotice,
-    ) -> Result<Attempt, HostError> {
+    ) -> Result<DeliveryOutcome, HostError> {
         let queries = state.host.queries();
         let position = pending.position;
         let before = JournalPosition(position.0.saturating_sub(1));
@@ -156,17 +157,17 @@ impl WebhookDelivery {
         // The task was removed, or is a part of another.
         let Some(notice) = notice else {
             self.outbox.remove(position);
-            return Ok(Attempt::Next);
+            return Ok(DeliveryOutcome::Next);
         };
         match self.sender.send(&notice.id, &notice.body, SystemClock.now()).await {
             Ok(()) => self.outbox.remove(position),
             Err(error) if error.is_gone() => {
                 self.outbox.remove(position);
-                return Ok(Attempt::Stop);
+                return Ok(DeliveryOutcome::Stop);
             }
             Err(error) => self.postpone(pending, &notice.id, &error),
         }
-        Ok(Attempt::Next)
+        Ok(DeliveryOutcome::Next)
     }
 
     fn postpone(&mut self, pending: PendingNotice, id: &str, error: &WebhookError) {

@@ -26,8 +26,10 @@ pub(super) fn topic_of(event: &Event) -> Option<WebhookTopic> {
     if matches!(event, Event::ReviewOpened { .. }) {
         return Some(WebhookTopic::ReviewWaits);
     }
-    let has_ended =
-        matches!(event, Event::TaskCompleted { .. } | Event::TaskFailed { .. } | Event::TaskCancelled);
+    let has_ended = matches!(
+        event,
+        Event::TaskCompleted { .. } | Event::TaskFailed { .. } | Event::TaskCancelled
+    );
     has_ended.then_some(WebhookTopic::TaskEnded)
 }
 
