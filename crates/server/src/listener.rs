@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
 
-use self::activity::{AnswerBytes, ConnectionActivity};
+use self::activity::{AnswerBytes, RequestActivity};
 pub use self::tls::TlsError;
 pub(crate) use self::tls::tls_acceptor;
 use self::write_deadline::WriteDeadline;
@@ -120,7 +120,7 @@ async fn handle<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let activity = ConnectionActivity::default();
+    let activity = RequestActivity::default();
     let requests = activity.clone();
     let service = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
         let open = requests.begin();

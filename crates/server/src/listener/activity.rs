@@ -25,9 +25,9 @@ struct RequestCount {
 
 /// The requests of a connection.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ConnectionActivity(Arc<watch::Sender<RequestCount>>);
+pub(super) struct RequestActivity(Arc<watch::Sender<RequestCount>>);
 
-impl ConnectionActivity {
+impl RequestActivity {
     /// Counts a request as open until its guard is dropped.
     pub(super) fn begin(&self) -> OpenRequest {
         self.0.send_modify(|count| {
@@ -56,7 +56,7 @@ impl ConnectionActivity {
 
 /// A request that has no complete answer yet.
 #[derive(Debug)]
-pub(super) struct OpenRequest(ConnectionActivity);
+pub(super) struct OpenRequest(RequestActivity);
 
 impl Drop for OpenRequest {
     fn drop(&mut self) {
@@ -98,7 +98,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn connection_is_idle_only_without_open_requests() {
-        let activity = ConnectionActivity::default();
+        let activity = RequestActivity::default();
         let start = Instant::now();
         activity.idle().await;
         assert_eq!(start.elapsed().as_secs(), FIRST_REQUEST_TIME_MAX.as_secs());

@@ -221,7 +221,7 @@ mod tests {
             attempts += 1;
             outbox.postpone(JournalPosition(1), true, now);
         }
-        assert_eq!(attempts, 14);
+        assert_eq!(attempts, 15);
         assert!(now.duration_since(at(0)) >= SignedDuration::from_hours(REPEAT_HOURS));
     }
 
