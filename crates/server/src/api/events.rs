@@ -25,8 +25,10 @@ use crate::http::{ApiPath, ApiQuery, Problem};
 use crate::operation::event_hub::{BATCH_EVENTS, JournalFrame};
 use crate::state::ServerState;
 
-/// The time between two checks of the token of an open stream, and between two comments that keep the
-/// connection open.
+/// The time between two comments that keep a connection open.
+const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
+
+/// The time between two checks of the token of an open stream.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 pub(super) fn routes() -> Vec<Route> {
@@ -182,7 +184,7 @@ fn stream(
         backlog: VecDeque::new(),
         reads_journal: true,
     };
-    let keep_alive = KeepAlive::new().interval(CHECK_INTERVAL);
+    let keep_alive = KeepAlive::new().interval(COMMENT_INTERVAL);
     Sse::new(events(listener)).keep_alive(keep_alive).into_response()
 }
 

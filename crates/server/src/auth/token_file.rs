@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use polity_files::{FileAccess, read_named_file, write_bytes};
 
 use super::token::{TokenRecord, secret_of};
+use super::token_set::TOKEN_CHARACTERS_MIN;
 
 /// The name of the file with the local token, in the data folder.
 pub const LOCAL_TOKEN_FILE: &str = "server.token";
@@ -72,9 +73,10 @@ pub fn read_local_token(data: &Path) -> Result<Option<String>, TokenFileError> {
     Ok(bytes.and_then(|bytes| String::from_utf8(bytes).ok()).map(|text| text.trim().to_owned()))
 }
 
-/// Returns the local token of a home, and makes one if there is none.
+/// Returns the local token of a home, and makes one if there is none or a short one.
 pub(crate) fn make_local_token(data: &Path, random: [u8; 32]) -> Result<String, TokenFileError> {
-    if let Some(token) = read_local_token(data)? {
+    let is_strong = |token: &String| token.chars().count() >= TOKEN_CHARACTERS_MIN;
+    if let Some(token) = read_local_token(data)?.filter(is_strong) {
         return Ok(token);
     }
     let token = secret_of(random);

@@ -167,6 +167,31 @@ fn auth_logic_gives_each_scope_its_own_routes_only() {
 }
 
 #[test]
+fn auth_logic_ends_open_streams_of_a_revoked_token() {
+    let home = HomeSandbox::new();
+    let secret = token(&home, &["listener"]);
+    let mut server = ServerProcess::start(&home);
+    server.token = secret;
+    let mut lines = server.follow("/api/v1/events", "");
+    assert!(lines.next().unwrap().contains("200"));
+    home.polity(&["token", "revoke", "listener"]).exits(0);
+    // The stream ends; no event of the task comes after the revocation.
+    home.polity(&["run", "greeter", "Ada"]).exits(0);
+    assert!(!lines.any(|line| line.contains("task_completed")));
+}
+
+#[test]
+fn auth_logic_replaces_a_short_local_token() {
+    let home = HomeSandbox::new();
+    home.polity(&["run", "greeter", "Ada"]).exits(0);
+    home.write("data/server.token", "short");
+    let server = ServerProcess::start(&home);
+    assert!(server.token.len() >= 32);
+    let short = server.send_with("GET", "/api/v1/tasks", "X-Api-Key: short\r\n", "");
+    short.expect_problem(401, "unauthorized");
+}
+
+#[test]
 fn token_leaves_by_url_nowhere_because_queries_are_no_place_for_it() {
     let home = HomeSandbox::new();
     let server = ServerProcess::start(&home);
