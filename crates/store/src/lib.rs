@@ -9,6 +9,7 @@
 
 mod changes;
 mod commit;
+mod commit_times;
 mod error;
 mod filter;
 mod future;
@@ -26,6 +27,7 @@ pub use commit::{
     BlockingPermit, Commit, CommitError, CommitReceipt, CommitTicket, DedicatedThread,
     PinnedDefinition,
 };
+pub use commit_times::CommitTimes;
 pub use error::StoreError;
 pub use filter::{ExecutionFilter, TaskFilter};
 pub use future::{StoreFuture, block_on};

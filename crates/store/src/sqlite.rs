@@ -6,6 +6,7 @@
 
 mod backup;
 mod busy_wait;
+mod change_signal;
 mod changes;
 mod connection;
 mod file_lock;
@@ -36,6 +37,7 @@ use rusqlite::{Connection, params};
 pub use backup::restore;
 
 use crate::commit::{BlockingPermit, Commit, CommitTicket};
+use crate::commit_times::CommitTimes;
 use crate::import::{ImportError, TaskImport};
 use crate::projection::{
     CheckpointRow, ExecutionRow, SpendingRow, TaskRow, TaskTree, into_message,
@@ -49,6 +51,9 @@ use readers::ReaderPool;
 use rows::{StreamKey, decode_json, find, list};
 use sealing_keys::SealingKeys;
 use writer::WriterThread;
+
+/// The most faults that a check of the database lists.
+const FAULTS_MAX: u32 = 5;
 
 /// The point at which a commit counts as durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -114,6 +119,19 @@ impl SqliteStore {
         readers.with(|connection| backup::write_copy(connection, readers.path(), target))
     }
 
+    /// The faults that a quick check of the whole database finds; none if it is intact. A scan.
+    pub fn integrity_faults(&self) -> StoreFuture<'_, Vec<String>> {
+        self.scan(|connection| {
+            let sql = format!("PRAGMA quick_check({FAULTS_MAX})");
+            let mut faults: Vec<String> = connection
+                .prepare(&sql)?
+                .query_map([], |row| row.get(0))?
+                .collect::<rusqlite::Result<_>>()?;
+            faults.retain(|fault| fault != "ok");
+            Ok(faults)
+        })
+    }
+
     fn writer(&self) -> Result<&WriterThread, StoreError> {
         self.writer.as_ref().ok_or_else(|| StoreError::NotWritable {
             path: self.readers.path().to_owned(),
@@ -172,6 +190,10 @@ fn decode_recorded(stream: &StreamId, row: &rusqlite::Row<'_>) -> rusqlite::Resu
 }
 
 impl Store for SqliteStore {
+    fn commit_times(&self) -> CommitTimes {
+        self.writer.as_ref().map(WriterThread::commit_times).unwrap_or_default()
+    }
+
     fn commit(&self, commit: Commit) -> CommitTicket {
         match self.writer() {
             Ok(writer) => writer.submit(commit),

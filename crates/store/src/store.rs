@@ -9,9 +9,9 @@ use polity_model::name::Name;
 use polity_model::task::Task;
 
 use crate::{
-    BlockingPermit, ChangeFeed, CheckpointRow, Commit, CommitTicket, EventHeader, ExecutionFilter,
-    ExecutionRow, ImportError, RemovalOutcome, SpendingRow, StoreError, StoreFuture, TaskFilter,
-    TaskImport, TaskRow, TaskTree,
+    BlockingPermit, ChangeFeed, CheckpointRow, Commit, CommitTicket, CommitTimes, EventHeader,
+    ExecutionFilter, ExecutionRow, ImportError, RemovalOutcome, SpendingRow, StoreError,
+    StoreFuture, TaskFilter, TaskImport, TaskRow, TaskTree,
 };
 
 /// The journal with its projections, on this machine or another.
@@ -31,6 +31,11 @@ pub trait Store: Send + Sync {
     /// thread changes. Blocks while the disk writes: the permit proves that nothing else waits.
     fn commit_inline(&self, commit: Commit, _permit: BlockingPermit) -> CommitTicket {
         self.commit(commit)
+    }
+
+    /// The times of this process's commits, for metrics. A store that does not measure has none.
+    fn commit_times(&self) -> CommitTimes {
+        CommitTimes::default()
     }
 
     /// The commits after a position, as they happen.

@@ -10,7 +10,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use polity_model::event::{Event, JournalPosition, StreamId};
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
@@ -23,6 +23,7 @@ use super::sealing_keys::{KeyId, SealedBatch, SealedRow, SealingKeys};
 use super::tables;
 use super::writer_cache::{StreamHead, WriterCache};
 use crate::commit::{BlockingPermit, Commit, CommitError, CommitReceipt, CommitTicket};
+use crate::commit_times::{CommitTimer, CommitTimes};
 use crate::projection::{IllegalEvent, ProjectionChanges, TaskRow};
 use crate::{StoreError, StoreFuture};
 
@@ -70,6 +71,7 @@ enum WriterJob {
 #[derive(Debug)]
 pub(super) struct WriterThread {
     path: PathBuf,
+    timer: Arc<CommitTimer>,
     journal: Arc<Mutex<JournalWriter>>,
     jobs: Option<mpsc::Sender<WriterJob>>,
     thread: Option<JoinHandle<()>>,
@@ -79,7 +81,9 @@ impl WriterThread {
     pub(super) fn start(connection: Connection, path: PathBuf) -> Result<Self, StoreError> {
         let (jobs, incoming) = mpsc::channel();
         let (cache, keys) = (WriterCache::default(), SealingKeys::beside(&path));
-        let journal = Arc::new(Mutex::new(JournalWriter { connection, cache, keys }));
+        let timer = Arc::new(CommitTimer::default());
+        let writer = JournalWriter { connection, cache, keys, timer: Arc::clone(&timer) };
+        let journal = Arc::new(Mutex::new(writer));
         let (theirs, at) = (Arc::clone(&journal), path.clone());
         let thread = std::thread::Builder::new()
             .name("journal".into())
@@ -88,7 +92,11 @@ impl WriterThread {
                 path: path.clone(),
                 detail: format!("its writer cannot be started: {error}"),
             })?;
-        Ok(Self { path, journal, jobs: Some(jobs), thread: Some(thread) })
+        Ok(Self { path, timer, journal, jobs: Some(jobs), thread: Some(thread) })
+    }
+
+    pub(super) fn commit_times(&self) -> CommitTimes {
+        self.timer.times()
     }
 
     pub(super) fn submit(&self, commit: Commit) -> CommitTicket {
@@ -198,6 +206,7 @@ struct JournalWriter {
     connection: Connection,
     cache: WriterCache,
     keys: SealingKeys,
+    timer: Arc<CommitTimer>,
 }
 
 impl JournalWriter {
@@ -250,9 +259,21 @@ impl JournalWriter {
         single_answer(self.write(std::slice::from_ref(request), Some(path)), path)
     }
 
-    /// Writes a batch in one transaction. An error means that nothing of it was written. Waits for
-    /// the processes that write to this path, if one is given.
+    /// Writes a batch in one transaction, and measures it. An error means that nothing of it was
+    /// written. Waits for the processes that write to this path, if one is given.
     fn write(
+        &mut self,
+        batch: &[EncodedCommit],
+        path: Option<&Path>,
+    ) -> Result<Vec<CommitAnswer>, BatchError> {
+        let began = Instant::now();
+        let answers = self.write_transaction(batch, path)?;
+        let committed = answers.iter().filter(|answer| answer.is_ok()).count();
+        self.timer.record(committed, began.elapsed());
+        Ok(answers)
+    }
+
+    fn write_transaction(
         &mut self,
         batch: &[EncodedCommit],
         path: Option<&Path>,

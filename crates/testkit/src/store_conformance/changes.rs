@@ -16,7 +16,7 @@ const DELIVERY_TIME_MAX: Duration = Duration::from_millis(200);
 const SLACK: Duration = Duration::from_secs(5);
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio.block_on(future)
 }
 
