@@ -18,6 +18,7 @@
 //! `driver` is the entry point: it implements the engine's trait on top of these.
 
 mod driver;
+mod installed;
 mod invocation;
 mod outcome;
 mod output;
@@ -40,6 +41,7 @@ use polity_masking::RedactionSettings;
 use polity_model::failure::{AttemptFailure, ErrorCategory};
 use serde_json::{Map, Value};
 
+pub use self::installed::{InstalledAgent, find_installed, program_answers};
 #[cfg(feature = "fuzz")]
 pub(crate) use self::output::json_rpc::RpcResponseScanner;
 pub use self::workspace::artifacts::ArtifactLimits;

@@ -2,7 +2,7 @@
 //!
 //! `scripted` answers from a file. All others are called over HTTP: `endpoint` resolves URL and key,
 //! `client` makes the call, `format` encodes requests and decodes streams for each provider, and
-//! `error` classifies failures.
+//! `error` classifies failures. `reachability` asks a server for its models, which costs nothing.
 
 mod client;
 mod endpoint;
@@ -10,6 +10,7 @@ mod error;
 mod format;
 mod http;
 mod price;
+mod reachability;
 mod scripted;
 
 use polity_definition::{LlmAgent, LlmConfig, ScriptDefinition, TokenPrice};
@@ -23,6 +24,7 @@ use crate::environment::EnvSource;
 use crate::keys;
 
 pub use endpoint::key_variables;
+pub use reachability::ModelReach;
 
 use client::HttpModelClient;
 use endpoint::ModelEndpoint;

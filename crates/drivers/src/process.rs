@@ -40,12 +40,14 @@ use std::fmt;
 use std::path::PathBuf;
 
 pub(crate) use blocking_run::{BlockingRunError, BlockingRunLimits, BlockingRunOutput};
+#[cfg(target_os = "linux")]
+pub use cgroup::{CgroupSupport, cgroup_support};
 pub use child_process::{ChildProcess, StartedProcess};
 pub(crate) use child_process::{ProcessHandle, ProcessPipes};
 pub use executable::HomeProgramCheck;
 pub(crate) use executable::find_executable;
 pub use pids_limit::PidsLimit;
-pub use polity_shim::unblock_signals;
+pub use polity_shim::{landlock_version, take_passed_descriptor, unblock_signals};
 #[cfg(target_os = "linux")]
 pub use shim::supervise;
 pub use shim_options::{ProcessTreeLimits, SupervisionOptions};

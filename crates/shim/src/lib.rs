@@ -32,6 +32,8 @@ mod parts {
 #[cfg(all(test, embedded))]
 use parts::{children, pids_limit, run_record, spawn, supervise, text_buffer, time};
 
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The stub executable; `None` on unsupported platforms.
@@ -82,6 +84,35 @@ pub fn set_process_name() {
 pub fn unblock_signals() {
     #[cfg(embedded)]
     sys::block_only(0);
+}
+
+/// The version of the kernel's Landlock interface; `None` if it has none, or on platforms without
+/// the stub.
+#[must_use]
+pub fn landlock_version() -> Option<u32> {
+    #[cfg(embedded)]
+    return u32::try_from(sys::landlock_version()).ok().filter(|version| *version > 0);
+    #[cfg(not(embedded))]
+    None
+}
+
+/// The first descriptor that a service manager passes to a process.
+const PASSED_DESCRIPTOR: i32 = 3;
+
+/// Takes the descriptor that a service manager passed to this process. Returns `None` if it is not
+/// open, or was taken before.
+///
+/// The caller has seen in the environment that a descriptor was passed. It belongs to no other part
+/// of this process then: the number was taken before the process began.
+#[must_use]
+pub fn take_passed_descriptor() -> Option<OwnedFd> {
+    static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+    let is_open = std::fs::symlink_metadata(format!("/dev/fd/{PASSED_DESCRIPTOR}")).is_ok();
+    if !is_open || IS_TAKEN.swap(true, Ordering::Relaxed) {
+        return None;
+    }
+    // SAFETY: the descriptor is open, and only this call ever takes it.
+    Some(unsafe { OwnedFd::from_raw_fd(PASSED_DESCRIPTOR) })
 }
 
 #[cfg(test)]

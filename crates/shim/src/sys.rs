@@ -356,3 +356,11 @@ pub(crate) unsafe extern "C" fn clone_process(
         "ret",
     )
 }
+
+/// The newest version of Landlock's interface that the kernel offers, or an error.
+pub(crate) fn landlock_version() -> isize {
+    const CREATE_RULESET: usize = 444;
+    const GET_VERSION: usize = 1;
+    // SAFETY: with this flag the kernel reads no memory.
+    unsafe { call(CREATE_RULESET, [NULL, 0, GET_VERSION, 0, 0]) }
+}

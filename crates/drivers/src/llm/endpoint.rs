@@ -79,6 +79,27 @@ impl<'a> ModelEndpoint<'a> {
         Ok(headers)
     }
 
+    /// The URL that describes the model, or lists all models. `None` for an address of another form.
+    pub(super) fn models_url(&self) -> Option<Url> {
+        let path = self.url.path();
+        let path = match self.protocol {
+            ProviderProtocol::OpenAi => {
+                format!("{}/models", path.strip_suffix("/chat/completions")?)
+            }
+            ProviderProtocol::Anthropic => format!("{}/models", path.strip_suffix("/messages")?),
+            ProviderProtocol::Gemini => path.strip_suffix(":streamGenerateContent")?.to_owned(),
+        };
+        let mut url = self.url.clone();
+        url.set_path(&path);
+        url.set_query(None);
+        Some(url)
+    }
+
+    /// The variable that holds the key.
+    pub(super) fn key_variable(&self) -> Option<&str> {
+        self.key.as_ref().map(|key| key.variable)
+    }
+
     /// Redacts the key in a model's text: an unofficial server may echo it.
     pub(super) fn redact_text(&self, text: String) -> String {
         match &self.key {

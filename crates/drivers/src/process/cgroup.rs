@@ -52,6 +52,26 @@ pub(crate) fn counting_group(group: &Path) -> Option<PathBuf> {
     is_usable(&counting).then_some(counting)
 }
 
+/// The support of control groups for runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CgroupSupport {
+    /// Runs are killed as a whole, and the kernel limits their processes.
+    Complete,
+    /// Runs are killed as a whole; the controller pids is missing.
+    WithoutLimits,
+    /// This process may create no groups.
+    Missing,
+}
+
+/// Tries out the control groups of this process.
+pub fn cgroup_support() -> CgroupSupport {
+    match parents() {
+        Some(parents) if parents.counted.is_some() => CgroupSupport::Complete,
+        Some(_) => CgroupSupport::WithoutLimits,
+        None => CgroupSupport::Missing,
+    }
+}
+
 fn is_usable(group: &Path) -> bool {
     group.as_os_str().len() <= PATH_BYTES_MAX && group.to_str().is_some()
 }

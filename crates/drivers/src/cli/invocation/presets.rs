@@ -16,7 +16,7 @@ use polity_definition::{
 use polity_model::failure::ErrorCategory;
 
 use self::preset_spec::{PresetRule, PresetSpec, templates};
-use self::table::preset_spec;
+pub(crate) use self::table::preset_spec;
 use crate::cli::output::parser::EventRules;
 
 /// An agent's settings with all defaults of its preset filled in.
