@@ -56,7 +56,7 @@ pub use self::home::{
 pub use self::json_schema::{InvalidSchema, SchemaError, SchemaValidator};
 pub use self::schedule::{
     CatchUpPolicy, CronExpression, DstPolicy, DueTimes, MissingTime, OverlapPolicy, RepeatedTime,
-    ScheduleDefinition, ScheduleTarget,
+    ScheduleDefinition, ScheduleTarget, time_zone_database,
 };
 pub use self::script::{
     ScriptAnswer, ScriptDefinition, ScriptOutcome, ScriptRole, ScriptRule, ScriptToolCall,

@@ -20,7 +20,7 @@ use crate::file::checker::{FileChecker, NameReference};
 use crate::file::path::FieldPath;
 use crate::file::problem::{DefinitionProblem, FindingText};
 
-pub use due_times::DueTimes;
+pub use due_times::{DueTimes, time_zone_database};
 
 const TIME_ZONE_DEFAULT: &str = "UTC";
 

@@ -33,6 +33,8 @@ const MAP_ITEMS_DEFAULT: NonZeroU32 = nonzero_u32(10_000);
 pub const MAP_ITEMS_MAX: NonZeroU32 = nonzero_u32(100_000);
 const REMOTE_SECONDS_DEFAULT: NonZeroU64 = nonzero_u64(3600);
 const DRAIN_SECONDS_DEFAULT: u32 = 30;
+const MIN_FREE_DISK_BYTES_DEFAULT: u64 = 64 << 20;
+const MIN_FREE_MEMORY_BYTES_DEFAULT: u64 = 32 << 20;
 const REMOTE_IDLE_SECONDS_DEFAULT: NonZeroU64 = nonzero_u64(300);
 
 /// The settings of a home.
@@ -94,6 +96,13 @@ struct ServerFile {
     /// at the next start.
     #[schemars(extend("default" = DRAIN_SECONDS_DEFAULT))]
     drain_seconds: Option<u32>,
+    /// The free space on the disk of `data/` below which the server takes no new work, in bytes.
+    #[schemars(extend("default" = MIN_FREE_DISK_BYTES_DEFAULT))]
+    min_free_disk_bytes: Option<u64>,
+    /// The free memory of the machine or control group below which the server takes no new work, in
+    /// bytes.
+    #[schemars(extend("default" = MIN_FREE_MEMORY_BYTES_DEFAULT))]
+    min_free_memory_bytes: Option<u64>,
 }
 
 /// An IP address and a port.
@@ -236,6 +245,10 @@ pub struct ServerSettings {
     pub tls: Option<TlsSettings>,
     /// The time for running tasks to end when the server stops, in seconds.
     pub drain_seconds: u32,
+    /// The free space on the disk below which the server takes no new work, in bytes.
+    pub min_free_disk_bytes: u64,
+    /// The free memory below which the server takes no new work, in bytes.
+    pub min_free_memory_bytes: u64,
 }
 
 /// Configured limits.
@@ -320,6 +333,12 @@ impl SettingsFile {
                 rate_limits: server.rate_limits.unwrap_or_default(),
                 tls,
                 drain_seconds: server.drain_seconds.unwrap_or(DRAIN_SECONDS_DEFAULT),
+                min_free_disk_bytes: server
+                    .min_free_disk_bytes
+                    .unwrap_or(MIN_FREE_DISK_BYTES_DEFAULT),
+                min_free_memory_bytes: server
+                    .min_free_memory_bytes
+                    .unwrap_or(MIN_FREE_MEMORY_BYTES_DEFAULT),
             },
             limits: Limits {
                 concurrent_tasks: limits.concurrent_tasks.unwrap_or(CONCURRENT_TASKS_DEFAULT),

