@@ -20,7 +20,7 @@ use polity_model::number::UsdLimit;
 
 pub(crate) use agent::{AgentAddArgs, AgentArgs, AgentCommand, AgentStatusArgs, KindArg};
 pub(crate) use global::{GlobalOptions, OutputVerbosity};
-pub(crate) use serve::{ServeArgs, TokenCommand, TokenCreateArgs, TokenRevokeArgs};
+pub(crate) use serve::{LogFormat, ServeArgs, TokenCommand, TokenCreateArgs, TokenRevokeArgs};
 pub(crate) use sim::{
     ChartArgs, ChartCheckArgs, ChartCommand, ChartFireArgs, ChartFormat, ChartGraphArgs,
     LifecycleAddArgs, LifecycleCommand, SimCommand, SimExportArgs, SimForkArgs, SimLifecycleArgs,
@@ -50,6 +50,8 @@ pub(crate) enum CliCommand {
     Init(InitArgs),
     /// Validate every definition of the home and report all problems
     Check,
+    /// Check what this machine can do, and everything that the home needs
+    Doctor,
     /// Print the JSON Schema of a kind of definition, for editors
     Schema(SchemaArgs),
     /// Show the main features in a new folder, without a key or network
@@ -98,6 +100,13 @@ pub(crate) enum CliCommand {
     Restore(RestoreArgs),
     /// Print completions for a shell
     Completions(CompletionsArgs),
+}
+
+impl CliCommand {
+    /// The form of the log of a server; none for other commands, which log errors only.
+    pub(crate) fn server_log(&self) -> Option<LogFormat> {
+        if let Self::Serve(args) = self { Some(args.log_format) } else { None }
+    }
 }
 
 #[derive(Debug, ClapArgs)]

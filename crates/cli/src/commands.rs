@@ -7,6 +7,7 @@ mod check;
 mod completions;
 mod cost;
 mod demo;
+mod doctor;
 mod execution;
 mod gc;
 mod init;
@@ -47,6 +48,7 @@ pub(crate) fn run(args: PolityArgs) -> CliResult {
         CliCommand::Completions(args) => completions::completions(&args),
         CliCommand::Demo => demo::demo(&options),
         CliCommand::Check => check::check(&AppContext::new(options)?),
+        CliCommand::Doctor => block_on(doctor::doctor(&AppContext::new(options)?)),
         CliCommand::Run(args) => block_on(run::run(&AppContext::new(options)?, args)),
         CliCommand::Task(command) => block_on(task::task(&AppContext::new(options)?, command)),
         CliCommand::Agent(command) => block_on(agent::agent(&AppContext::new(options)?, &command)),

@@ -36,8 +36,7 @@ pub fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     signals::restore();
-    let is_server = matches!(args.command, args::CliCommand::Serve(_));
-    logging::start(args.options.verbosity(), is_server);
+    logging::start(args.options.verbosity(), args.command.server_log());
     let json = args.options.json;
     match commands::run(args) {
         Ok(exit) => exit.into(),

@@ -3,27 +3,31 @@
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use polity_engine::clock::{Clock, SystemClock};
+use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::span;
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::args::OutputVerbosity;
-use crate::terminal::note;
+use crate::args::{LogFormat, OutputVerbosity};
+use crate::terminal::{note, tell_json};
 
 /// Installs the subscriber. A server, which nobody watches, logs what it does.
-pub(crate) fn start(verbosity: OutputVerbosity, is_server: bool) {
+pub(crate) fn start(verbosity: OutputVerbosity, server: Option<LogFormat>) {
     let most = match verbosity {
-        OutputVerbosity::Normal if is_server => Level::INFO,
+        OutputVerbosity::Normal if server.is_some() => Level::INFO,
         OutputVerbosity::Quiet | OutputVerbosity::Normal => Level::ERROR,
         OutputVerbosity::Verbose => Level::DEBUG,
     };
-    let stderr = StderrSubscriber { most, spans: AtomicU64::new(0) };
+    let format = server.unwrap_or_default();
+    let stderr = StderrSubscriber { most, format, spans: AtomicU64::new(0) };
     // Fails only if a subscriber is already set, and this runs once.
     let _ = tracing::subscriber::set_global_default(stderr);
 }
 
 struct StderrSubscriber {
     most: Level,
+    format: LogFormat,
     spans: AtomicU64,
 }
 
@@ -33,10 +37,22 @@ impl Subscriber for StderrSubscriber {
     }
 
     fn event(&self, event: &Event<'_>) {
-        let mut line = LogLine::default();
-        event.record(&mut line);
         let level = event.metadata().level().as_str().to_lowercase();
-        note!("{level}: {}{}", line.message, line.fields);
+        match self.format {
+            LogFormat::Text => {
+                let mut line = LogLine::default();
+                event.record(&mut line);
+                note!("{level}: {}{}", line.message, line.fields);
+            }
+            LogFormat::Json => {
+                let mut document = LogDocument::default();
+                event.record(&mut document);
+                document.put("at", SystemClock.now().to_string());
+                document.put("level", level);
+                document.put("target", event.metadata().target());
+                tell_json(&Value::Object(document.fields));
+            }
+        }
     }
 
     fn new_span(&self, _attributes: &span::Attributes<'_>) -> span::Id {
@@ -66,5 +82,39 @@ impl Visit for LogLine {
         } else {
             write!(self.fields, " {}={value:?}", field.name())
         };
+    }
+}
+
+/// The fields of an event as JSON.
+#[derive(Default)]
+struct LogDocument {
+    fields: Map<String, Value>,
+}
+
+impl LogDocument {
+    fn put(&mut self, name: &str, value: impl Into<Value>) {
+        self.fields.insert(name.to_owned(), value.into());
+    }
+}
+
+impl Visit for LogDocument {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field.name(), value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field.name(), value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field.name(), value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field.name(), value);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.put(field.name(), format!("{value:?}"));
     }
 }

@@ -7,7 +7,7 @@ mod token;
 mod token_file;
 mod token_set;
 
-pub(crate) use caller::{ApiCaller, authenticate};
+pub(crate) use caller::{ApiCaller, RequestToken, authenticate};
 pub(crate) use rate_limit::CallerRates;
 pub(crate) use throttle::FailureThrottle;
 pub use token::{NewToken, Scope, TokenRecord, random_secret};

@@ -38,6 +38,9 @@ pub enum ServeError {
     /// The address cannot be bound.
     #[error("cannot listen on {address}: {source}")]
     Bind { address: SocketAddr, source: io::Error },
+    /// The service manager passed no usable socket.
+    #[error("the socket of the service manager cannot be used: {0}")]
+    PassedSocket(io::Error),
     /// A file of the server cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
@@ -69,6 +72,9 @@ impl From<ServeError> for ErrorReport {
                 };
                 Self::conflict(&error).hint(hint)
             }
+            ServeError::PassedSocket(_) => Self::usage(&error).hint(
+                "pass one TCP socket, as deploy/polity.socket does; or start without LISTEN_FDS",
+            ),
             ServeError::Io { path, source } => Self::io("write", &path, &source),
         }
     }

@@ -6,5 +6,8 @@ pub(crate) mod definitions;
 pub(crate) mod event_hub;
 pub(crate) mod health;
 pub(crate) mod metrics;
+pub(crate) mod resource_guard;
 pub(crate) mod retention;
 pub(crate) mod server_lock;
+pub(crate) mod service_manager;
+pub(crate) mod task_times;

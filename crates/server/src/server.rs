@@ -23,6 +23,8 @@ use crate::operation::definitions::LiveDefinitions;
 use crate::operation::event_hub::EventHub;
 use crate::operation::retention::apply_retention;
 use crate::operation::server_lock::ServerLock;
+use crate::operation::service_manager::{ServiceNotifier, passed_listener};
+use crate::operation::task_times::record_task_times;
 use crate::state::ServerState;
 use crate::webhooks::{WebhookDelivery, open_webhooks};
 
@@ -60,16 +62,20 @@ impl Server {
         let settings = home.settings.server.clone();
         let data = context.folder().data();
         let lock = ServerLock::acquire(&data)?;
-        let address = options.listen.unwrap_or(settings.listen);
+        let passed = passed_listener(context.environment()).map_err(ServeError::PassedSocket)?;
+        let configured = options.listen.unwrap_or(settings.listen);
+        let address = passed.as_ref().and_then(|one| one.local_addr().ok()).unwrap_or(configured);
         let tokens = open_tokens(context, &settings, address)?;
         let tls = settings.tls.as_ref();
         let tls = tls.map(|tls| tls_acceptor(context.folder().root(), tls)).transpose()?;
         if tls.is_none() && !address.ip().is_loopback() {
             tracing::warn!("tokens travel unencrypted, unless a proxy adds TLS");
         }
-        let listener = TcpListener::bind(address)
-            .await
-            .map_err(|source| ServeError::Bind { address, source })?;
+        let listener = match passed {
+            Some(passed) => TcpListener::from_std(passed),
+            None => TcpListener::bind(address).await,
+        };
+        let listener = listener.map_err(|source| ServeError::Bind { address, source })?;
         let bound = listener.local_addr().unwrap_or(address);
         let host = Host::open(context, &home).await?;
         let store = Arc::clone(host.queries().store());
@@ -96,8 +102,12 @@ impl Server {
     /// Tasks that are still running are resumed at the next start. Completion of `abort` ends the
     /// shutdown at once.
     pub async fn run(self, stop: impl Future<Output = ()>, abort: impl Future<Output = ()>) {
-        let Self { state, listener, tls, webhooks, lock, drain_time, .. } = self;
+        let Self { state, listener, tls, webhooks, lock, drain_time, url } = self;
+        let manager = Arc::new(ServiceNotifier::new(state.context.environment()));
         let mut background = JoinSet::new();
+        background.spawn(record_task_times(Arc::downgrade(&state)));
+        let (watched, watching) = (Arc::downgrade(&state), Arc::clone(&manager));
+        let watchdog = tokio::spawn(async move { watching.watch(watched).await });
         background.spawn(adopt_orphans(Arc::downgrade(&state)));
         background.spawn(apply_retention(Arc::downgrade(&state)));
         for webhook in webhooks {
@@ -105,8 +115,10 @@ impl Server {
         }
         let (closing, closed) = watch::channel(false);
         let serving = tokio::spawn(listener::serve(listener, tls, api::router(&state), closed));
+        manager.ready(&url);
         stop.await;
         tracing::info!("stopping: no new work is taken");
+        manager.stopping();
         state.drain();
         tokio::pin!(abort);
         let is_aborted = tokio::select! {
@@ -114,6 +126,8 @@ impl Server {
             () = &mut abort => true,
         };
         background.shutdown().await;
+        watchdog.abort();
+        state.close_streams();
         // Receivers are gone only if the listener has ended by itself.
         let _ = closing.send(true);
         if let Ok(mut connections) = serving.await {

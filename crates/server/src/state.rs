@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use polity_definition::Home;
 use polity_host::{Host, HostContext};
+use tokio::sync::watch;
 
 use crate::auth::{CallerRates, FailureThrottle, TokenSet};
 use crate::http::{AllowedHosts, Problem, RunningKeys};
 use crate::operation::definitions::LiveDefinitions;
 use crate::operation::event_hub::EventHub;
 use crate::operation::metrics::ServerMetrics;
+use crate::operation::resource_guard::ResourceGuard;
 
 /// An open home with everything that requests need.
 pub(crate) struct ServerState {
@@ -24,7 +26,10 @@ pub(crate) struct ServerState {
     pub(crate) hub: EventHub,
     pub(crate) metrics: ServerMetrics,
     pub(crate) running_keys: RunningKeys,
+    pub(crate) resources: ResourceGuard,
     is_draining: AtomicBool,
+    /// True once event streams end.
+    closing: watch::Sender<bool>,
 }
 
 impl ServerState {
@@ -35,9 +40,10 @@ impl ServerState {
         tokens: TokenSet,
         hub: EventHub,
     ) -> Self {
-        let public_url =
-            definitions.get().settings.server.public_url.as_ref().map(ToString::to_string);
-        let rates = CallerRates::new(definitions.get().settings.server.rate_limits);
+        let settings = definitions.get().settings.server.clone();
+        let public_url = settings.public_url.as_ref().map(ToString::to_string);
+        let rates = CallerRates::new(settings.rate_limits);
+        let resources = ResourceGuard::new(context.folder().data(), &settings);
         Self {
             context,
             host,
@@ -49,7 +55,9 @@ impl ServerState {
             hub,
             metrics: ServerMetrics::default(),
             running_keys: RunningKeys::default(),
+            resources,
             is_draining: AtomicBool::new(false),
+            closing: watch::Sender::new(false),
         }
     }
 
@@ -74,12 +82,26 @@ impl ServerState {
         self.is_draining.load(Ordering::Acquire)
     }
 
-    /// Refuses work while the server shuts down.
+    /// Ends the streams of events.
+    pub(crate) fn close_streams(&self) {
+        self.closing.send_replace(true);
+    }
+
+    /// Waits until the streams of events end.
+    pub(crate) async fn streams_closed(&self) {
+        // The sender lives as long as the state.
+        let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
+    }
+
+    /// Refuses work while the server shuts down, or if disk or memory are short.
     pub(crate) fn expect_open(&self) -> Result<(), Problem> {
         if self.is_draining() {
             return Err(Problem::unavailable("draining", "the server is shutting down")
                 .hint("nothing was started; try again when it is back"));
         }
-        Ok(())
+        match self.resources.shortage() {
+            Some(shortage) => Err(shortage.problem()),
+            None => Ok(()),
+        }
     }
 }

@@ -12,6 +12,19 @@ pub(crate) struct ServeArgs {
     /// The address and port to listen on, in place of server.listen; port 0 picks a free one
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
+    /// The form of the log on stderr: a line of text, or a JSON document per line
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) log_format: LogFormat,
+}
+
+/// The form of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people
+    #[default]
+    Text,
+    /// A JSON document per line, with the time
+    Json,
 }
 
 /// Subcommands of `token`.

@@ -13,6 +13,7 @@ mod cli_agents;
 mod crash_recovery;
 mod crash_recovery_workflows;
 mod definition_files;
+mod doctor;
 mod documentation;
 mod error_edges;
 mod forks;

@@ -9,6 +9,7 @@ mod live_events;
 mod operation;
 mod rate_limits;
 mod route_table;
+mod service_manager;
 mod tasks;
 mod tls;
 mod tokens;

@@ -230,7 +230,13 @@ impl EventListener {
                     }
                 }
             }
-            let received = tokio::time::timeout(CHECK_INTERVAL, self.live.recv()).await;
+            let received = tokio::select! {
+                biased;
+                received = tokio::time::timeout(CHECK_INTERVAL, self.live.recv()) => received,
+                () = self.state.streams_closed() => {
+                    return Some(NextEvent::Resume("the server is shutting down"));
+                }
+            };
             if !self.state.tokens.still_holds(&self.grant, SystemClock.now()) {
                 return None;
             }

@@ -19,6 +19,10 @@ use crate::state::ServerState;
 /// The header of a token for clients that cannot send `Authorization`.
 const API_KEY_HEADER: &str = "x-api-key";
 
+/// The id of a request's token, for the log.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestToken(pub(crate) Arc<str>);
+
 /// An authenticated caller.
 #[derive(Debug, Clone)]
 pub(crate) struct ApiCaller {
@@ -72,6 +76,7 @@ pub(crate) async fn authenticate(
         return Problem::unauthorized("the token is unknown, revoked or expired").into_response();
     };
     let quota = state.rates.admit_request(&grant.id);
+    let id = RequestToken(Arc::clone(&grant.id));
     let mut response = if let Some(problem) = quota.and_then(|quota| quota.refusal()) {
         problem.into_response()
     } else if grant.has(scope) {
@@ -86,6 +91,7 @@ pub(crate) async fn authenticate(
     if let Some(quota) = quota {
         quota.write(response.headers_mut());
     }
+    response.extensions_mut().insert(id);
     response
 }
 

@@ -10,6 +10,7 @@ use polity_engine::entropy::{EntropySource, SystemEntropy};
 use polity_model::ids::InstanceId;
 use tokio::time::Instant;
 
+use crate::auth::RequestToken;
 use crate::state::ServerState;
 
 /// The header with the id.
@@ -27,8 +28,11 @@ pub(crate) async fn tag_request(
     let started = Instant::now();
     let mut response = next.run(request).await;
     let (status, took) = (response.status().as_u16(), started.elapsed());
-    tracing::info!(request = id, %method, path, status, took_us = took.as_micros(), "answered");
-    state.metrics.count_request(route.as_deref().unwrap_or("other"), status, took);
+    let token = response.extensions().get::<RequestToken>().map_or("none", |token| &token.0);
+    let route = route.as_deref().unwrap_or("other");
+    let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+    tracing::info!(request = id, %method, route, path, status, took_us, token, "answered");
+    state.metrics.count_request(route, status, took);
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, value);
     }

@@ -22,7 +22,10 @@ pub(crate) async fn readyz(State(state): State<Arc<ServerState>>) -> Response {
     let reason = match &store {
         Err(error) => Some(format!("the store does not answer: {error}")),
         Ok(_) if state.is_draining() => Some("the server is shutting down".to_owned()),
-        Ok(_) => state.definition_failure(),
+        Ok(_) => match state.resources.shortage() {
+            Some(shortage) => Some(shortage.message()),
+            None => state.definition_failure(),
+        },
     };
     let status = if reason.is_none() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let problems: Vec<_> = home.problems.iter().map(ToString::to_string).collect();

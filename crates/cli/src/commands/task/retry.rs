@@ -43,7 +43,7 @@ pub(crate) async fn retry(app: &AppContext, args: &RetryArgs) -> CliResult {
         timeout_seconds: args.timeout,
     };
     let retry = host.runtime().retry(RetryRequest { task: row.id, raised, definitions });
-    let outcome = perform(app, &host, &recording, background, retry).await;
+    let outcome = Box::pin(perform(app, &host, &recording, background, retry)).await;
     close(host).await;
     outcome
 }

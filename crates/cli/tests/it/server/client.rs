@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::marker::PhantomData;
 use std::net::TcpStream;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -63,22 +63,28 @@ impl<'h> ServerProcess<'h> {
 
     /// Starts a server on this address and waits until it answers.
     pub(super) fn start_at(home: &'h HomeSandbox, address: &str) -> Self {
-        Self::launch(home, address, &[])
+        Self::start_command(home, home.command(&["serve", "--listen", address]))
     }
 
     /// Starts a server with these environment variables.
-    pub(super) fn start_with(home: &'h HomeSandbox, variables: &[(&str, &str)]) -> Self {
-        Self::launch(home, "127.0.0.1:0", variables)
+    pub(super) fn start_with_variables(
+        home: &'h HomeSandbox,
+        variables: &[(&str, &str)],
+    ) -> Self {
+        let mut command = home.command(&["serve", "--listen", "127.0.0.1:0"]);
+        command.envs(variables.iter().copied());
+        Self::start_command(home, command)
     }
 
-    fn launch(home: &'h HomeSandbox, address: &str, variables: &[(&str, &str)]) -> Self {
-        let child = home
-            .command(&["serve", "--listen", address])
-            .envs(variables.iter().copied())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+    /// Starts a server with more arguments.
+    pub(super) fn start_with(home: &'h HomeSandbox, args: &[&str]) -> Self {
+        let args = [&["serve", "--listen", "127.0.0.1:0"], args].concat();
+        Self::start_command(home, home.command(&args))
+    }
+
+    /// Starts a command that becomes a server, and waits until it answers.
+    pub(super) fn start_command(home: &'h HomeSandbox, mut command: Command) -> Self {
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let pid = u64::from(child.id());
         let mut server = Self {
             home: PhantomData,

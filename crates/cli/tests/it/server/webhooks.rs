@@ -51,7 +51,7 @@ fn ended_task_is_notified_until_the_receiver_accepts_it() {
     let home = HomeSandbox::new();
     let (receiver, status) = receiver(503);
     configure(&home, &receiver.url("/hook"), &["127.0.0.1"], &["task_ended"]);
-    let server = ServerProcess::start_with(&home, &[SECRETS]);
+    let server = ServerProcess::start_with_variables(&home, &[SECRETS]);
     let task = run_task(&server);
     wait_for(&home, &receiver, 1);
     let failed = receiver.requests().len();
@@ -84,14 +84,14 @@ fn notification_survives_a_killed_server_and_keeps_its_id() {
     let home = HomeSandbox::new();
     let (receiver, status) = receiver(500);
     configure(&home, &receiver.url("/hook"), &["127.0.0.1"], &["task_ended"]);
-    let server = ServerProcess::start_with(&home, &[SECRETS]);
+    let server = ServerProcess::start_with_variables(&home, &[SECRETS]);
     run_task(&server);
     let before = wait_for(&home, &receiver, 1).len();
     server.kill();
     // A task of another process, while no server runs.
     home.polity(&["run", "greeter", "Bob"]).exits(0);
     status.store(200, Ordering::SeqCst);
-    let _server = ServerProcess::start_with(&home, &[SECRETS]);
+    let _server = ServerProcess::start_with_variables(&home, &[SECRETS]);
     let ids = home.wait_until("both notifications", || {
         let requests = receiver.requests();
         let late = requests.get(before..)?;
@@ -111,7 +111,7 @@ fn receiver_that_is_gone_is_left_alone() {
         |url: String| json!({"url": url, "secret_env": SECRETS.0, "allow_private": ["127.0.0.1"]});
     let webhooks = [webhook(gone.url("/a")), webhook(other.url("/b"))];
     home.write("polity.yaml", &json!({"notify": {"webhooks": webhooks}}).to_string());
-    let server = ServerProcess::start_with(&home, &[SECRETS]);
+    let server = ServerProcess::start_with_variables(&home, &[SECRETS]);
     run_task(&server);
     wait_for(&home, &gone, 1);
     for _ in 0..3 {
@@ -130,7 +130,7 @@ fn ssrf_redirects_are_not_followed() {
         response.send(307, &[("location", location.as_str())], "")
     });
     configure(&home, &redirector.url("/hook"), &["127.0.0.1"], &["task_ended"]);
-    let server = ServerProcess::start_with(&home, &[SECRETS]);
+    let server = ServerProcess::start_with_variables(&home, &[SECRETS]);
     run_task(&server);
     // The second attempt shows that the first one failed.
     wait_for(&home, &redirector, 2);
@@ -159,7 +159,7 @@ fn ssrf_private_addresses_are_refused_unless_they_are_named() {
     // A name is checked when it is dialled.
     let url = receiver.url("/hook").replace("127.0.0.1", "localhost");
     configure(&home, &url, &[], &["task_ended"]);
-    let server = ServerProcess::start_with(&home, &[SECRETS]);
+    let server = ServerProcess::start_with_variables(&home, &[SECRETS]);
     run_task(&server);
     let outbox = home.wait_until("a failed attempt", || {
         let folder = std::fs::read_dir(home.file("data/webhooks")).ok()?;
