@@ -13,8 +13,8 @@ use crate::run::{root, step, target_folder};
 const STAMP: &str = "installed";
 
 /// Peers of every run of the tests, from npm and from `PyPI`.
-const NPM: &[&str] = &["npm", "npm-agents", "npm-a2a", "npm-charts", "npm-typescript"];
-const PYTHON: &[&str] = &["python", "python-a2a", "python-a2a-03"];
+const NPM: &[&str] = &["npm", "npm-agents", "npm-a2a", "npm-charts", "npm-http", "npm-typescript"];
+const PYTHON: &[&str] = &["python", "python-a2a", "python-a2a-03", "python-http"];
 
 /// Peers of the long run only: large downloads.
 const NPM_LONG: &[&str] = &["npm-agents-long"];

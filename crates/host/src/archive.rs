@@ -23,7 +23,7 @@ use polity_model::event::{Event, TaskCreated};
 use polity_model::ids::TaskId;
 use polity_store::{ImportError, TaskImport};
 
-pub use export::{ExportedTask, export_task};
+pub use export::{ExportedTask, TaskFiles, export_files, export_task};
 pub use folder::FolderOutcome;
 pub use import::{ImportReport, import_tasks};
 

@@ -118,6 +118,8 @@ pub enum RecordKind {
     Execution,
     /// A run of a simulation.
     Run,
+    /// A session of a sub-agent.
+    Session,
 }
 
 impl fmt::Display for RecordKind {
@@ -126,6 +128,7 @@ impl fmt::Display for RecordKind {
             Self::Task => "task",
             Self::Execution => "execution",
             Self::Run => "run",
+            Self::Session => "session",
         })
     }
 }

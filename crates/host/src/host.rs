@@ -85,6 +85,11 @@ impl Host {
         &self.runtime
     }
 
+    /// The tools of the home's MCP servers; none in a replay.
+    pub fn tools(&self) -> Option<&Arc<McpTools>> {
+        self.servers.as_ref()
+    }
+
     /// Queries on the store that the runtime commits to.
     pub fn queries(&self) -> &HomeQueries {
         &self.queries

@@ -32,6 +32,7 @@ mod review_notifier;
 mod schemas;
 pub mod simulations;
 mod telemetry;
+pub mod tools;
 pub mod views;
 mod warning;
 
@@ -46,7 +47,10 @@ pub use home_folder::{HomeFolder, SETTINGS_FILE, home_from_environment, is_home}
 pub use home_trust::TrustFault;
 pub use home_version::HomeVersion;
 pub use host::Host;
-pub use queries::{AgentStatus, HomeQueries, PinnedAccess, PoolStatus};
+pub use queries::{
+    AgentStatus, HomeQueries, OutputPart, OutputRange, OutputStream, PinnedAccess, PoolStatus,
+    SessionSummary, TaskDiff, read_output,
+};
 pub use report::{ErrorReport, ReportKind};
 pub use resources::{free_disk_bytes, free_memory_bytes};
 pub use retention::{CleanupReport, clean_up, remove_expired};

@@ -2,9 +2,12 @@
 
 mod agent_status;
 mod executions;
+mod output;
 mod pinned_access;
 mod review_path;
 mod reviews;
+mod sessions;
+mod task_diff;
 mod tasks;
 mod workflow_progress;
 
@@ -14,7 +17,10 @@ use std::sync::Arc;
 use polity_store::{Leases, Store};
 
 pub use agent_status::{AgentStatus, PoolStatus};
+pub use output::{OutputPart, OutputRange, OutputStream, read_output};
 pub use pinned_access::PinnedAccess;
+pub use sessions::SessionSummary;
+pub use task_diff::TaskDiff;
 
 /// Queries on the store of a home, and on the processes that work there.
 #[derive(Clone)]

@@ -1,7 +1,8 @@
 //! Removal of ended tasks by the retention policy, with the output of their executions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::{SignedDuration, Timestamp};
 use polity_definition::{Home, is_retention_policy};
 use polity_engine::clock::{Clock, SystemClock};
 use polity_engine::driver::RunCleanup;
@@ -10,6 +11,7 @@ use polity_engine::retention::{
 };
 use polity_engine::runtime::{EngineError, clean_up_runs};
 use polity_files::remove_tree;
+use polity_model::event::{Event, JournalPosition};
 use polity_model::ids::{ExecutionId, TaskId};
 use polity_store::{RemovalOutcome, Store, TaskFilter, TaskRow};
 
@@ -18,6 +20,9 @@ use crate::error::HostError;
 
 /// The most units removed in one transaction, which bounds the time that others wait for the store.
 const UNITS_PER_TRANSACTION: usize = 64;
+
+/// The time for which a request with a key may be repeated.
+const REPEATABLE_TIME: SignedDuration = SignedDuration::from_hours(24);
 
 /// The decision about every task, with its row.
 pub struct CleanupReport {
@@ -37,6 +42,7 @@ pub async fn clean_up(
     let store = if writes { context.open_writer(home)? } else { context.open_reader()? };
     let rows = store.task_rows(&TaskFilter::default()).await?;
     let mut plan = plan_retention(&rows, &home.retention_policy, SystemClock.now());
+    keep_repeatable(&store, &rows, &mut plan, SystemClock.now()).await?;
     if writes {
         // Files of tasks that have ended, whose owner died before it could remove them.
         clean_up_runs(&store, &*context.programs(home)?, &context.leases()).await?;
@@ -60,12 +66,60 @@ pub async fn remove_expired(
     expect_policy(home)?;
     let rows = store.task_rows(&TaskFilter::default()).await?;
     let mut plan = plan_retention(&rows, &home.retention_policy, SystemClock.now());
+    keep_repeatable(store, &rows, &mut plan, SystemClock.now()).await?;
     carry_out(context, &*context.programs(home)?, store, &mut plan).await?;
     let is_removed = |decision: &&RetentionDecision| match decision.action {
         RetentionAction::Remove => true,
         RetentionAction::Keep => false,
     };
     Ok(plan.decisions.iter().filter(is_removed).count())
+}
+
+/// Keeps the tasks whose requests may still be repeated: the journal of a task remembers the key of
+/// its request.
+async fn keep_repeatable(
+    store: &dyn Store,
+    rows: &[TaskRow],
+    plan: &mut RetentionPlan,
+    now: Timestamp,
+) -> Result<(), HostError> {
+    let Ok(since) = now.checked_sub(REPEATABLE_TIME) else { return Ok(()) };
+    let young: BTreeMap<TaskId, &TaskRow> =
+        rows.iter().filter(|row| row.created_at > since).map(|row| (row.id, row)).collect();
+    let (mut units, mut kept, mut tops) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+    for unit in std::mem::take(&mut plan.units) {
+        let mut top = None;
+        for row in unit.iter().filter_map(|task| young.get(task)) {
+            if row.parent_task_id.is_none() && has_key(store, row).await? {
+                top = Some(row.id);
+            }
+        }
+        match top {
+            Some(top) => {
+                tops.insert(top);
+                kept.extend(unit);
+            }
+            None => units.push(unit),
+        }
+    }
+    plan.units = units;
+    for decision in plan.decisions.iter_mut().filter(|decision| kept.contains(&decision.task)) {
+        decision.action = RetentionAction::Keep;
+        if tops.contains(&decision.task) {
+            decision.rule = RetentionReason::Repeatable;
+        }
+    }
+    Ok(())
+}
+
+/// True if a task was started by a request with a key.
+async fn has_key(store: &dyn Store, row: &TaskRow) -> Result<bool, HostError> {
+    let before = JournalPosition(row.created_position.0.saturating_sub(1));
+    let first = store.events_after(before, 1).await?.pop();
+    Ok(match first.map(|first| first.event) {
+        Some(Event::TaskCreated(created)) => created.idempotency.is_some(),
+        Some(_) | None => false,
+    })
 }
 
 /// Refuses a policy with a mistake, which could remove tasks that should be kept.

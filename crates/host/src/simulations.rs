@@ -13,6 +13,10 @@ use crate::definitions::DefinitionError;
 use crate::error::HostError;
 
 pub mod changes;
+pub mod charts;
+pub mod firing;
+pub mod lifecycle;
+pub mod preparation;
 pub mod runs;
 
 /// The folder of charts.

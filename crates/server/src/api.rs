@@ -2,12 +2,14 @@
 
 mod agents;
 mod cost;
+mod definitions;
 mod events;
 mod executions;
 mod lookups;
 mod openapi;
 mod reviews;
 mod route;
+mod simulations;
 mod task_actions;
 mod task_waiting;
 mod tasks;
@@ -43,6 +45,8 @@ fn routes() -> Vec<Route> {
         executions::routes(),
         lookups::routes(),
         workflows::routes(),
+        definitions::routes(),
+        simulations::routes(),
         cost::routes(),
     ]
     .into_iter()

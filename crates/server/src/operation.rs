@@ -10,4 +10,5 @@ pub(crate) mod resource_guard;
 pub(crate) mod retention;
 pub(crate) mod server_lock;
 pub(crate) mod service_manager;
+pub(crate) mod simulation_runs;
 pub(crate) mod task_times;

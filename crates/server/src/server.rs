@@ -154,7 +154,8 @@ impl Server {
 /// Waits until no task runs, or for the given time.
 async fn drained(state: &ServerState, time: Duration) {
     let deadline = Instant::now() + time;
-    while !state.host.runtime().is_idle() && Instant::now() < deadline {
+    let is_idle = || state.host.runtime().is_idle() && state.simulations.is_idle();
+    while !is_idle() && Instant::now() < deadline {
         tokio::time::sleep(DRAIN_INTERVAL).await;
     }
 }

@@ -13,6 +13,7 @@ use crate::operation::definitions::LiveDefinitions;
 use crate::operation::event_hub::EventHub;
 use crate::operation::metrics::ServerMetrics;
 use crate::operation::resource_guard::ResourceGuard;
+use crate::operation::simulation_runs::SimulationRuns;
 
 /// An open home with everything that requests need.
 pub(crate) struct ServerState {
@@ -27,6 +28,7 @@ pub(crate) struct ServerState {
     pub(crate) metrics: ServerMetrics,
     pub(crate) running_keys: RunningKeys,
     pub(crate) resources: ResourceGuard,
+    pub(crate) simulations: SimulationRuns,
     is_draining: AtomicBool,
     /// True once event streams end.
     closing: watch::Sender<bool>,
@@ -56,6 +58,7 @@ impl ServerState {
             metrics: ServerMetrics::default(),
             running_keys: RunningKeys::default(),
             resources,
+            simulations: SimulationRuns::default(),
             is_draining: AtomicBool::new(false),
             closing: watch::Sender::new(false),
         }
@@ -75,6 +78,7 @@ impl ServerState {
     pub(crate) fn drain(&self) {
         self.is_draining.store(true, Ordering::Release);
         self.host.runtime().drain();
+        self.simulations.close();
     }
 
     /// True once new work is refused.

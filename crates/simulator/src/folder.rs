@@ -95,6 +95,9 @@ pub struct SimulationRecord {
     /// The version of the run; none for a run from before versions were recorded.
     #[serde(default)]
     pub version: Option<RunVersion>,
+    /// The digest of the request that started the run, if it may be repeated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
 }
 
 /// The origin of a fork.
@@ -340,9 +343,14 @@ impl RunFolder {
         requests::submit(&self.requests(), request_id, action)
     }
 
+    /// Watches for the answer to a request.
+    pub fn watch_request(&self, request_id: &str) -> AnswerWatch {
+        AnswerWatch::from_start(&self.requests(), request_id)
+    }
+
     /// Returns the answer to a request, if there is one.
     pub fn find_answer(&self, request_id: &str) -> Result<Option<RequestAnswer>, SimError> {
-        AnswerWatch::from_start(&self.requests(), request_id).poll()
+        self.watch_request(request_id).poll()
     }
 
     /// Returns the requests that are pending after a turn.

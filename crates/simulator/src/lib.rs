@@ -37,6 +37,7 @@
 //!     status: RunStatus::Running,
 //!     summary: None,
 //!     version: Some(RunVersion::current()),
+//!     request: None,
 //! };
 //! let setup = RunSetup {
 //!     scenario: Arc::clone(&scenario),

@@ -63,6 +63,17 @@ pub fn typescript() -> PathBuf {
     installed("npm-typescript/node_modules/.bin")
 }
 
+/// A program from `PyPI` that reads OpenAPI documents: `schemathesis`, `openapi-python-client`, or the
+/// `python` with them.
+pub fn api_tester(name: &str) -> PathBuf {
+    installed(&format!("python-http/bin/{name}"))
+}
+
+/// The folder of the generator of TypeScript clients.
+pub fn http_javascript() -> PathBuf {
+    installed("npm-http")
+}
+
 /// A script next to the peers' manifests.
 pub fn script(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/peers").join(path)

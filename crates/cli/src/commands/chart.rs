@@ -4,10 +4,9 @@ mod fire;
 mod show;
 
 use polity_definition::DefinitionProblem;
-use polity_diagram::{chart_diagram, chart_to_mermaid};
 use polity_host::HostError;
 use polity_host::simulations::CHARTS;
-use polity_statechart::Chart;
+use polity_host::simulations::charts::{ChartDrawing, chart_summary, draw_chart};
 use serde_json::json;
 
 use self::fire::fire;
@@ -34,15 +33,7 @@ fn list(app: &AppContext) -> CliResult {
     let has_problems = !simulations.problems.is_empty();
     app.warn_of_problems(simulations.problems.len());
     let charts = || simulations.charts.values().map(|read| &*read.chart);
-    let document = |chart: &Chart| {
-        json!({
-            "name": chart.name(),
-            "states": chart.states().len(),
-            "transitions": chart.transitions().len(),
-            "initial": chart.state_name(chart.initial()),
-        })
-    };
-    let documents: Vec<_> = charts().map(document).collect();
+    let documents: Vec<_> = charts().map(chart_summary).collect();
     let which = if has_problems { "no valid charts" } else { "no charts" };
     let empty = format!("{which} in {}", app.folder().root().display());
     app.print_list(&documents, empty, || {
@@ -86,35 +77,17 @@ fn check(app: &AppContext, args: &ChartCheckArgs) -> CliResult {
 fn graph(app: &AppContext, args: &ChartGraphArgs) -> CliResult {
     let simulations = app.folder().simulations()?;
     let chart = &simulations.chart(&args.name)?.chart;
-    let picture = picture(chart, args.format)?;
+    let format = match args.format {
+        ChartFormat::Svg => ChartDrawing::Svg,
+        ChartFormat::Mermaid => ChartDrawing::Mermaid,
+        ChartFormat::Dot => ChartDrawing::Dot,
+        ChartFormat::Scxml => ChartDrawing::Scxml,
+    };
+    let picture = draw_chart(chart, format)?;
     if app.json() {
         print_json(&json!({"name": chart.name(), "picture": picture}))?;
     } else {
         print_exact(&picture)?;
     }
     Ok(ExitStatus::Done)
-}
-
-/// The most arrows in a picture. More would be unreadable and slow to lay out.
-const PICTURE_ARROWS_MAX: usize = 1500;
-
-fn picture(chart: &Chart, format: ChartFormat) -> Result<String, CliError> {
-    Ok(match format {
-        ChartFormat::Mermaid => chart_to_mermaid(chart),
-        ChartFormat::Scxml => chart.to_scxml(),
-        ChartFormat::Svg => {
-            let drawn = chart_diagram(chart);
-            let arrows = drawn.arrows.len();
-            if arrows > PICTURE_ARROWS_MAX {
-                let message = format!(
-                    "the diagram would have {arrows} arrows; the limit picture_arrows is \
-                     {PICTURE_ARROWS_MAX}"
-                );
-                return Err(CliError::over_limit("limit_picture_arrows", message)
-                    .hint("use --format mermaid, dot or scxml"));
-            }
-            drawn.to_svg()
-        }
-        ChartFormat::Dot => chart_diagram(chart).to_dot(),
-    })
 }

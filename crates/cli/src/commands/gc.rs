@@ -103,6 +103,7 @@ fn summary(rule: &RetentionReason) -> String {
         RetentionReason::Own { .. } => "their own retention_days".to_owned(),
         RetentionReason::SharedBy(_) => "tasks were forked from them".to_owned(),
         RetentionReason::With(_) => "parts of other tasks, removed together with them".to_owned(),
+        RetentionReason::Repeatable => "their Idempotency-Keys are kept for a day".to_owned(),
         RetentionReason::Policy(_) | RetentionReason::Alive(_) | RetentionReason::LivingParts => {
             rule.to_string()
         }

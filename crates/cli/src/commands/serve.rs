@@ -17,7 +17,10 @@ pub(crate) fn serve(app: &AppContext, args: &ServeArgs) -> CliResult {
         .enable_all()
         .build()
         .map_err(|error| CliError::io("start", Path::new("the runtime"), &error))?;
-    runtime.block_on(run(app, args))
+    let outcome = runtime.block_on(run(app, args));
+    // A simulation in a long turn is interrupted, and resumed from its newest checkpoint.
+    runtime.shutdown_background();
+    outcome
 }
 
 async fn run(app: &AppContext, args: &ServeArgs) -> CliResult {

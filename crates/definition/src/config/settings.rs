@@ -35,6 +35,7 @@ const REMOTE_SECONDS_DEFAULT: NonZeroU64 = nonzero_u64(3600);
 const DRAIN_SECONDS_DEFAULT: u32 = 30;
 const MIN_FREE_DISK_BYTES_DEFAULT: u64 = 64 << 20;
 const MIN_FREE_MEMORY_BYTES_DEFAULT: u64 = 32 << 20;
+const CONCURRENT_SIMULATIONS_DEFAULT: NonZeroU32 = nonzero_u32(2);
 const REMOTE_IDLE_SECONDS_DEFAULT: NonZeroU64 = nonzero_u64(300);
 
 /// The settings of a home.
@@ -103,6 +104,9 @@ struct ServerFile {
     /// bytes.
     #[schemars(extend("default" = MIN_FREE_MEMORY_BYTES_DEFAULT))]
     min_free_memory_bytes: Option<u64>,
+    /// The most simulations that the server runs at a time.
+    #[schemars(extend("default" = CONCURRENT_SIMULATIONS_DEFAULT))]
+    concurrent_simulations: Option<NonZeroU32>,
 }
 
 /// An IP address and a port.
@@ -249,6 +253,8 @@ pub struct ServerSettings {
     pub min_free_disk_bytes: u64,
     /// The free memory below which the server takes no new work, in bytes.
     pub min_free_memory_bytes: u64,
+    /// The most simulations that the server runs at a time.
+    pub concurrent_simulations: NonZeroU32,
 }
 
 /// Configured limits.
@@ -339,6 +345,9 @@ impl SettingsFile {
                 min_free_memory_bytes: server
                     .min_free_memory_bytes
                     .unwrap_or(MIN_FREE_MEMORY_BYTES_DEFAULT),
+                concurrent_simulations: server
+                    .concurrent_simulations
+                    .unwrap_or(CONCURRENT_SIMULATIONS_DEFAULT),
             },
             limits: Limits {
                 concurrent_tasks: limits.concurrent_tasks.unwrap_or(CONCURRENT_TASKS_DEFAULT),

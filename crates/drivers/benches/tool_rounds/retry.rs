@@ -48,6 +48,7 @@ pub(crate) fn measure(quick: bool) {
             drop(loaded);
             let before = cpu();
             let request = RetryRequest {
+                request: None,
                 task: failed.id,
                 raised: RaisedLimits::default(),
                 definitions: None,

@@ -55,6 +55,8 @@ pub enum RetentionReason {
     SharedBy(TaskId),
     /// The task shares the decision about its parent.
     With(TaskId),
+    /// A repeated request with the same key is answered with the task.
+    Repeatable,
 }
 
 impl fmt::Display for RetentionReason {
@@ -67,6 +69,7 @@ impl fmt::Display for RetentionReason {
             Self::LivingParts => f.write_str("has running sub-agents"),
             Self::SharedBy(fork) => write!(f, "task {} was forked from it", short(*fork)),
             Self::With(top) => write!(f, "goes with task {}", short(*top)),
+            Self::Repeatable => f.write_str("its Idempotency-Key is kept for a day"),
         }
     }
 }

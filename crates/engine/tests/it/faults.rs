@@ -225,7 +225,7 @@ pub(crate) async fn carry_out<C>(
 
 /// A retry with the same definitions and limits.
 pub(crate) fn retry_request(task: TaskId) -> RetryRequest {
-    RetryRequest { task, raised: RaisedLimits::default(), definitions: None }
+    RetryRequest { task, raised: RaisedLimits::default(), definitions: None, request: None }
 }
 
 /// Answers a review, if the answer fits, and adopts the root of its task.

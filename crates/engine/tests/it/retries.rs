@@ -8,7 +8,7 @@ use crate::participants::{ScriptedReply, TestModels, for_boss, part};
 use crate::prelude::*;
 
 fn request(task: TaskId) -> RetryRequest {
-    RetryRequest { task, raised: RaisedLimits::default(), definitions: None }
+    RetryRequest { task, raised: RaisedLimits::default(), definitions: None, request: None }
 }
 
 /// Creates a task and waits until it has ended.

@@ -36,23 +36,35 @@ pub async fn export_task(
     out: &Path,
     force: bool,
 ) -> Result<Vec<ExportedTask>, HostError> {
+    let tasks = export_files(queries, row).await?;
+    let outcomes = write_folders(out, row.id, &tasks, force)?;
+    let exported = tasks.into_iter().zip(outcomes);
+    let exported =
+        exported.map(|((task, files), outcome)| ExportedTask { task, files: files.len(), outcome });
+    Ok(exported.collect())
+}
+
+/// The files of a task, by name.
+pub type TaskFiles = BTreeMap<String, Vec<u8>>;
+
+/// The files of a task and all that belongs to it. The task itself is last in the list.
+pub async fn export_files(
+    queries: &HomeQueries,
+    row: &TaskRow,
+) -> Result<Vec<(TaskId, TaskFiles)>, HostError> {
     if let Some(parent) = row.parent_task_id {
         return Err(ArchiveError::PartOfTask { task: row.id, parent }.into());
     }
     let staged = StagedTasks::new(collect(queries, row.id).await?)
         .map_err(|error| ArchiveError::Contradiction { task: row.id, error })?;
-    let mut tasks: Vec<(TaskId, BTreeMap<String, Vec<u8>>)> = Vec::new();
+    let mut tasks: Vec<(TaskId, TaskFiles)> = Vec::new();
     for import in staged.imports() {
         let interrupted = queries.is_interrupted(&staged.row(import.task).await?).await?;
         tasks.push((import.task, staged.files(import, interrupted).await?));
     }
     // Written last, the folder of the task itself implies that all others are there.
     tasks.sort_by_key(|(task, _)| *task == row.id);
-    let outcomes = write_folders(out, row.id, &tasks, force)?;
-    let exported = tasks.into_iter().zip(outcomes);
-    let exported =
-        exported.map(|((task, files), outcome)| ExportedTask { task, files: files.len(), outcome });
-    Ok(exported.collect())
+    Ok(tasks)
 }
 
 /// Reads a task, its parts, and the tasks that forks among them share a history with, all as of one

@@ -87,14 +87,15 @@ impl From<LookupError> for ErrorReport {
             RecordKind::Task => "`polity task list` lists the tasks",
             RecordKind::Execution => "`polity execution list` lists the executions",
             RecordKind::Run => "`polity sim status` lists the runs",
+            RecordKind::Session => "`polity session list` lists the sessions",
         };
         match error {
             LookupError::NoneYet(RecordKind::Run) => {
                 Self::not_found(&error).hint("start one: `polity sim run`")
             }
-            LookupError::NoneYet(RecordKind::Task | RecordKind::Execution) => {
-                Self::not_found(&error)
-            }
+            LookupError::NoneYet(
+                RecordKind::Task | RecordKind::Execution | RecordKind::Session,
+            ) => Self::not_found(&error),
             LookupError::EmptyId(_) => Self::usage(&error).hint(list),
             LookupError::NotFound { .. } => Self::not_found(&error).hint(list),
             LookupError::Ambiguous { .. } => {

@@ -154,6 +154,7 @@ impl RunOverview {
             status,
             summary,
             version,
+            request: _,
         } = &self.record;
         json!({
             "run_id": run_id,

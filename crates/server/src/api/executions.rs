@@ -1,4 +1,7 @@
-//! `/api/v1/executions`: lists, shows and cancels executions.
+//! `/api/v1/executions`: starts, lists, shows and cancels executions.
+
+mod pool;
+mod start;
 
 use std::sync::Arc;
 
@@ -21,7 +24,7 @@ use crate::http::{ApiPath, ApiQuery, Page, PageLimit, Problem};
 use crate::state::ServerState;
 
 pub(super) fn routes() -> Vec<Route> {
-    vec![
+    let own = vec![
         Route::get("/api/v1/executions", "listExecutions", "Lists executions, newest first.", list)
             .query::<ExecutionListQuery>()
             .answers::<Page<Map<String, Value>>>(200),
@@ -41,7 +44,8 @@ pub(super) fn routes() -> Vec<Route> {
         )
         .answers::<Task>(200)
         .answers::<Task>(202),
-    ]
+    ];
+    [own, start::routes(), pool::routes()].into_iter().flatten().collect()
 }
 
 /// The query of a list of executions.

@@ -1,6 +1,9 @@
 //! The OpenAPI 3.1 document, built from the table of routes.
 
+use std::collections::BTreeSet;
+
 use axum::Json;
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
@@ -24,11 +27,11 @@ pub fn openapi_document() -> Value {
     let mut requests = settings.clone().into_generator();
     let mut answers = settings.for_serialize().into_generator();
     let problem = answers.subschema_for::<ProblemDetails>();
+    let failures = problem_responses(&json!(problem));
     let mut paths = Map::new();
     for route in super::routes() {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
-        path[route.method.as_str().to_lowercase()] =
-            operation(&route, &mut requests, &mut answers, &json!(problem));
+        path[route.method.as_str().to_lowercase()] = operation(&route, &mut requests, &mut answers);
     }
     for (path, summary) in [
         ("/healthz", "Answers as long as the process works."),
@@ -45,8 +48,10 @@ pub fn openapi_document() -> Value {
             }}),
         );
     }
+    let tags = tags(&paths);
     let mut schemas = answers.take_definitions(true);
-    schemas.extend(requests.take_definitions(true));
+    let of_requests = requests.take_definitions(true);
+    schemas.extend(of_requests.into_iter().map(|(name, schema)| (name, without_defaults(schema))));
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -55,23 +60,83 @@ pub fn openapi_document() -> Value {
             "description": "Runs, supervises and simulates AI agents.",
             "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
         },
+        "servers": [{"url": "/", "description": "The server that serves this document."}],
+        "tags": tags,
         "paths": paths,
         "components": {
             "schemas": schemas,
+            "responses": failures,
             "securitySchemes": {
-                "bearer": {"type": "http", "scheme": "bearer"},
-                "api_key": {"type": "apiKey", "in": "header", "name": "X-Api-Key"},
+                "bearer": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "A token of `polity token create`, or the one in `data/server.token`.",
+                },
+                "api_key": {
+                    "type": "apiKey",
+                    "in": "header",
+                    "name": "X-Api-Key",
+                    "description": "The same tokens, for clients that cannot send `Authorization`.",
+                },
             },
         },
         "security": [{"bearer": []}, {"api_key": []}],
     })
 }
 
+/// The statuses of the problems of every route.
+const ROUTE_PROBLEMS: [u16; 9] = [401, 403, 404, 409, 421, 422, 429, 500, 503];
+
+/// The statuses of the problems of routes with a body.
+const BODY_PROBLEMS: [u16; 4] = [400, 408, 413, 415];
+
+/// The statuses of the problems of single routes.
+const OTHER_PROBLEMS: [u16; 3] = [501, 502, 504];
+
+/// The answers to requests that failed, by name.
+fn problem_responses(schema: &Value) -> Map<String, Value> {
+    let statuses = ROUTE_PROBLEMS.iter().chain(&BODY_PROBLEMS).chain(&OTHER_PROBLEMS);
+    let response = |status: &u16| {
+        let reason = StatusCode::from_u16(*status).ok().and_then(|code| code.canonical_reason());
+        let reason = reason.unwrap_or("error").to_lowercase();
+        let mut response = json!({
+            "description": format!("The request failed: {reason}."),
+            "content": {"application/problem+json": {"schema": schema}},
+        });
+        if matches!(status, 429 | 503) {
+            response["headers"] = json!({"Retry-After": {
+                "description": "The number of seconds after which a new attempt makes sense.",
+                "schema": {"type": "integer"},
+            }});
+        }
+        (format!("problem_{status}"), response)
+    };
+    statuses.map(response).collect()
+}
+
+/// A schema of a request without default values: generators of clients take a field with one as
+/// required.
+fn without_defaults(mut schema: Value) -> Value {
+    if let Some(properties) = schema["properties"].as_object_mut() {
+        for property in properties.values_mut().filter_map(Value::as_object_mut) {
+            property.remove("default");
+        }
+    }
+    schema
+}
+
+/// The tags of all operations.
+fn tags(paths: &Map<String, Value>) -> Vec<Value> {
+    let operations = paths.values().filter_map(Value::as_object).flat_map(Map::values);
+    let tags = operations.filter_map(|operation| operation["tags"].as_array()).flatten();
+    let tags: BTreeSet<&str> = tags.filter_map(Value::as_str).collect();
+    tags.into_iter().map(|tag| json!({"name": tag})).collect()
+}
+
 fn operation(
     route: &Route,
     requests: &mut SchemaGenerator,
     answers: &mut SchemaGenerator,
-    problem: &Value,
 ) -> Value {
     let mut parameters = path_parameters(route.path);
     if let Some(query) = route.query {
@@ -91,18 +156,32 @@ fn operation(
             AnswerBody::Json(source) => ("application/json", json!(source(answers))),
             AnswerBody::Text(media_type) => (*media_type, json!({"type": "string"})),
         };
-        let content = json!({media_type: {"schema": schema}});
-        responses.insert(
-            status.to_string(),
-            json!({"description": "The request succeeded.", "content": content}),
-        );
+        let description = match status {
+            202 => "The work goes on.",
+            _ => "The request succeeded.",
+        };
+        let response = responses
+            .entry(status.to_string())
+            .or_insert_with(|| json!({"description": description, "content": {}}));
+        if route.has_key {
+            response["headers"] = json!({
+                "Location": {
+                    "description": "The path of the work.",
+                    "schema": {"type": "string"},
+                },
+                "Idempotent-Replayed": {
+                    "description": "Present if an earlier request with the same key started the work.",
+                    "schema": {"type": "string", "enum": ["true"]},
+                },
+            });
+        }
+        response["content"][media_type] = json!({"schema": schema});
     }
-    let failed = json!({
-        "description": "The request failed.",
-        "content": {"application/problem+json": {"schema": problem}},
-    });
-    responses.insert("4XX".to_owned(), failed.clone());
-    responses.insert("5XX".to_owned(), failed);
+    let of_body: &[u16] = if route.request.is_some() { &BODY_PROBLEMS } else { &[] };
+    for status in ROUTE_PROBLEMS.iter().chain(of_body).chain(route.problems) {
+        let reference = format!("#/components/responses/problem_{status}");
+        responses.insert(status.to_string(), json!({"$ref": reference}));
+    }
     let tag = route.path.trim_start_matches("/api/v1/").split('/').next().unwrap_or_default();
     let mut operation = json!({
         "operationId": route.operation,
@@ -114,8 +193,12 @@ fn operation(
     });
     if let Some(request) = route.request {
         let schema = json!(request(requests));
+        let mut content = json!({"schema": schema});
+        if let Some(example) = &route.example {
+            content["example"] = example.clone();
+        }
         operation["requestBody"] =
-            json!({"required": true, "content": {"application/json": {"schema": schema}}});
+            json!({"required": true, "content": {"application/json": content}});
     }
     operation
 }
@@ -125,6 +208,8 @@ fn path_parameters(path: &str) -> Vec<Value> {
     let parameter = |name: &str| {
         let format = if name.ends_with("id") {
             json!({"type": "string", "format": "uuid"})
+        } else if name == "tool" {
+            json!({"type": "string", "minLength": 1})
         } else {
             json!({"type": "string", "pattern": "^[a-z][a-z0-9_]*$"})
         };
@@ -148,8 +233,6 @@ fn query_parameters(schema: &Value) -> Vec<Value> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     #[test]

@@ -12,7 +12,7 @@ use polity_model::state::StateUpdates;
 use polity_model::task::Task;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::route::Route;
 use super::tasks::{answer_task, find_row};
@@ -42,6 +42,7 @@ pub(super) fn routes() -> Vec<Route> {
             answer,
         )
         .takes::<AnswerRequest>()
+        .example(json!({"action": "approve", "message": "Looks good."}))
         .answers::<Task>(200)
         .answers::<Task>(202),
     ]
@@ -103,6 +104,7 @@ struct AnswerRequest {
     arguments: Map<String, Value>,
     /// Changes of the State, by path.
     #[serde(default)]
+    #[schemars(schema_with = "crate::http::state_changes_schema")]
     state_updates: Map<String, Value>,
     /// The result, for `skip_with`.
     #[serde(default)]

@@ -6,6 +6,7 @@ use axum::handler::Handler;
 use axum::http::Method;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::Value;
 
 use crate::auth::Scope;
 use crate::state::ServerState;
@@ -22,6 +23,12 @@ pub(super) enum AnswerBody {
     Text(&'static str),
 }
 
+impl AnswerBody {
+    /// The media types of drawings.
+    pub(super) const DRAWINGS: &[&str] =
+        &["image/svg+xml", "text/vnd.mermaid", "text/vnd.graphviz"];
+}
+
 /// A route: its handler, the scope that callers need, and its documentation.
 pub(super) struct Route {
     pub(super) method: Method,
@@ -36,6 +43,10 @@ pub(super) struct Route {
     /// True if the header `Idempotency-Key` is accepted.
     pub(super) has_key: bool,
     pub(super) answers: Vec<(u16, AnswerBody)>,
+    /// The statuses of problems beyond those of every route of its kind.
+    pub(super) problems: &'static [u16],
+    /// An example of the body of the request.
+    pub(super) example: Option<Value>,
 }
 
 impl Route {
@@ -63,6 +74,8 @@ impl Route {
             request: None,
             has_key: false,
             answers: Vec::new(),
+            problems: &[],
+            example: None,
         }
     }
 
@@ -113,9 +126,27 @@ impl Route {
         self
     }
 
+    /// Documents the statuses of further problems.
+    pub(super) fn fails(mut self, statuses: &'static [u16]) -> Self {
+        self.problems = statuses;
+        self
+    }
+
+    /// Documents an example of the body of the request.
+    pub(super) fn example(mut self, example: Value) -> Self {
+        self.example = Some(example);
+        self
+    }
+
     /// Documents a JSON answer.
     pub(super) fn answers<T: JsonSchema>(mut self, status: u16) -> Self {
         self.answers.push((status, AnswerBody::Json(SchemaGenerator::subschema_for::<T>)));
+        self
+    }
+
+    /// Documents an answer that is text of one of several media types.
+    pub(super) fn answers_one_of(mut self, status: u16, media_types: &[&'static str]) -> Self {
+        self.answers.extend(media_types.iter().map(|kind| (status, AnswerBody::Text(kind))));
         self
     }
 

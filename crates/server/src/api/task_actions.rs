@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use polity_engine::decide::CommandRejection;
 use polity_engine::pinned::Assignee;
 use polity_engine::runtime::{EngineError, ForkRequest, RetryError, RetryRequest};
 use polity_host::find_assignee;
@@ -14,18 +15,18 @@ use polity_model::ids::TaskId;
 use polity_model::name::Name;
 use polity_model::number::UsdLimit;
 use polity_model::state::StateUpdates;
-use polity_model::task::Task;
+use polity_model::task::{Task, retry_id};
 use polity_store::CommitError;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::route::Route;
-use super::tasks::{SubmitQuery, answer_started, answer_task, find_row, replay, request_digest};
+use super::tasks::{KeyedRequest, SubmitQuery, answer_started, answer_task, find_row, replay};
 use crate::auth::{ApiCaller, Scope};
 use crate::http::{
     ApiJson, ApiPath, ApiQuery, IdempotencyKey, Problem, WHOLE_NUMBER_MAX, optional_whole,
-    whole_number,
+    state_changes_schema, whole_number,
 };
 use crate::state::ServerState;
 
@@ -61,6 +62,7 @@ pub(super) fn routes() -> Vec<Route> {
         )
         .query::<SubmitQuery>()
         .takes::<ForkTaskRequest>()
+        .example(json!({"from": 0, "set": {"metadata.topic": "rain"}}))
         .takes_key()
         .answers::<Task>(200)
         .answers::<Task>(202),
@@ -73,6 +75,7 @@ pub(super) fn routes() -> Vec<Route> {
         )
         .query::<SubmitQuery>()
         .takes::<RetryTaskRequest>()
+        .example(json!({"max_tokens": 10_000}))
         .takes_key()
         .answers::<Task>(200)
         .answers::<Task>(202),
@@ -143,6 +146,7 @@ struct ForkTaskRequest {
     from: u32,
     /// Changes of the State, by path.
     #[serde(default)]
+    #[schemars(schema_with = "state_changes_schema")]
     set: Map<String, Value>,
     /// The definitions to use.
     #[serde(default)]
@@ -157,26 +161,35 @@ async fn fork(
     ApiQuery(query): ApiQuery<SubmitQuery>,
     body: ApiJson<ForkTaskRequest>,
 ) -> Result<Response, Problem> {
-    state.expect_open()?;
     let row = find_row(&state, &caller, id).await?;
-    let keyed = key.map(|key| {
-        let route = format!("tasks/{id}/fork");
-        (key.task_id(&caller, &route), request_digest(&body.bytes))
-    });
+    let (route, wait) = (format!("tasks/{id}/fork"), query.wait());
+    let keyed = KeyedRequest::begin(&state, &caller, key.as_ref(), &route, &body.bytes, wait)?;
+    if let Some(earlier) = keyed.earlier(&state).await? {
+        return replay(&state, earlier, wait).await;
+    }
+    state.expect_open()?;
     let ForkTaskRequest { from, set, definitions } = body.value;
     let updates = StateUpdates::new(set)
         .map_err(|error| Problem::unprocessable(error.to_string()).field("set"))?;
     let definitions = definitions.assignee(&state, &row.assigned_agent)?;
     state.rates.admit_start(&row.assigned_agent)?;
     let request =
-        ForkRequest { definitions, request: keyed, ..ForkRequest::new(id, from, updates) };
-    match (state.host.runtime().fork(request).await, keyed) {
-        (Ok(handle), _) => answer_started(&state, handle, query.wait()).await,
+        ForkRequest { definitions, request: keyed.work(), ..ForkRequest::new(id, from, updates) };
+    match state.host.runtime().fork(request).await {
+        Ok(handle) => answer_started(&state, handle, wait).await,
         // The journal has the fork of this key.
-        (Err(EngineError::Commit(CommitError::Conflict { .. })), Some((fork, digest))) => {
-            replay(&state, fork, Some(digest), query.wait()).await
+        Err(EngineError::Commit(CommitError::Conflict { .. })) => {
+            match keyed.earlier(&state).await? {
+                Some(earlier) => replay(&state, earlier, wait).await,
+                None => Err(Problem::in_progress()),
+            }
         }
-        (Err(error), _) => Err(error.into()),
+        // The request makes sense, and the task has no such node or field.
+        Err(EngineError::Rejected(CommandRejection::InvalidUpdate(invalid))) => {
+            let detail = invalid.to_string();
+            Err(Problem::new(StatusCode::CONFLICT, "conflict", detail).field("set"))
+        }
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -209,8 +222,13 @@ async fn retry(
     ApiQuery(query): ApiQuery<SubmitQuery>,
     body: ApiJson<RetryTaskRequest>,
 ) -> Result<Response, Problem> {
-    state.expect_open()?;
     let row = find_row(&state, &caller, id).await?;
+    let (route, wait) = (format!("tasks/{id}/retry"), query.wait());
+    let keyed = KeyedRequest::begin(&state, &caller, key.as_ref(), &route, &body.bytes, wait)?;
+    if keyed.has_retried(&state, retry_id(id)).await? {
+        return replay(&state, retry_id(id), wait).await;
+    }
+    state.expect_open()?;
     let RetryTaskRequest { max_cost_usd, max_tokens, timeout_seconds, definitions } = body.value;
     let max_cost_usd = max_cost_usd.map(UsdLimit::try_from).transpose();
     let max_cost_usd = max_cost_usd
@@ -218,13 +236,15 @@ async fn retry(
     let raised = RaisedLimits { max_cost_usd, max_tokens, timeout_seconds };
     let definitions = definitions.assignee(&state, &row.assigned_agent)?;
     state.rates.admit_start(&row.assigned_agent)?;
-    let request = RetryRequest { task: id, raised, definitions };
-    match (state.host.runtime().retry(request).await, key) {
-        (Ok(handle), _) => answer_started(&state, handle, query.wait()).await,
-        // A task has one retry, so a repeated request is about that one.
-        (Err(EngineError::Retry(RetryError::Retried { retry, .. })), Some(_)) => {
-            replay(&state, retry, None, query.wait()).await
+    let request = RetryRequest { task: id, raised, definitions, request: keyed.combined() };
+    match state.host.runtime().retry(request).await {
+        Ok(handle) => answer_started(&state, handle, wait).await,
+        // A task has one retry. A request with the same key has started it meanwhile.
+        Err(EngineError::Retry(RetryError::Retried { retry, .. }))
+            if keyed.has_retried(&state, retry).await? =>
+        {
+            replay(&state, retry, wait).await
         }
-        (Err(error), _) => Err(error.into()),
+        Err(error) => Err(error.into()),
     }
 }

@@ -1,5 +1,10 @@
 //! `/api/v1/tasks`: submits, lists and shows tasks.
 
+mod cancel_many;
+mod keyed;
+mod output;
+mod views;
+
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -13,8 +18,7 @@ use polity_engine::driver::RunOverrides;
 use polity_engine::runtime::{EngineError, TaskHandle};
 use polity_host::{find_agent, find_assignee, find_workflow};
 use polity_model::budget::Budget;
-use polity_model::digest::Digest;
-use polity_model::event::{Event, JournalPosition, RaisedLimits};
+use polity_model::event::{JournalPosition, RaisedLimits};
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 use polity_model::name::Name;
@@ -23,7 +27,7 @@ use polity_model::task::Task;
 use polity_store::{CommitError, TaskFilter, TaskRow};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::route::Route;
 use super::task_waiting::{wait_for_end, wait_for_handle};
@@ -33,13 +37,15 @@ use crate::http::{
     WHOLE_NUMBER_MAX, WaitTime, optional_whole,
 };
 use crate::state::ServerState;
+pub(super) use keyed::{KeyedRequest, mark_replayed, replay, request_digest};
 
 pub(super) fn routes() -> Vec<Route> {
-    vec![
+    let own = vec![
         Route::post("/api/v1/tasks", "submitTask", Scope::Run, "Starts a task.", submit)
             .query::<SubmitQuery>()
             .takes::<TaskRequest>()
             .takes_key()
+            .example(json!({"agent": "greeter", "input": "Ada"}))
             .answers::<Task>(200)
             .answers::<Task>(202),
         Route::get("/api/v1/tasks", "listTasks", "Lists tasks, newest first.", list)
@@ -57,13 +63,20 @@ pub(super) fn routes() -> Vec<Route> {
             checkpoints,
         )
         .answers::<Page<Map<String, Value>>>(200),
-    ]
+    ];
+    let others = [cancel_many::routes(), output::routes(), views::routes()];
+    own.into_iter().chain(others.into_iter().flatten()).collect()
 }
 
 /// The task to start. Either `agent` or `workflow` is required.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(extend("oneOf" = [{"required": ["agent"]}, {"required": ["workflow"]}]))]
+// Generators of clients do not know these keywords, and take the fields as they are.
+#[schemars(extend(
+    "not" = {"required": ["agent", "workflow"]},
+    "if" = {"required": ["agent"]},
+    "else" = {"required": ["workflow"]},
+))]
 pub(super) struct TaskRequest {
     /// The agent.
     #[serde(default)]
@@ -102,6 +115,30 @@ pub(super) struct TaskRequest {
     max_tokens: Option<NonZeroU64>,
 }
 
+impl TaskRequest {
+    /// A task of an agent.
+    pub(super) fn of_agent(
+        agent: String,
+        input: String,
+        parameters: Map<String, Value>,
+        working_directory: Option<String>,
+        envs: BTreeMap<String, String>,
+    ) -> Self {
+        Self {
+            agent: Some(agent),
+            workflow: None,
+            input,
+            parameters,
+            class: None,
+            retention_days: None,
+            working_directory,
+            envs,
+            max_cost_usd: None,
+            max_tokens: None,
+        }
+    }
+}
+
 /// The query of a submission.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -126,33 +163,31 @@ async fn submit(
     ApiQuery(query): ApiQuery<SubmitQuery>,
     body: ApiJson<TaskRequest>,
 ) -> Result<Response, Problem> {
-    state.expect_open()?;
-    let digest = request_digest(&body.bytes);
-    let create = create_task(&state, &caller, body.value)?;
-    let Some(key) = key else {
-        let handle = state.host.runtime().create(create).await?;
-        return answer_started(&state, handle, query.wait).await;
-    };
-    let id = key.task_id(&caller, "tasks");
-    let running = state.running_keys.begin(id);
-    if running.is_none() && query.wait.is_none() {
-        let detail = "a request with this Idempotency-Key is still being handled";
-        return Err(Problem::new(StatusCode::CONFLICT, "request_in_progress", detail)
-            .hint("repeat it with ?wait=30s to wait for the same task"));
+    let wait = query.wait;
+    let keyed = KeyedRequest::begin(&state, &caller, key.as_ref(), "tasks", &body.bytes, wait)?;
+    if let Some(id) = keyed.earlier(&state).await? {
+        return replay(&state, id, wait).await;
     }
-    let create = CreateTask { origin: TaskOrigin::Request { id, digest }, ..create };
+    state.expect_open()?;
+    let mut create = create_task(&state, &caller, body.value)?;
+    if let Some((id, digest)) = keyed.work() {
+        create.origin = TaskOrigin::Request { id, digest };
+    }
     match state.host.runtime().create(create).await {
-        Ok(handle) => answer_started(&state, handle, query.wait).await,
+        Ok(handle) => answer_started(&state, handle, wait).await,
         // The journal has a task of this id: the work is not started twice.
         Err(EngineError::Commit(CommitError::Conflict { .. })) => {
-            replay(&state, id, Some(digest), query.wait).await
+            match keyed.earlier(&state).await? {
+                Some(id) => replay(&state, id, wait).await,
+                None => Err(Problem::in_progress()),
+            }
         }
         Err(error) => Err(error.into()),
     }
 }
 
 /// Checks a request and finds its definitions.
-fn create_task(
+pub(super) fn create_task(
     state: &ServerState,
     caller: &ApiCaller,
     request: TaskRequest,
@@ -208,41 +243,6 @@ pub(super) async fn answer_started(
         wait_for_handle(handle, time).await?;
     }
     answer_task(state, id).await
-}
-
-/// The digest of a JSON body, whatever its spaces and the order of its fields are.
-pub(super) fn request_digest(body: &[u8]) -> Digest {
-    let canonical = serde_json::from_slice::<Value>(body).unwrap_or_default().to_string();
-    Digest::of(canonical.as_bytes())
-}
-
-/// Answers with the task of an earlier request with the same key and, if given, the same digest.
-pub(super) async fn replay(
-    state: &ServerState,
-    id: TaskId,
-    digest: Option<Digest>,
-    wait: Option<WaitTime>,
-) -> Result<Response, Problem> {
-    let row = state.host.queries().task_row(id).await?;
-    let before = JournalPosition(row.created_position.0.saturating_sub(1));
-    let first = state.host.queries().store().events_after(before, 1).await?.pop();
-    let is_same = first.is_some_and(|recorded| match recorded.event {
-        Event::TaskCreated(created) => digest.is_none() || created.idempotency == digest,
-        _ => false,
-    });
-    if !is_same {
-        let detail = "this Idempotency-Key was used for another request";
-        let status = StatusCode::UNPROCESSABLE_ENTITY;
-        return Err(Problem::new(status, "idempotency_key_reused", detail)
-            .field("Idempotency-Key")
-            .hint("use a new key for each request"));
-    }
-    if let Some(WaitTime(time)) = wait {
-        wait_for_end(state, id, time).await?;
-    }
-    let mut response = answer_task(state, id).await?;
-    response.headers_mut().insert("idempotent-replayed", HeaderValue::from_static("true"));
-    Ok(response)
 }
 
 /// Answers with a task: 200 if it has ended or waits for a person, else 202.
@@ -314,7 +314,7 @@ async fn list(
 }
 
 /// True if the caller may see a task: by the agent or workflow of its root.
-async fn is_visible(
+pub(super) async fn is_visible(
     state: &ServerState,
     caller: &ApiCaller,
     row: &TaskRow,

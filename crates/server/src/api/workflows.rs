@@ -4,17 +4,16 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderValue, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::HeaderMap;
+use axum::response::Response;
 use polity_definition::WorkflowDefinition;
-use polity_diagram::{GraphFormat, NodeMarks, draw_workflow};
+use polity_diagram::NodeMarks;
 use polity_host::find_workflow;
 use polity_host::views::{WorkflowDetails, workflow_summary};
-use schemars::JsonSchema;
-use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::route::Route;
+use super::definitions::drawing::{GraphQuery, draw};
+use super::route::{AnswerBody, Route};
 use crate::auth::ApiCaller;
 use crate::http::{ApiPath, ApiQuery, Page, Problem};
 use crate::state::ServerState;
@@ -27,7 +26,7 @@ pub(super) fn routes() -> Vec<Route> {
             .answers::<Map<String, Value>>(200),
         Route::get("/api/v1/workflows/{name}/graph", "drawWorkflow", "Draws a workflow.", graph)
             .query::<GraphQuery>()
-            .answers_text(200, "*/*"),
+            .answers_one_of(200, AnswerBody::DRAWINGS),
     ]
 }
 
@@ -61,42 +60,13 @@ async fn show(
     details.map(Json).map_err(|error| Problem::unprocessable(error.to_string()))
 }
 
-/// A format of drawings.
-#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-enum DrawingFormat {
-    /// A picture.
-    #[default]
-    Svg,
-    /// The text form of Mermaid.
-    Mermaid,
-    /// The text form of Graphviz.
-    Dot,
-}
-
-/// The query of a drawing.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct GraphQuery {
-    /// The format.
-    #[serde(default)]
-    format: DrawingFormat,
-}
-
 async fn graph(
     State(state): State<Arc<ServerState>>,
     caller: ApiCaller,
+    headers: HeaderMap,
     ApiPath(name): ApiPath<String>,
     ApiQuery(query): ApiQuery<GraphQuery>,
 ) -> Result<Response, Problem> {
     let workflow = find(&state, &caller, &name)?;
-    let (format, media_type) = match query.format {
-        DrawingFormat::Svg => (GraphFormat::Svg, "image/svg+xml"),
-        DrawingFormat::Mermaid => (GraphFormat::Mermaid, "text/vnd.mermaid; charset=utf-8"),
-        DrawingFormat::Dot => (GraphFormat::Dot, "text/vnd.graphviz; charset=utf-8"),
-    };
-    let mut response = draw_workflow(&workflow, format, &NodeMarks::new()).into_response();
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
-    Ok(response)
+    Ok(draw(&workflow, query.format(&headers), &NodeMarks::new()))
 }

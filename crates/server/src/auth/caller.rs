@@ -51,6 +51,19 @@ impl ApiCaller {
     }
 }
 
+impl ApiCaller {
+    /// Refuses a caller who is limited to some agents.
+    pub(crate) fn expect_unlimited(&self, subject: &str) -> Result<(), Problem> {
+        match self.grant.agents() {
+            None => Ok(()),
+            Some(_) => Err(Problem::forbidden(format!(
+                "this token is limited to some agents, and {subject} are not"
+            ))
+            .hint("use a token without a list of agents")),
+        }
+    }
+}
+
 /// The middleware of one route: finds the caller and checks the scope.
 pub(crate) async fn authenticate(
     State((state, scope)): State<(Arc<ServerState>, Scope)>,

@@ -16,6 +16,7 @@ const ITEMS_DEFAULT: u32 = 50;
 
 /// A page of a list.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PageOf{T}")]
 pub(crate) struct Page<T> {
     /// The items.
     pub(crate) items: Vec<T>,

@@ -80,6 +80,21 @@ impl Problem {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_request", detail)
     }
 
+    /// A repeated request whose first attempt has no answer yet.
+    pub(crate) fn in_progress() -> Self {
+        let detail = "a request with this Idempotency-Key is still being handled";
+        Self::new(StatusCode::CONFLICT, "request_in_progress", detail)
+            .hint("repeat it with ?wait=30s to wait for the same work")
+    }
+
+    /// Another request with a key that was used.
+    pub(crate) fn key_reused() -> Self {
+        let detail = "this Idempotency-Key was used for another request";
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", detail)
+            .field("Idempotency-Key")
+            .hint("use a new key for each request")
+    }
+
     pub(crate) fn unauthorized(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", detail).hint(
             "send \"Authorization: Bearer TOKEN\"; `polity token create` makes a token, and the \
@@ -114,6 +129,11 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, code, detail).retry_after(RETRY_TIME)
     }
 
+    /// The document of the problem.
+    pub(crate) fn into_details(self) -> ProblemDetails {
+        *self.0
+    }
+
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
         self
@@ -141,6 +161,7 @@ fn status_of(report: &ErrorReport) -> StatusCode {
         "limit_input_bytes" => StatusCode::PAYLOAD_TOO_LARGE,
         "disk_full" | "store_busy" | "not_writable" => StatusCode::SERVICE_UNAVAILABLE,
         "unsupported" => StatusCode::NOT_IMPLEMENTED,
+        "tool_failed" | "tools_unavailable" => StatusCode::BAD_GATEWAY,
         _ => match report.kind() {
             ReportKind::Usage | ReportKind::OverLimit => StatusCode::UNPROCESSABLE_ENTITY,
             ReportKind::AwaitingHuman => StatusCode::CONFLICT,

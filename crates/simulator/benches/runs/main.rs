@@ -127,6 +127,7 @@ impl BenchFixture {
             status: RunStatus::Running,
             summary: None,
             version: Some(RunVersion::current()),
+            request: None,
         };
         let beginning = RunSetup {
             scenario: Arc::clone(&self.scenario),

@@ -15,6 +15,7 @@ fn record() -> SimulationRecord {
         status: RunStatus::Running,
         summary: None,
         version: Some(RunVersion::current()),
+        request: None,
     }
 }
 

@@ -82,6 +82,7 @@ impl SimulationFixture {
             status: RunStatus::Running,
             summary: None,
             version: Some(RunVersion::current()),
+            request: None,
         }
     }
 

@@ -1,8 +1,8 @@
 //! `polity chart show`: all that a chart says.
 
 use polity_diagram::state_actions;
+use polity_host::simulations::charts::chart_details;
 use polity_statechart::{AgentField, Chart, ScalarValue, StateNode};
-use serde_json::{Value, json};
 
 use crate::app::AppContext;
 use crate::args::ChartArgs;
@@ -16,7 +16,7 @@ pub(super) fn show(app: &AppContext, args: &ChartArgs) -> CliResult {
     let read = simulations.chart(&args.name)?;
     let chart = &*read.chart;
     if app.json() {
-        print_json(&with_defaults(chart, &read.document))?;
+        print_json(&chart_details(read))?;
         return Ok(ExitStatus::Done);
     }
     say!("{} {}", style::label("name:"), chart.name())?;
@@ -40,24 +40,6 @@ pub(super) fn show(app: &AppContext, args: &ChartArgs) -> CliResult {
     }
     say!("\n{}", transitions(chart))?;
     Ok(ExitStatus::Done)
-}
-
-/// The chart file with its defaults filled in.
-fn with_defaults(chart: &Chart, document: &Value) -> Value {
-    let mut shown = document.clone();
-    if let Value::Object(members) = &mut shown {
-        let oracle_default = chart.oracle_default().map(|state| chart.state_name(state));
-        for (name, value) in [
-            ("fields", json!({})),
-            ("world", json!({})),
-            ("timeouts", json!([])),
-            ("oracle_default", json!(oracle_default)),
-            ("max_history_depth", json!(chart.max_history_depth())),
-        ] {
-            members.entry(name).or_insert(value);
-        }
-    }
-    shown
 }
 
 /// A state and those inside, each further to the right.

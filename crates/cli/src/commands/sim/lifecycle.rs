@@ -1,15 +1,13 @@
 //! `polity sim lifecycle`: changes the population of a run.
 
-use std::num::NonZeroUsize;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use polity_engine::entropy::{EntropySource, SystemEntropy};
-use polity_host::simulations::runs::{pinned_scenario, run_name};
-use polity_model::ids::RunId;
+use polity_host::HostError;
+use polity_host::simulations::lifecycle::LifecycleBatch;
+use polity_host::simulations::runs::run_name;
+use polity_simulator::error::SimError;
 use polity_simulator::folder::{RunFolder, RunStatus, SimulationRecord};
 use polity_simulator::lifecycle::{LifecycleAction, LifecycleOperation, RequestVerdict};
-use polity_simulator::simulation::Simulation;
 use serde_json::{Map, Value};
 
 use super::find;
@@ -32,61 +30,31 @@ pub(super) fn lifecycle(app: &AppContext, args: SimLifecycleArgs) -> CliResult {
     if record.status == RunStatus::Ended {
         return Err(ended(app, &folder, &record));
     }
-    if !folder.is_locked()? {
-        return later(app, &folder, &action);
-    }
-    let request_id = RunId::from_random_bytes(SystemEntropy.seed()).to_string();
-    let mut watch = folder.submit_request(&request_id, action.clone())?;
+    let ended = |error| match error {
+        HostError::Simulation(SimError::Ended(_)) => ended(app, &folder, &record),
+        error => error.into(),
+    };
+    let submitted = LifecycleBatch::submit(folder.clone(), vec![action.clone()]);
+    let mut batch = submitted.map_err(ended)?;
     let asked_at = Instant::now();
     let mut is_to_be_noted = app.shows_progress();
-    loop {
-        // Ownership is read first: an owner answers before it exits.
-        let at_work = folder.is_locked()?;
-        if let Some(answer) = watch.poll()? {
-            return tell(app, &action, &answer.verdict, &format!("in turn {}", answer.turn));
-        }
-        if !at_work {
-            let record = folder.record()?;
-            let reason = match record.status {
-                RunStatus::Ended => "the run had ended",
-                RunStatus::Running | RunStatus::Stopped => "the run was stopped",
-            };
-            // Another process may have resumed the run and answered just now.
-            if let Some(answer) = folder.withdraw(&request_id, reason)? {
-                return tell(app, &action, &answer.verdict, &format!("in turn {}", answer.turn));
-            }
-            return match record.status {
-                RunStatus::Ended => Err(ended(app, &folder, &record)),
-                // A valid request is queued again for the process that resumes the run.
-                RunStatus::Running | RunStatus::Stopped => later(app, &folder, &action),
-            };
-        }
+    while !batch.poll().map_err(ended)? {
         if is_to_be_noted && asked_at.elapsed() > WAIT_NOTED_AFTER {
             is_to_be_noted = false;
             note!("waiting for the end of the turn; the request remains after Ctrl-C");
         }
         std::thread::sleep(LOOK_EVERY);
     }
+    batch.outcomes().try_fold(ExitStatus::Done, |_, outcome| {
+        let when = match outcome.turn {
+            Some(turn) => format!("in turn {turn}"),
+            None => WHEN_RESUMED.to_owned(),
+        };
+        tell(app, &action, &outcome.verdict, &when)
+    })
 }
 
 const WHEN_RESUMED: &str = "when the run is resumed";
-
-/// Queues a valid request for the process that resumes the run.
-fn later(app: &AppContext, folder: &RunFolder, action: &LifecycleAction) -> CliResult {
-    let opinion = opinion(folder, action)?;
-    if opinion.result.valid {
-        let request_id = RunId::from_random_bytes(SystemEntropy.seed()).to_string();
-        folder.submit_request(&request_id, action.clone())?;
-    }
-    tell(app, action, &opinion, WHEN_RESUMED)
-}
-
-/// The validation of a request against the newest checkpoint.
-fn opinion(folder: &RunFolder, action: &LifecycleAction) -> Result<RequestVerdict, CliError> {
-    let scenario = Arc::new(pinned_scenario(folder)?.scenario);
-    let simulation = Simulation::restore(folder, None, &scenario, Some(NonZeroUsize::MIN))?;
-    Ok(simulation.preview_request(folder, action)?)
-}
 
 fn ended(app: &AppContext, folder: &RunFolder, record: &SimulationRecord) -> CliError {
     let run = run_name(app.folder(), folder, record);

@@ -3,27 +3,22 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
-use polity_engine::clock::{Clock, SystemClock};
-use polity_engine::entropy::{EntropySource, SystemEntropy};
-use polity_host::simulations::LoadedScenario;
 use polity_host::simulations::changes::{
     FieldChange, FixedFields, ScenarioChanges, SizeChange, apply_changes, reject_fixed_fields,
-    scenario_text, values_set,
+    values_set,
 };
+use polity_host::simulations::preparation::{NewRunOptions, PreparedSimulation, perform_run};
 use polity_host::simulations::runs::{pinned_scenario, run_name};
-use polity_model::ids::RunId;
-use polity_simulator::folder::version::RunVersion;
 use polity_simulator::folder::{ForkOrigin, RunStatus, SimulationRecord, sweep_unfinished};
-use polity_simulator::run::{ForkBase, RunControl, RunSetup, SimulationRun};
+use polity_simulator::run::{ForkBase, SimulationRun};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
 use super::{find, run_error};
 use crate::app::AppContext;
-use crate::args::{SimForkArgs, SimResumeArgs, SimRunArgs, ThreadArgs};
+use crate::args::{SimForkArgs, SimResumeArgs, SimRunArgs};
 use crate::commands::set_option;
 use crate::error::{CliError, CliResult};
 use crate::exit::ExitStatus;
@@ -39,11 +34,11 @@ pub(super) fn run(app: &AppContext, args: &SimRunArgs) -> CliResult {
         args.agents.map(|agents| SizeChange { agents, request: format!("--agents {agents}") });
     let changes = ScenarioChanges { after: 0, fields, size };
     let read = apply_changes(simulations.scenario(&args.scenario)?, changes)?;
-    let record = record(&read, args.strict, None);
-    let path = run_path(app, args.out.as_deref(), &record)?;
-    let texts = texts(&read)?;
-    let beginning = beginning(read, &texts, args.threads);
-    perform(app, || Ok(SimulationRun::start(&path, record, &beginning)?))
+    let options =
+        NewRunOptions { strict: args.strict, threads: args.threads.threads, ..Default::default() };
+    let prepared = PreparedSimulation::new(read, options)?;
+    let path = run_path(app, args.out.as_deref(), prepared.id())?;
+    perform(app, || Ok(prepared.start(&path)?))
 }
 
 pub(super) fn resume(app: &AppContext, args: &SimResumeArgs) -> CliResult {
@@ -71,14 +66,15 @@ pub(super) fn fork(app: &AppContext, args: &SimForkArgs) -> CliResult {
     let scenario = Arc::new(pinned.scenario);
     let past = ForkBase { folder: &other, scenario: &scenario, turn: args.at, values: &values };
     let forked_from = ForkOrigin { run_id: before.run_id, turn: args.at };
-    let record = record(&read, before.strict, Some(forked_from));
-    let path = run_path(app, args.out.as_deref(), &record)?;
-    let texts = texts(&read)?;
-    let beginning = beginning(read, &texts, args.threads);
-    perform(app, || {
-        let forked = SimulationRun::fork(&path, record, &beginning, &past);
-        forked.map_err(|error| run_error(error, &run))
-    })
+    let options = NewRunOptions {
+        strict: before.strict,
+        threads: args.threads.threads,
+        forked_from: Some(forked_from),
+        ..Default::default()
+    };
+    let prepared = PreparedSimulation::new(read, options)?;
+    let path = run_path(app, args.out.as_deref(), prepared.id())?;
+    perform(app, || prepared.fork(&path, &past).map_err(|error| run_error(error, &run)))
 }
 
 /// The changes that `--set` and other flags ask for.
@@ -99,29 +95,7 @@ fn field_changes(
     Ok(changes)
 }
 
-fn record(
-    read: &LoadedScenario,
-    strict: bool,
-    forked_from: Option<ForkOrigin>,
-) -> SimulationRecord {
-    SimulationRecord {
-        run_id: RunId::from_random_bytes(SystemEntropy.seed()).to_string(),
-        scenario: read.scenario.name.clone(),
-        created_at: SystemClock.now(),
-        forked_from,
-        strict,
-        turns: read.scenario.turns,
-        status: RunStatus::Running,
-        summary: None,
-        version: Some(RunVersion::current()),
-    }
-}
-
-fn run_path(
-    app: &AppContext,
-    out: Option<&Path>,
-    record: &SimulationRecord,
-) -> Result<PathBuf, CliError> {
+fn run_path(app: &AppContext, out: Option<&Path>, run_id: &str) -> Result<PathBuf, CliError> {
     if let Some(out) = out {
         return Ok(out.to_owned());
     }
@@ -132,20 +106,7 @@ fn run_path(
     for error in sweep_unfinished(&runs).iter().filter(|_| app.shows_progress()) {
         note!("{}: {error}", style::warning("warning"));
     }
-    Ok(runs.join(&record.run_id))
-}
-
-/// The scenario and chart as JSON text for the run folder.
-fn texts(read: &LoadedScenario) -> Result<(String, String), CliError> {
-    let chart = serde_json::to_string_pretty(&read.chart.document)
-        .map_err(|error| CliError::usage(format!("the chart cannot be written: {error}")))?;
-    Ok((scenario_text(&read.file)?, chart))
-}
-
-fn beginning(read: LoadedScenario, texts: &(String, String), threads: ThreadArgs) -> RunSetup<'_> {
-    let (scenario_text, chart_text) = texts;
-    let scenario = Arc::new(read.scenario);
-    RunSetup { scenario, scenario_text, chart_text, threads: threads.threads }
+    Ok(runs.join(run_id))
 }
 
 /// Runs to the last turn, or to the end of the turn in which a signal arrives.
@@ -156,17 +117,10 @@ fn perform(app: &AppContext, begin: impl FnOnce() -> Result<SimulationRun, CliEr
     if app.shows_events() {
         run.record_events();
     }
-    let mut checkpoint_timer = CheckpointTimer::new(&run);
-    let summary = run.run(|progress| {
+    let summary = perform_run(&mut run, |progress| {
         print_done(app, progress);
         bar.show(progress);
-        if stop.load(Ordering::Relaxed) {
-            RunControl::Stop
-        } else if checkpoint_timer.is_due(progress.agents) {
-            RunControl::Checkpoint
-        } else {
-            RunControl::Continue
-        }
+        stop.load(Ordering::Relaxed)
     });
     bar.clear();
     let name = run_name(app.folder(), run.folder(), run.record());
@@ -186,33 +140,6 @@ fn perform(app: &AppContext, begin: impl FnOnce() -> Result<SimulationRun, CliEr
             }
             Ok(ExitStatus::Cancelled)
         }
-    }
-}
-
-/// Requests checkpoints by elapsed time, so that the newest checkpoint of a slow run is never old.
-struct CheckpointTimer {
-    last: Instant,
-    /// False if the scenario sets `checkpoint_every`.
-    is_automatic: bool,
-}
-
-impl CheckpointTimer {
-    /// Chosen so that checkpoints take a small part of the time, also for large populations.
-    const AFTER: Duration = Duration::from_secs(2);
-    const AFTER_FOR_EACH_AGENT: Duration = Duration::from_micros(30);
-
-    fn new(run: &SimulationRun) -> Self {
-        Self { last: Instant::now(), is_automatic: run.scenario().checkpoint_every.is_none() }
-    }
-
-    fn is_due(&mut self, agents: u64) -> bool {
-        let agents = u32::try_from(agents).unwrap_or(u32::MAX);
-        let after = Self::AFTER + Self::AFTER_FOR_EACH_AGENT * agents;
-        let is_so = self.is_automatic && self.last.elapsed() > after;
-        if is_so {
-            self.last = Instant::now();
-        }
-        is_so
     }
 }
 

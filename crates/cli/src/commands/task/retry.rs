@@ -42,7 +42,8 @@ pub(crate) async fn retry(app: &AppContext, args: &RetryArgs) -> CliResult {
         max_tokens: args.max_tokens,
         timeout_seconds: args.timeout,
     };
-    let retry = host.runtime().retry(RetryRequest { task: row.id, raised, definitions });
+    let retry =
+        host.runtime().retry(RetryRequest { task: row.id, raised, definitions, request: None });
     let outcome = Box::pin(perform(app, &host, &recording, background, retry)).await;
     close(host).await;
     outcome

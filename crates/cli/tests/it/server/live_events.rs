@@ -1,5 +1,7 @@
 //! Server-sent events from the journal.
 
+use std::io::{BufRead, BufReader, Write};
+
 use serde_json::json;
 
 use super::client::ServerProcess;
@@ -44,6 +46,175 @@ fn stream_is_resumed_without_loss_or_repetition_across_a_restart() {
     home.polity(&["run", "greeter", "Bob"]).exits(0);
     let next = ids_until(&mut again, "task_completed");
     assert_eq!(next[0], first.len() as u64 + 1);
+}
+
+#[test]
+fn stream_continues_at_every_event() {
+    let home = HomeSandbox::new();
+    let server = ServerProcess::start(&home);
+    let body = json!({"agent": "greeter", "input": "Ada"});
+    let task = server.post("/api/v1/tasks?wait=60s", &body).expect(200);
+    let of_task = format!("/api/v1/tasks/{}/events", task["id"].as_str().unwrap());
+    let all = ids_until(&mut server.follow(&of_task, ""), "task_completed");
+    for path in ["/api/v1/events", &of_task] {
+        for (index, id) in all.iter().enumerate().take(all.len() - 1) {
+            let header = format!("Last-Event-ID: {id}\r\n");
+            let mut by_header = server.follow(path, &header);
+            assert_eq!(ids_until(&mut by_header, "task_completed"), all[index + 1..], "{path}");
+            let mut by_query = server.follow(&format!("{path}?after={id}"), "");
+            assert_eq!(ids_until(&mut by_query, "task_completed"), all[index + 1..], "{path}");
+        }
+    }
+}
+
+/// A source of small random numbers.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+/// Follows all events through random disconnects and kills of the server while tasks run, and
+/// compares them with the journal.
+fn follow_through_faults(seed: u64) {
+    const TASKS: u64 = 12;
+    let home = HomeSandbox::new();
+    let mut server = ServerProcess::start(&home);
+    let mut dice = Dice(seed);
+    let (mut seen, mut submitted, mut completed) = (Vec::<u64>::new(), 0, 0);
+    while completed < TASKS {
+        if submitted < TASKS {
+            for _ in 0..=dice.below(2).min(TASKS - submitted - 1) {
+                submitted += 1;
+                // A repeated key is one task, also if the server died before its answer.
+                let key =
+                    format!("Content-Type: application/json\r\nIdempotency-Key: {submitted}\r\n");
+                let body = r#"{"agent": "greeter", "input": "Ada"}"#;
+                assert_eq!(server.send("POST", "/api/v1/tasks", &key, body).status / 100, 2);
+            }
+        }
+        let last = seen.last().copied().unwrap_or_default();
+        let mut lines = if dice.below(2) == 0 {
+            server.follow(&format!("/api/v1/events?after={last}"), "")
+        } else {
+            server.follow("/api/v1/events", &format!("Last-Event-ID: {last}\r\n"))
+        };
+        if dice.below(4) == 0 {
+            server.kill();
+            server = ServerProcess::start(&home);
+        }
+        let mut budget = dice.below(20);
+        // An event counts once its whole text has arrived.
+        let (mut id, mut label) = (None, String::new());
+        while completed < submitted && budget > 0 {
+            let Some(line) = lines.next() else { break };
+            if let Some(text) = line.strip_prefix("id: ") {
+                id = Some(text.parse().unwrap());
+            } else if let Some(text) = line.strip_prefix("event: ") {
+                text.clone_into(&mut label);
+            } else if line.is_empty()
+                && let Some(id) = id.take()
+            {
+                seen.push(id);
+                completed += u64::from(label == "task_completed");
+                budget -= 1;
+            }
+        }
+    }
+    let mut whole = Vec::new();
+    let mut lines = server.follow("/api/v1/events?after=0", "");
+    while whole.last() < seen.last() {
+        let line = lines.next().unwrap();
+        whole.extend(line.strip_prefix("id: ").map(|id| id.parse::<u64>().unwrap()));
+    }
+    assert_eq!(seen, whole, "seed {seed}");
+    assert_eq!(home.tasks().len() as u64, TASKS, "seed {seed}");
+}
+
+#[test]
+fn random_disconnects_and_kills_lose_and_repeat_no_event() {
+    for seed in [1, 2, 3] {
+        follow_through_faults(seed);
+    }
+}
+
+#[test]
+fn two_hundred_listeners_get_every_event() {
+    let home = HomeSandbox::new();
+    let server = ServerProcess::start(&home);
+    let mut listeners: Vec<_> =
+        (0..200).map(|_| server.follow("/api/v1/events?after=0", "")).collect();
+    // The first line shows that the server has taken the connection.
+    for lines in &mut listeners {
+        assert_eq!(lines.next().unwrap(), "HTTP/1.1 200 OK");
+    }
+    let body = json!({"agent": "greeter", "input": "Ada"});
+    for _ in 0..3 {
+        server.post("/api/v1/tasks?wait=60s", &body).expect(200);
+    }
+    let mut every = Vec::new();
+    for mut lines in listeners {
+        let mut ids = Vec::new();
+        for _ in 0..3 {
+            ids.extend(ids_until(&mut lines, "task_completed"));
+        }
+        assert_eq!(ids, (1..=ids.len() as u64).collect::<Vec<_>>());
+        every.push(ids.len());
+    }
+    every.dedup();
+    assert_eq!(every.len(), 1, "{every:?}");
+}
+
+#[test]
+fn slow_listener_is_told_to_resume_and_loses_nothing() {
+    let home = HomeSandbox::new();
+    let server = ServerProcess::start(&home);
+    let mut slow = server.follow("/api/v1/events?after=0", "");
+    assert_eq!(slow.next().unwrap(), "HTTP/1.1 200 OK");
+    // Large events fill the buffers of the connection, many small ones the backlog.
+    let large = json!({"agent": "greeter", "input": "x".repeat(4 << 20)});
+    for _ in 0..4 {
+        server.post("/api/v1/tasks?wait=60s", &large).expect(200);
+    }
+    let mut stream = server.connect();
+    let (host, token) = (server.address(), &server.token);
+    let toggles = 2100;
+    let mut requests = String::new();
+    for _ in 0..toggles {
+        for toggle in ["disable", "enable"] {
+            requests += &format!(
+                "POST /api/v1/agents/greeter/{toggle} HTTP/1.1\r\nHost: {host}\r\n\
+                 Authorization: Bearer {token}\r\nContent-Type: application/json\r\n\
+                 Content-Length: 2\r\n\r\n{{}}"
+            );
+        }
+    }
+    let mut answers = BufReader::new(stream.try_clone().unwrap());
+    std::thread::scope(|scope| {
+        scope.spawn(move || stream.write_all(requests.as_bytes()).unwrap());
+        let (mut done, mut line) = (0, String::new());
+        while done < 2 * toggles {
+            line.clear();
+            assert_ne!(answers.read_line(&mut line).unwrap(), 0);
+            done += usize::from(line.starts_with("HTTP/1.1 200"));
+        }
+    });
+    let (mut ids, mut is_told) = (Vec::<u64>::new(), false);
+    for line in slow {
+        ids.extend(line.strip_prefix("id: ").map(|id| id.parse::<u64>().unwrap()));
+        is_told |= line == "event: resume";
+    }
+    assert!(is_told, "{} events", ids.len());
+    let last = ids.last().copied().unwrap();
+    let mut rest = server.follow("/api/v1/events", &format!("Last-Event-ID: {last}\r\n"));
+    server.post("/api/v1/tasks?wait=60s", &json!({"agent": "greeter", "input": "Ada"})).expect(200);
+    // The last task is the end; the agents' events between have no such type.
+    ids.extend(ids_until(&mut rest, "task_completed"));
+    assert_eq!(ids, (1..=ids.len() as u64).collect::<Vec<_>>());
 }
 
 #[test]

@@ -16,6 +16,12 @@ fn operations(server: &ServerProcess<'_>) -> Vec<(String, String, String)> {
             let path = path
                 .replace("{task_id}", "00000000-0000-4000-8000-000000000000")
                 .replace("{execution_id}", "00000000-0000-4000-8000-000000000000")
+                .replace("{other_task_id}", "00000000-0000-4000-8000-000000000000")
+                .replace("{session_id}", "00000000-0000-4000-8000-000000000000")
+                .replace("{run_id}", "00000000-0000-4000-8000-000000000000")
+                .replace("{request_id}", "00000000-0000-4000-8000-000000000000")
+                .replace("{server}", "kit")
+                .replace("{tool}", "echo")
                 .replace("{name}", "greeter");
             let description = operation["description"].as_str().unwrap_or_default().to_owned();
             all.push((method.to_uppercase(), path, description));

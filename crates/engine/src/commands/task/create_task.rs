@@ -89,6 +89,8 @@ pub enum TaskOrigin {
         doubted_run: Option<ExecutionId>,
         /// The step of the parent's workflow that it performs.
         step: ParentStep,
+        /// The digest of a request that may be repeated.
+        request: Option<Digest>,
     },
     /// A schedule whose time came.
     Schedule {
@@ -99,6 +101,23 @@ pub enum TaskOrigin {
         /// The due time.
         due: Timestamp,
     },
+}
+
+impl TaskOrigin {
+    /// The origin of a retry that a program asks for, which may repeat its request. Other origins stay
+    /// as they are.
+    pub fn requested_by(self, digest: Option<Digest>) -> Self {
+        match self {
+            Self::Retry { id, parent, from, doubted_run, step, request: _ } => {
+                Self::Retry { id, parent, from, doubted_run, step, request: digest }
+            }
+            other @ (Self::Outside
+            | Self::Request { .. }
+            | Self::SubAgentCall { .. }
+            | Self::Fork { .. }
+            | Self::Schedule { .. }) => other,
+        }
+    }
 }
 
 /// The step of a parent's workflow that a task performs. Empty for the task of an agent's call.
@@ -181,12 +200,13 @@ impl CreateTask {
         };
         let idempotency = match &self.origin {
             TaskOrigin::Request { digest, .. }
-            | TaskOrigin::Fork { request: Some((_, digest)), .. } => Some(*digest),
+            | TaskOrigin::Fork { request: Some((_, digest)), .. }
+            | TaskOrigin::Retry { request: Some(digest), .. } => Some(*digest),
             TaskOrigin::Outside
             | TaskOrigin::SubAgentCall { .. }
             | TaskOrigin::Schedule { .. }
             | TaskOrigin::Fork { request: None, .. }
-            | TaskOrigin::Retry { .. } => None,
+            | TaskOrigin::Retry { request: None, .. } => None,
         };
         let (id, parent_task_id, forked_from, retry_of, updates) = match self.origin {
             TaskOrigin::Outside => (new_id(), None, None, None, None),

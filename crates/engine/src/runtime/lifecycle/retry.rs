@@ -1,5 +1,6 @@
 //! Retries: tasks that continue a failed or cancelled one from the point before its failure.
 
+use polity_model::digest::Digest;
 use polity_model::event::{ForkPoint, RaisedLimits};
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
@@ -30,6 +31,8 @@ pub struct RetryRequest {
     pub raised: RaisedLimits,
     /// Definitions in place of the pinned ones.
     pub definitions: Option<Assignee>,
+    /// The digest of the request, if it may be repeated.
+    pub request: Option<Digest>,
 }
 
 /// The reason why a task cannot be retried.
@@ -135,8 +138,9 @@ pub(in crate::runtime) async fn prepare_retry(
     }
     check_not_retried(store, task).await?;
     let identity = RetryIdentity { id: retry_id(task), parent: None, step: ParentStep::default() };
-    let RetryRequest { raised, definitions, .. } = request;
-    let prepared = continue_ended(store, task, definitions, raised, identity).await?;
+    let RetryRequest { raised, definitions, request, .. } = request;
+    let mut prepared = continue_ended(store, task, definitions, raised, identity).await?;
+    prepared.create.origin = prepared.create.origin.requested_by(request);
     check_budget(store, task, &prepared.create).await?;
     Ok(prepared)
 }
@@ -194,7 +198,7 @@ pub(in crate::runtime) async fn continue_ended(
             ..RunOverrides::default()
         },
         assignee,
-        origin: TaskOrigin::Retry { id, parent, from, doubted_run, step },
+        origin: TaskOrigin::Retry { id, parent, from, doubted_run, step, request: None },
     };
     Ok(ContinuedTask { create, at_fork: state })
 }
