@@ -92,7 +92,7 @@ pub fn read_output(
             parts.push(OutputPart {
                 execution_id: execution.id,
                 agent: execution.agent.clone(),
-                run,
+                run: run.saturating_add(1),
                 stream: *stream,
                 after: range.after.min(bytes),
                 next_after: end,
@@ -105,7 +105,7 @@ pub fn read_output(
     Ok(parts)
 }
 
-/// The runs of an execution that have output, in order.
+/// The runs of an execution that have output, in order, counted from 0 as their folders are.
 fn numbered_folders(path: &Path) -> io::Result<Vec<u32>> {
     let entries = match fs::read_dir(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),

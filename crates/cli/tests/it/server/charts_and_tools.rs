@@ -61,7 +61,8 @@ fn tools_are_listed_and_called_by_unlimited_tokens_only() {
     let call = |path: &str, body: &Value| server.post(&format!("/api/v1/tools/{path}/call"), body);
     call("kit/nothing", &json!({})).expect_problem(404, "not_found");
     call("nobody/echo", &json!({})).expect_problem(404, "not_found");
-    call("kit/echo", &json!({"arguments": {"text": 1}})).expect_problem(422, "usage");
+    call("kit/add", &json!({"arguments": {"a": "x", "b": 2}})).expect_problem(422, "usage");
+    call("kit/add", &json!({"arguments": [1]})).expect_problem(422, "invalid_request");
     server.get("/api/v1/tools?server=nobody").expect_problem(404, "not_found");
     server.token = limited["token"].as_str().unwrap().to_owned();
     server.get("/api/v1/tools").expect_problem(403, "forbidden");

@@ -200,7 +200,8 @@ fn slow_listener_is_told_to_resume_and_loses_nothing() {
         while done < 2 * toggles {
             line.clear();
             assert_ne!(answers.read_line(&mut line).unwrap(), 0);
-            done += usize::from(line.starts_with("HTTP/1.1 200"));
+            // A body has no line end, so the next answer begins on its line.
+            done += usize::from(line.contains("HTTP/1.1 200"));
         }
     });
     let (mut ids, mut is_told) = (Vec::<u64>::new(), false);

@@ -125,7 +125,7 @@ fn simulations_are_limited_and_stop_with_the_server() {
     server.post(&format!("{run}/resume"), &json!({})).expect(202);
     server.kill();
     let server = ServerProcess::start(&home);
-    assert_eq!(server.get(&run).expect(200)["status"], "interrupted");
+    assert_eq!(server.get(&run).expect(200)["interrupted"], true);
     server.post(&format!("{run}/resume"), &json!({})).expect(202);
     let stopped = server.post(&format!("{run}/stop?wait=120s"), &json!({})).expect(200);
     assert_eq!(stopped["status"], "stopped");

@@ -115,6 +115,13 @@ async fn call(
     if !state.home().mcp_servers.keys().any(|name| name.as_str() == server) {
         return Err(missing().hint("GET /api/v1/tools lists them"));
     }
+    let listed = list_tools(tools(&state)?, &state.home(), Some(&server)).await;
+    if let Some(error) = listed.errors.into_iter().next() {
+        return Err(error.into());
+    }
+    if !listed.tools.iter().any(|listed| listed.name.tool() == tool) {
+        return Err(missing().hint("GET /api/v1/tools lists them"));
+    }
     let arguments = body.value.arguments;
     let name = format!("{server}/{tool}");
     let arguments = Box::new(|_: &_| Ok::<_, ErrorReport>(arguments));
