@@ -155,6 +155,8 @@ impl Problem {
 fn status_of(report: &ErrorReport) -> StatusCode {
     match report.code() {
         "not_found" | "unknown_agent" => StatusCode::NOT_FOUND,
+        // The scenario sets these limits.
+        "limit_turns" | "limit_agents" | "limit_max_agents" => StatusCode::CONFLICT,
         "conflict" | "exists" | "awaiting_human" | "agent_disabled" | "untrusted" => {
             StatusCode::CONFLICT
         }

@@ -82,9 +82,18 @@ impl<'h> ServerProcess<'h> {
         Self::start_command(home, home.command(&args))
     }
 
+    /// Starts a server whose log is discarded. A pipe that nobody reads stops a server that logs much.
+    pub(super) fn start_silent(home: &'h HomeSandbox) -> Self {
+        Self::launch(home, home.command(&["serve", "--listen", "127.0.0.1:0"]), Stdio::null)
+    }
+
     /// Starts a command that becomes a server, and waits until it answers.
-    pub(super) fn start_command(home: &'h HomeSandbox, mut command: Command) -> Self {
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    pub(super) fn start_command(home: &'h HomeSandbox, command: Command) -> Self {
+        Self::launch(home, command, Stdio::piped)
+    }
+
+    fn launch(home: &'h HomeSandbox, mut command: Command, output: fn() -> Stdio) -> Self {
+        let child = command.stdout(output()).stderr(output()).spawn().unwrap();
         let pid = u64::from(child.id());
         let mut server = Self {
             home: PhantomData,

@@ -61,7 +61,7 @@ edges: [{from: ask, to: {approve: done, reject: done, modify: done}}]
 #[test]
 fn generated_requests_find_no_answer_outside_the_document() {
     let home = full_home();
-    let server = ServerProcess::start(&home);
+    let server = ServerProcess::start_silent(&home);
     let body = json!({"agent": "echo", "input": "x"});
     let execution = server.post("/api/v1/executions?wait=60s", &body).expect(200);
     let task = server.post("/api/v1/tasks?wait=60s", &json!({"workflow": "gate", "input": "x"}));
@@ -97,7 +97,7 @@ fn generated_requests_find_no_answer_outside_the_document() {
 #[test]
 fn typescript_client_compiles_and_works() {
     let home = full_home();
-    let server = ServerProcess::start(&home);
+    let server = ServerProcess::start_silent(&home);
     let folder = tempfile::tempdir().unwrap();
     write_document(&server, folder.path());
     let packages = peers::http_javascript().join("node_modules");
@@ -123,7 +123,7 @@ fn typescript_client_compiles_and_works() {
 #[test]
 fn python_client_is_generated_and_works() {
     let home = full_home();
-    let server = ServerProcess::start(&home);
+    let server = ServerProcess::start_silent(&home);
     let folder = tempfile::tempdir().unwrap();
     write_document(&server, folder.path());
     let config = "package_name_override: polity_client\n";

@@ -136,7 +136,7 @@ fn tasks_are_compared_exported_and_drawn() {
     let svg = server.get(&format!("/api/v1/tasks/{flow}/graph")).body;
     let expected = home.polity(&["workflow", "graph", "--task", &flow, "--format", "svg"]).exits(0);
     assert_eq!(svg, expected.out);
-    server.get(&format!("/api/v1/tasks/{a}/graph")).expect_problem(422, "invalid_request");
+    server.get(&format!("/api/v1/tasks/{a}/graph")).expect_problem(404, "not_found");
 
     // The node's agent is a session of the workflow.
     let sessions = server.get("/api/v1/sessions").expect(200);

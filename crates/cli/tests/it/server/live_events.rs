@@ -172,7 +172,7 @@ fn two_hundred_listeners_get_every_event() {
 #[test]
 fn slow_listener_is_told_to_resume_and_loses_nothing() {
     let home = HomeSandbox::new();
-    let server = ServerProcess::start(&home);
+    let server = ServerProcess::start_silent(&home);
     let mut slow = server.follow("/api/v1/events?after=0", "");
     assert_eq!(slow.next().unwrap(), "HTTP/1.1 200 OK");
     // Large events fill the buffers of the connection, many small ones the backlog.

@@ -19,7 +19,10 @@ use tokio::time::Instant;
 use super::open_run;
 use crate::api::route::Route;
 use crate::auth::{ApiCaller, Scope};
-use crate::http::{ApiJson, ApiPath, ApiQuery, Problem, WAIT_PATTERN, WaitTime, run_blocking};
+use crate::http::{
+    ApiJson, ApiPath, ApiQuery, Problem, WAIT_PATTERN, WHOLE_NUMBER_MAX, WaitTime, optional_whole,
+    run_blocking,
+};
 use crate::state::ServerState;
 
 /// The most requests of one batch.
@@ -85,14 +88,17 @@ struct PopulationRequest {
     #[serde(default)]
     initial_state: Option<Map<String, Value>>,
     /// The number of turns of a pause; by default until resumed.
-    #[serde(default)]
-    auto_resume_turns: Option<i64>,
+    #[serde(default, deserialize_with = "optional_whole")]
+    #[schemars(range(max = WHOLE_NUMBER_MAX))]
+    auto_resume_turns: Option<u64>,
 }
 
 impl From<PopulationRequest> for LifecycleAction {
     fn from(request: PopulationRequest) -> Self {
         let PopulationRequest { operation, target_agent_name, initial_state, auto_resume_turns } =
             request;
+        let auto_resume_turns =
+            auto_resume_turns.map(|turns| i64::try_from(turns).unwrap_or(i64::MAX));
         Self { initial_state, auto_resume_turns, ..Self::new(operation, target_agent_name) }
     }
 }
@@ -101,6 +107,7 @@ impl From<PopulationRequest> for LifecycleAction {
 #[derive(Debug, Serialize, JsonSchema)]
 struct LifecycleAnswers {
     /// The answers so far, in order: `valid`, `reason`, `warnings`, `name`, `turn` and `request_id`.
+    #[schemars(with = "Vec<Map<String, Value>>")]
     answers: Vec<Value>,
     /// The ids of the requests that have no answer yet.
     pending: Vec<String>,

@@ -63,6 +63,13 @@ impl From<ActiveStatus> for TaskStatus {
 /// The tasks to cancel. `all` must be true if nothing else narrows them down.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend(
+    "if" = {"required": ["all"], "properties": {"all": {"const": true}}},
+    "else" = {"anyOf": [
+        {"required": ["agent"], "properties": {"agent": {"type": "string"}}},
+        {"required": ["status"], "properties": {"status": {"type": "string"}}},
+    ]},
+))]
 struct CancelFilter {
     /// True to cancel every active task.
     #[serde(default)]

@@ -107,7 +107,7 @@ async fn graph(
     let row = find_row(&state, &caller, id).await?;
     let Some((workflow, marks)) = state.host.queries().workflow_progress(id).await? else {
         let agent = row.assigned_agent;
-        return Err(Problem::unprocessable(format!(
+        return Err(Problem::not_found(format!(
             "task {id} runs the agent \"{agent}\", not a workflow"
         ))
         .hint(format!("GET /api/v1/tasks/{id}/trace shows its steps")));
