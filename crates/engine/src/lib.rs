@@ -26,6 +26,7 @@ pub mod history {
 }
 pub mod pinned;
 pub mod runtime;
+pub mod schedule;
 mod script_output;
 mod sealed_input;
 pub mod state;

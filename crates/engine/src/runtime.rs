@@ -20,6 +20,7 @@ mod liveness;
 mod orphans;
 mod remote_cancel;
 mod scheduler;
+mod schedules;
 mod slot_lines;
 mod sub_agents;
 mod toggles;
@@ -44,6 +45,7 @@ pub use liveness::is_owner_alive;
 pub use orphans::{
     OrphanedTasks, active_root, can_continue, find_orphans, is_queued, needs_trust, task_to_adopt,
 };
+pub use schedules::{ScheduleRecord, ScheduleSubject, decide_schedule, remove_schedule};
 pub use toggles::toggle_agent;
 
 use crate::budget::{BudgetLedger, BudgetStatus};
@@ -56,6 +58,7 @@ use crate::driver::{
 };
 use crate::entropy::{Entropy, EntropySource};
 use crate::pinned::PinnedError;
+use crate::schedule::ScheduleRejection;
 use crate::state::{CorruptJournal, TaskState};
 use journal::TaskJournal;
 use lifecycle::ContinuedTask;
@@ -207,6 +210,9 @@ pub enum EngineError {
     /// The task cannot be retried.
     #[error(transparent)]
     Retry(#[from] RetryError),
+    /// A rule of schedules forbids it.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleRejection),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

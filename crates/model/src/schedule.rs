@@ -1,6 +1,7 @@
 //! The state of a schedule, folded from its stream.
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
 use crate::event::{ScheduleChange, TickOutcome, TickTrigger};
@@ -9,7 +10,7 @@ use crate::machine::schedule::{ScheduleStatus, ScheduleTransition};
 use crate::machine::{IllegalTransition, Machine};
 
 /// The state of a schedule.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ScheduleState {
     /// Its status.
     pub status: ScheduleStatus,
@@ -30,7 +31,7 @@ pub struct ScheduleState {
 }
 
 /// A pause of a schedule.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SchedulePause {
     /// The person; none if failures paused it.
     pub by: Option<String>,
@@ -41,16 +42,20 @@ pub struct SchedulePause {
 }
 
 /// A run that a schedule started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TickRun {
     /// The due time.
     pub due: Timestamp,
     /// The task.
     pub task_id: TaskId,
+    /// The cause.
+    pub trigger: TickTrigger,
+    /// The time of the record.
+    pub recorded_at: Timestamp,
 }
 
 /// A due time that waits for an earlier run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueuedTick {
     /// The due time.
     pub due: Timestamp,
@@ -106,9 +111,14 @@ impl ScheduleState {
                 self.pause = None;
                 self.consecutive_failures = 0;
             }
-            ScheduleChange::Tick { due, trigger, outcome } => self.tick(*due, *trigger, outcome)?,
+            ScheduleChange::Tick { due, trigger, outcome } => {
+                self.tick(*due, *trigger, outcome, at)?
+            }
             ScheduleChange::Pass { last, .. } => self.decided_until = self.decided_until.max(*last),
-            ScheduleChange::End { task_id, completed } => self.end(*task_id, *completed)?,
+            ScheduleChange::End { task_id, completed, cancelled } => {
+                self.end(*task_id, *completed, *cancelled)?;
+            }
+            ScheduleChange::Snapshot { state } => self.clone_from(state),
         }
         Ok(())
     }
@@ -118,17 +128,26 @@ impl ScheduleState {
         due: Timestamp,
         trigger: TickTrigger,
         outcome: &TickOutcome,
+        at: Timestamp,
     ) -> Result<(), IllegalTransition<ScheduleStatus>> {
         self.queued.retain(|tick| tick.due != due || tick.trigger != trigger);
         match outcome {
             TickOutcome::Started { task_id, .. } => {
                 self.status = self.status.transition(ScheduleTransition::Start)?;
-                let run = TickRun { due, task_id: *task_id };
+                let run = TickRun { due, task_id: *task_id, trigger, recorded_at: at };
                 self.running.push(run);
                 self.last_run = Some(run);
             }
             TickOutcome::Queued => self.queued.push(QueuedTick { due, trigger }),
-            TickOutcome::FailedToStart { .. } => self.consecutive_failures += 1,
+            TickOutcome::FailedToStart { .. } => {
+                self.consecutive_failures += 1;
+                // The record of a start that failed after it was announced.
+                let before = self.running.len();
+                self.running.retain(|run| run.due != due);
+                if before > 0 && self.running.is_empty() {
+                    self.status = self.status.transition(ScheduleTransition::Finish)?;
+                }
+            }
             TickOutcome::Skipped { .. } | TickOutcome::Missed { .. } => {}
         }
         match trigger {
@@ -144,13 +163,18 @@ impl ScheduleState {
         &mut self,
         task_id: TaskId,
         completed: bool,
+        cancelled: bool,
     ) -> Result<(), IllegalTransition<ScheduleStatus>> {
         let before = self.running.len();
         self.running.retain(|run| run.task_id != task_id);
         if self.running.len() == before {
             return Ok(());
         }
-        self.consecutive_failures = if completed { 0 } else { self.consecutive_failures + 1 };
+        self.consecutive_failures = match (completed, cancelled) {
+            (true, _) => 0,
+            (false, true) => self.consecutive_failures,
+            (false, false) => self.consecutive_failures + 1,
+        };
         if self.running.is_empty() {
             self.status = self.status.transition(ScheduleTransition::Finish)?;
         }
@@ -176,7 +200,11 @@ mod tests {
     }
 
     fn end(number: u8, completed: bool) -> ScheduleChange {
-        ScheduleChange::End { task_id: TaskId::from_random_bytes([number; 16]), completed }
+        ScheduleChange::End {
+            task_id: TaskId::from_random_bytes([number; 16]),
+            completed,
+            cancelled: false,
+        }
     }
 
     #[test]
@@ -199,6 +227,27 @@ mod tests {
         assert_eq!(apply(end(2, true)), (Is::Active, 0, 0, 0));
         assert_eq!(apply(end(2, false)), (Is::Active, 0, 0, 0));
         assert_eq!(state.decided_until, at(120));
+    }
+
+    #[test]
+    fn failed_start_ends_its_run_and_a_cancelled_one_is_no_failure() {
+        let mut state = ScheduleState::default();
+        let mut apply = |change: ScheduleChange| {
+            state.apply(&change, at(100)).unwrap();
+            (state.status, state.running.len(), state.consecutive_failures)
+        };
+        apply(ScheduleChange::Register { timing: Digest::of(b"") });
+        apply(tick(110, started(1)));
+        let failed = TickOutcome::FailedToStart { code: "x".into(), message: "y".into() };
+        assert_eq!(apply(tick(110, failed)), (ScheduleStatus::Active, 0, 1));
+        apply(tick(120, started(2)));
+        let task_id = TaskId::from_random_bytes([2; 16]);
+        let cancelled = ScheduleChange::End { task_id, completed: false, cancelled: true };
+        assert_eq!(apply(cancelled), (ScheduleStatus::Active, 0, 1));
+        let whole = ScheduleChange::Snapshot { state: Box::new(state.clone()) };
+        let mut copy = ScheduleState::default();
+        copy.apply(&whole, at(130)).unwrap();
+        assert_eq!(copy, state);
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod retries;
 mod retries_doubts;
 mod retries_workflows;
 mod runtime_fixture;
+mod schedules;
 mod sub_agents;
 mod task_outcomes;
 mod tools;

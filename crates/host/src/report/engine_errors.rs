@@ -2,6 +2,7 @@
 
 use polity_engine::decide::CommandRejection;
 use polity_engine::runtime::{EngineError, ForkError, RetryError};
+use polity_engine::schedule::ScheduleRejection;
 use polity_model::machine::task::TaskStatus;
 use polity_store::{CommitError, StoreError};
 
@@ -48,6 +49,7 @@ impl From<EngineError> for ErrorReport {
                  {task}`), or leave out --definitions"
             )),
             EngineError::Retry(retry) => retry.into(),
+            EngineError::Schedule(rejection) => rejection.into(),
             EngineError::NotFound(_) => {
                 Self::not_found(&error).hint("`polity task list` lists the tasks")
             }
@@ -59,6 +61,34 @@ impl From<EngineError> for ErrorReport {
             | EngineError::Pinned(_)
             | EngineError::Commit(_)
             | EngineError::Broken { .. } => Self::new("engine", ReportKind::Failed, &error),
+        }
+    }
+}
+
+impl From<ScheduleRejection> for ErrorReport {
+    fn from(error: ScheduleRejection) -> Self {
+        match &error {
+            ScheduleRejection::AlreadyPaused { schedule, .. } => Self::conflict(&error)
+                .hint(format!("continue it with `polity schedule resume {schedule}`")),
+            ScheduleRejection::NotPaused(schedule) => Self::conflict(&error)
+                .hint(format!("`polity schedule show {schedule}` shows its state")),
+            ScheduleRejection::CannotStart { code, .. } => {
+                let code = match code.as_str() {
+                    "agent_disabled" => "agent_disabled",
+                    "unknown_agent" => "unknown_agent",
+                    "invalid_definition" => "invalid_definition",
+                    _ => "not_ready",
+                };
+                Self::new(code, ReportKind::Usage, &error)
+                    .hint("nothing was started; `polity check` checks the whole home")
+            }
+            ScheduleRejection::InvalidRange { .. } => Self::usage(&error)
+                .hint("the range must end at or before now, and not before it begins"),
+            ScheduleRejection::EmptyRange { schedule, .. } => Self::usage(&error)
+                .hint(format!("`polity schedule next {schedule}` shows the times to come")),
+            ScheduleRejection::TooManyTicks(_) => Self::over_limit("limit_queued_ticks", &error)
+                .hint("use a shorter range, or wait until some of them have run"),
+            ScheduleRejection::Broken { .. } => Self::new("engine", ReportKind::Failed, &error),
         }
     }
 }

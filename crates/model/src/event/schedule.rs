@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
 use crate::ids::TaskId;
+use crate::schedule::ScheduleState;
 
 /// A change of a schedule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,6 +61,14 @@ pub enum ScheduleChange {
         task_id: TaskId,
         /// True if it was completed.
         completed: bool,
+        /// True if it was cancelled, which is neither a success nor a failure.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        cancelled: bool,
+    },
+    /// The whole state, written now and then, so that readers need no earlier change.
+    Snapshot {
+        /// The state after the change before.
+        state: Box<ScheduleState>,
     },
 }
 
@@ -139,10 +148,70 @@ pub enum MissReason {
     OutsideWindow,
 }
 
-/// The id of the task that a due time of a schedule starts.
-pub fn scheduled_task_id(schedule: &crate::name::Name, timing: Digest, due: Timestamp) -> TaskId {
-    let due = due.as_second().to_be_bytes();
-    let label: &[u8] = b"schedule\0";
+impl TickTrigger {
+    /// The trigger as text.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Cron => "cron",
+            Self::Manual => "manual",
+            Self::Backfill => "backfill",
+            Self::CatchUp => "catch_up",
+        }
+    }
+}
+
+impl TickOutcome {
+    /// The outcome as text.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Started { .. } => "started",
+            Self::Queued => "queued",
+            Self::Skipped { .. } => "skipped",
+            Self::Missed { .. } => "missed",
+            Self::FailedToStart { .. } => "failed",
+        }
+    }
+}
+
+impl SkipReason {
+    /// The reason as text.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Overlap => "overlap",
+            Self::QueueFull => "queue_full",
+            Self::Paused => "paused",
+            Self::Disabled => "disabled",
+            Self::AlreadyStarted => "already_started",
+            Self::Withdrawn => "withdrawn",
+        }
+    }
+}
+
+impl MissReason {
+    /// The reason as text.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::NoCatchUp => "no_catch_up",
+            Self::Superseded => "superseded",
+            Self::OutsideWindow => "outside_window",
+        }
+    }
+}
+
+/// The id of the task that a due time of a schedule starts. A run by hand at the same second has
+/// another id.
+pub fn scheduled_task_id(
+    schedule: &crate::name::Name,
+    timing: Digest,
+    due: Timestamp,
+    trigger: TickTrigger,
+) -> TaskId {
+    let (label, due): (&[u8], _) = match trigger {
+        TickTrigger::Manual => (b"schedule run\0", due.as_microsecond().to_be_bytes()),
+        TickTrigger::Cron | TickTrigger::Backfill | TickTrigger::CatchUp => {
+            (b"schedule\0", due.as_second().to_be_bytes())
+        }
+    };
     let parts = [label, schedule.as_str().as_bytes(), b"\0", timing.as_bytes(), &due];
     TaskId::derived_from(&parts.concat())
 }

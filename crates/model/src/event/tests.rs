@@ -250,7 +250,9 @@ fn of_schedules() -> Vec<Event> {
             is_more: true,
             outcome: TickOutcome::Missed { reason },
         },
-        ScheduleChange::End { task_id, completed: true },
+        ScheduleChange::End { task_id, completed: true, cancelled: false },
+        ScheduleChange::End { task_id, completed: false, cancelled: true },
+        ScheduleChange::Snapshot { state: Box::default() },
     ]
     .map(|change| Event::ScheduleChanged { change })
     .to_vec()

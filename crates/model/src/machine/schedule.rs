@@ -20,6 +20,9 @@ machine! {
     "schedule";
 
     /// A state of a schedule.
+    /// A state of a schedule.
+    #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+    #[serde(rename_all = "snake_case")]
     pub enum ScheduleStatus {
         /// It is defined, and no process watches it yet.
         Created = "created",
