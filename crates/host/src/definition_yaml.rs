@@ -1,4 +1,4 @@
-//! Writes a definition as YAML.
+//! Definitions as YAML, as `add` commands write them.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 const RESERVED: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
 
 /// Fields as a YAML file, one per line.
-pub(super) fn file(fields: &[(String, Value)]) -> String {
+pub fn yaml_file(fields: &[(String, Value)]) -> String {
     let lines = fields.iter().map(|(name, value)| format!("{}: {}", text(name), flow(value)));
     let mut lines: Vec<String> = lines.collect();
     lines.push(String::new());
@@ -55,7 +55,7 @@ mod tests {
             ("timeout".to_owned(), json!(5)),
         ];
         assert_eq!(
-            file(&fields),
+            yaml_file(&fields),
             "name: words\n\
              cli_args: [\"-w\", \"no\", \"a: b\", \"\", two words, \"3\", \"x\\ny\"]\n\
              envs: {KEY: \"${MY_KEY}\"}\n\

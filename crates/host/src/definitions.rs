@@ -21,6 +21,9 @@ pub enum DefinitionError {
     /// No workflow has this name.
     #[error("there is no workflow \"{name}\" in {}", root.display())]
     UnknownWorkflow { name: String, root: PathBuf, suggestion: Option<String> },
+    /// No schedule has this name.
+    #[error("there is no schedule \"{name}\"")]
+    UnknownSchedule { name: String, suggestion: Option<String> },
     /// No chart or scenario has this name.
     #[error("there is no {kind} \"{name}\"")]
     UnknownSimulation {

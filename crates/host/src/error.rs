@@ -68,6 +68,9 @@ pub enum HostError {
     /// A path names a folder without a run record.
     #[error("{path} is not the folder of a run")]
     NotARunFolder { path: String },
+    /// A schedule of this name exists.
+    #[error("there is a schedule \"{0}\" already")]
+    ScheduleExists(polity_model::name::Name),
     /// A task that was there is gone from the store.
     #[error("task {0} is no longer in the store")]
     TaskRemoved(TaskId),

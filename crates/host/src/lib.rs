@@ -12,6 +12,7 @@ mod context;
 mod control;
 mod data_privacy;
 mod definition_changes;
+mod definition_yaml;
 mod definitions;
 pub mod doctor;
 mod drivers;
@@ -29,6 +30,7 @@ mod report;
 mod resources;
 mod retention;
 mod review_notifier;
+mod schedules;
 mod schemas;
 pub mod simulations;
 mod telemetry;
@@ -40,6 +42,7 @@ pub use account_name::AccountName;
 pub use context::{HostContext, process_environment};
 pub use control::cancel_task;
 pub use definition_changes::{DefinitionChange, definition_changes};
+pub use definition_yaml::yaml_file;
 pub use definitions::{DefinitionError, find_agent, find_assignee, find_workflow};
 pub use drivers::DriverSet;
 pub use error::{HostError, LookupError, RecordKind};
@@ -48,12 +51,16 @@ pub use home_trust::TrustFault;
 pub use home_version::HomeVersion;
 pub use host::Host;
 pub use queries::{
-    AgentStatus, HomeQueries, OutputPart, OutputRange, OutputStream, PinnedAccess, PoolStatus,
-    SessionSummary, TaskDiff, read_output,
+    AgentStatus, DueTimeRow, HomeQueries, OutputPart, OutputRange, OutputStream, PinnedAccess,
+    PoolStatus, ScheduleView, SessionSummary, TaskDiff, next_starts, read_output,
 };
 pub use report::{ErrorReport, ReportKind};
 pub use resources::{free_disk_bytes, free_memory_bytes};
 pub use retention::{CleanupReport, clean_up, remove_expired};
+pub use schedules::{
+    ScheduledStart, add_schedule, delete_schedule, find_schedule, schedule_assignee,
+    start_scheduled,
+};
 pub use schemas::SchemaKind;
 pub use warning::{HostWarning, ReviewWarning};
 

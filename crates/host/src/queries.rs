@@ -6,6 +6,7 @@ mod output;
 mod pinned_access;
 mod review_path;
 mod reviews;
+mod schedules;
 mod sessions;
 mod task_diff;
 mod tasks;
@@ -19,6 +20,7 @@ use polity_store::{Leases, Store};
 pub use agent_status::{AgentStatus, PoolStatus};
 pub use output::{OutputPart, OutputRange, OutputStream, read_output};
 pub use pinned_access::PinnedAccess;
+pub use schedules::{DueTimeRow, ScheduleView, next_starts};
 pub use sessions::SessionSummary;
 pub use task_diff::TaskDiff;
 

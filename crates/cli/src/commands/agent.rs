@@ -3,7 +3,6 @@
 mod add;
 pub(super) mod status;
 pub(super) mod toggle;
-mod yaml;
 
 use polity_engine::commands::ToggleAgent;
 use polity_host::find_agent;

@@ -60,6 +60,8 @@ impl From<HostError> for ErrorReport {
             }
             HostError::NotARunFolder { .. } => Self::not_found(&error)
                 .hint("a run is a folder with a run.json, as `polity sim run --out DIR` makes it"),
+            HostError::ScheduleExists(_) => Self::already(&error)
+                .hint("nothing was written; edit its file, or choose another name"),
             HostError::TaskRemoved(_)
             | HostError::EmptyJournal(_)
             | HostError::BrokenTask { .. }
@@ -121,6 +123,11 @@ impl From<DefinitionError> for ErrorReport {
                 .hint(
                     did_you_mean(suggestion)
                         .unwrap_or_else(|| "`polity workflow list` lists the workflows".to_owned()),
+                ),
+            DefinitionError::UnknownSchedule { suggestion, .. } => Self::unknown_definition(&error)
+                .hint(
+                    did_you_mean(suggestion)
+                        .unwrap_or_else(|| "`polity schedule list` lists the schedules".to_owned()),
                 ),
             DefinitionError::UnknownSimulation { kind, folder, suggestion, .. } => {
                 Self::unknown_definition(&error).hint(

@@ -4,10 +4,10 @@ use std::io::ErrorKind;
 
 use polity_definition::{HomeFile, NameLookup};
 use polity_files::{FileAccess, create_folder, write_new};
+use polity_host::yaml_file;
 use polity_model::name::Name;
 use serde_json::{Map, Value, json};
 
-use super::yaml;
 use crate::app::AppContext;
 use crate::args::{AgentAddArgs, KindArg};
 use crate::commands::set_option::change;
@@ -120,7 +120,7 @@ pub(super) fn add(app: &AppContext, args: &AgentAddArgs) -> CliResult {
             return Err(taken(&name));
         }
     }
-    let text = yaml::file(&fields(args, &name)?.0);
+    let text = yaml_file(&fields(args, &name)?.0);
     let path = format!("agents/{name}.yaml");
     let home = app.folder().read_with(HomeFile { path: path.clone(), text: Ok(text.clone()) })?;
     let wrong: Vec<_> = home.problems.into_iter().filter(|found| found.file == path).collect();
