@@ -9,6 +9,7 @@ mod lookups;
 mod openapi;
 mod reviews;
 mod route;
+mod schedules;
 mod simulations;
 mod task_actions;
 mod task_waiting;
@@ -47,6 +48,7 @@ fn routes() -> Vec<Route> {
         workflows::routes(),
         definitions::routes(),
         simulations::routes(),
+        schedules::routes(),
         cost::routes(),
     ]
     .into_iter()

@@ -8,6 +8,7 @@ pub(crate) mod health;
 pub(crate) mod metrics;
 pub(crate) mod resource_guard;
 pub(crate) mod retention;
+pub(crate) mod scheduling;
 pub(crate) mod server_lock;
 pub(crate) mod service_manager;
 pub(crate) mod simulation_runs;

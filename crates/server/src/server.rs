@@ -22,6 +22,7 @@ use crate::operation::adoption::adopt_orphans;
 use crate::operation::definitions::LiveDefinitions;
 use crate::operation::event_hub::EventHub;
 use crate::operation::retention::apply_retention;
+use crate::operation::scheduling::run_schedules;
 use crate::operation::server_lock::ServerLock;
 use crate::operation::service_manager::{ServiceNotifier, passed_listener};
 use crate::operation::task_times::record_task_times;
@@ -113,6 +114,7 @@ impl Server {
         for webhook in webhooks {
             background.spawn(webhook.run(Arc::downgrade(&state)));
         }
+        background.spawn(run_schedules(Arc::downgrade(&state)));
         let (closing, closed) = watch::channel(false);
         let serving = tokio::spawn(listener::serve(listener, tls, api::router(&state), closed));
         manager.ready(&url);

@@ -69,6 +69,11 @@ impl ServerState {
         self.definitions.get()
     }
 
+    /// The definitions as they were read last, without a look at the files.
+    pub(crate) fn loaded_home(&self) -> Arc<Home> {
+        self.definitions.loaded()
+    }
+
     /// The reason why the definitions in the files are not used.
     pub(crate) fn definition_failure(&self) -> Option<String> {
         self.definitions.failure()

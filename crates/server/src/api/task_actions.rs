@@ -85,7 +85,7 @@ pub(super) fn routes() -> Vec<Route> {
 /// A request without fields.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct EmptyRequest {}
+pub(super) struct EmptyRequest {}
 
 async fn cancel(
     State(state): State<Arc<ServerState>>,

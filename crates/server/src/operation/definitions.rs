@@ -50,6 +50,12 @@ impl LiveDefinitions {
         Arc::clone(&current.home)
     }
 
+    /// The definitions as they were read last.
+    pub(crate) fn loaded(&self) -> Arc<Home> {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&current.home)
+    }
+
     /// The reason why the files as they are now are not used.
     pub(crate) fn failure(&self) -> Option<String> {
         self.get();
@@ -71,7 +77,7 @@ impl LiveDefinitions {
     }
 }
 
-/// Keeps the last valid form of each agent and workflow whose file is not valid any more.
+/// Keeps the last valid form of each agent, workflow and schedule whose file is not valid any more.
 fn keep_valid(home: &mut Home, before: &Home) {
     let is_broken = |folder: &str, name: &str| {
         let file = format!("{folder}/{name}.");
@@ -90,6 +96,13 @@ fn keep_valid(home: &mut Home, before: &Home) {
         .filter(|(name, _)| !home.workflows.contains_key(*name) && missing(name, "workflows"))
         .map(|(name, workflow)| (name.clone(), Arc::clone(workflow)))
         .collect();
+    let schedules: Vec<_> = before
+        .schedules
+        .iter()
+        .filter(|(name, _)| !home.schedules.contains_key(*name) && missing(name, "schedules"))
+        .map(|(name, schedule)| (name.clone(), Arc::clone(schedule)))
+        .collect();
+    home.schedules.extend(schedules);
     home.agents.extend(agents);
     home.workflows.extend(workflows);
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use polity_model::name::Name;
 
 use super::task_times::TaskTimes;
 use crate::auth::ApiCaller;
@@ -28,9 +29,16 @@ struct RouteCount {
     times: Histogram<{ BUCKETS.len() }>,
 }
 
+/// The most schedules that are counted one by one.
+const SCHEDULES_MAX: usize = 1_000;
+
+/// The label of all schedules beyond [`SCHEDULES_MAX`].
+const OTHER_SCHEDULES: &str = "(others)";
+
 /// The counters of a server.
 #[derive(Debug, Default)]
 pub(crate) struct ServerMetrics {
+    ticks: Mutex<BTreeMap<String, BTreeMap<&'static str, u64>>>,
     routes: Mutex<BTreeMap<String, RouteCount>>,
     /// The durations of tasks.
     pub(crate) task_times: TaskTimes,
@@ -48,7 +56,25 @@ impl ServerMetrics {
         count.times.record(took, BUCKETS);
     }
 
+    /// Counts due times of a schedule with their outcome.
+    pub(crate) fn count_ticks(&self, schedule: &Name, outcome: &'static str, count: u64) {
+        let mut ticks = self.ticks.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_counted = ticks.contains_key(schedule.as_str()) || ticks.len() < SCHEDULES_MAX;
+        let label = if is_counted { schedule.as_str() } else { OTHER_SCHEDULES };
+        let by_outcome = ticks.entry(label.to_owned()).or_default();
+        *by_outcome.entry(outcome).or_default() += count;
+    }
+
     fn write(&self, out: &mut String) -> std::fmt::Result {
+        let ticks = self.ticks.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let name = "polity_schedule_ticks_total";
+        writeln!(out, "# HELP {name} Due times of schedules, by outcome.")?;
+        writeln!(out, "# TYPE {name} counter")?;
+        for (schedule, by_outcome) in &ticks {
+            for (outcome, count) in by_outcome {
+                writeln!(out, "{name}{{schedule=\"{schedule}\",outcome=\"{outcome}\"}} {count}")?;
+            }
+        }
         let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner).clone();
         writeln!(out, "# HELP polity_http_requests_total Answered requests.")?;
         writeln!(out, "# TYPE polity_http_requests_total counter")?;
