@@ -14,6 +14,7 @@ mod init;
 mod remote;
 mod review;
 mod run;
+mod schedule;
 mod schema;
 mod serve;
 mod session;
@@ -69,6 +70,9 @@ pub(crate) fn run(args: PolityArgs) -> CliResult {
         CliCommand::Tool(command) => block_on(tool::tool(&AppContext::new(options)?, command)),
         CliCommand::Gc(args) => block_on(gc::gc(&AppContext::new(options)?, &args)),
         CliCommand::Cost(args) => block_on(cost::cost(&AppContext::new(options)?, &args)),
+        CliCommand::Schedule(command) => {
+            block_on(schedule::schedule(&AppContext::new(options)?, command))
+        }
         CliCommand::Serve(args) => serve::serve(&AppContext::new(options)?, &args),
         CliCommand::Token(command) => token::token(&AppContext::new(options)?, command),
         CliCommand::Backup(args) => backup::backup(&AppContext::new(options)?, &args),

@@ -202,7 +202,7 @@ fn budget(max_cost_usd: Option<UsdLimit>, max_tokens: Option<NonZeroU64>) -> Opt
     is_limited.then_some(Budget { max_cost_usd, max_tokens })
 }
 
-pub(super) fn parameters(params: &[String]) -> Result<Map<String, Value>, CliError> {
+pub(crate) fn parameters(params: &[String]) -> Result<Map<String, Value>, CliError> {
     let mut parameters = Map::new();
     for param in params {
         let (name, value) =

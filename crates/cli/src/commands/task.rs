@@ -25,6 +25,8 @@ use crate::exit::ExitStatus;
 use crate::terminal::{print_json, say};
 use crate::view::{count, steps, task as view};
 
+pub(crate) use watch::follow_to_end;
+
 pub(crate) async fn task(app: &AppContext, command: TaskCommand) -> CliResult {
     match command {
         TaskCommand::List(args) => list::list(app, args).await,

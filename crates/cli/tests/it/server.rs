@@ -13,6 +13,7 @@ mod live_events;
 mod operation;
 mod rate_limits;
 mod route_table;
+mod schedules;
 mod service_manager;
 mod simulations;
 mod tasks;

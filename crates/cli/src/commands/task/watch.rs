@@ -37,6 +37,14 @@ pub(crate) async fn watch(app: &AppContext, args: &TaskArgs) -> CliResult {
     present(&app.options, &task)
 }
 
+/// Follows a task that another process runs, and presents it as `polity run` does.
+pub(crate) async fn follow_to_end(app: &AppContext, id: TaskId) -> CliResult {
+    let queries = app.queries()?;
+    let row = queries.task_row(id).await?;
+    follow(&queries, row, &mut LiveView::new(app)).await?;
+    present(app, &queries.load_task(id).await?)
+}
+
 pub(crate) async fn wait(app: &AppContext, args: &WaitArgs) -> CliResult {
     let queries = app.queries()?;
     let mut row = queries.find_task(&args.id).await?;
