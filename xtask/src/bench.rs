@@ -15,13 +15,14 @@ use crate::peers;
 use crate::run::{cargo, output, step};
 
 /// The benches, by package and name.
-const BENCHES: [(&str, &str); 9] = [
+const BENCHES: [(&str, &str); 10] = [
     ("polity-model", "transitions"),
     ("polity-store", "journal"),
     ("polity-drivers", "tool_rounds"),
     ("polity-drivers", "masking"),
     ("polity-drivers", "runs"),
     ("polity-engine", "workflows"),
+    ("polity-engine", "schedules"),
     ("polity-statechart", "fires"),
     ("polity-simulator", "ticks"),
     ("polity-simulator", "runs"),

@@ -2,7 +2,7 @@
 
 mod agent;
 mod global;
-mod schedule;
+pub(crate) mod schedule;
 mod serve;
 mod sim;
 mod task;
@@ -21,10 +21,6 @@ use polity_model::number::UsdLimit;
 
 pub(crate) use agent::{AgentAddArgs, AgentArgs, AgentCommand, AgentStatusArgs, KindArg};
 pub(crate) use global::{GlobalOptions, OutputVerbosity};
-pub(crate) use schedule::{
-    BackfillArgs, ScheduleAction, ScheduleAddArgs, ScheduleArgs, ScheduleHistoryArgs,
-    ScheduleNextArgs, SchedulePauseArgs, ScheduleRunArgs,
-};
 pub(crate) use serve::{LogFormat, ServeArgs, TokenCommand, TokenCreateArgs, TokenRevokeArgs};
 pub(crate) use sim::{
     ChartArgs, ChartCheckArgs, ChartCommand, ChartFireArgs, ChartFormat, ChartGraphArgs,
@@ -92,7 +88,7 @@ pub(crate) enum CliCommand {
     Tool(ToolCommand),
     /// List, add, control and run schedules
     #[command(subcommand)]
-    Schedule(ScheduleAction),
+    Schedule(schedule::ScheduleAction),
     /// Serve the home over HTTP: API, live events, and every interrupted task is continued
     Serve(ServeArgs),
     /// Create, list and revoke tokens of the server

@@ -14,7 +14,7 @@ use polity_server::running_server;
 use serde_json::json;
 
 use crate::app::AppContext;
-use crate::args::{ScheduleAction, ScheduleArgs, ScheduleHistoryArgs, ScheduleNextArgs};
+use crate::args::schedule::{ScheduleAction, ScheduleArgs, ScheduleHistoryArgs, ScheduleNextArgs};
 use crate::error::CliResult;
 use crate::exit::ExitStatus;
 use crate::terminal::{note, print_json, say};

@@ -161,6 +161,17 @@ impl TickTrigger {
 }
 
 impl TickOutcome {
+    /// The task, if one was started.
+    pub fn task_id(&self) -> Option<TaskId> {
+        match self {
+            Self::Started { task_id, start_at: _ } => Some(*task_id),
+            Self::Queued
+            | Self::Skipped { .. }
+            | Self::Missed { .. }
+            | Self::FailedToStart { .. } => None,
+        }
+    }
+
     /// The outcome as text.
     pub fn label(&self) -> &'static str {
         match self {

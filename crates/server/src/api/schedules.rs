@@ -296,11 +296,9 @@ async fn run(
 
 /// The task that a run by hand starts.
 fn started(changes: &[ScheduleChange]) -> Option<(Timestamp, TaskId)> {
-    changes.iter().rev().find_map(|change| match change {
-        ScheduleChange::Tick { due, outcome: TickOutcome::Started { task_id, .. }, .. } => {
-            Some((*due, *task_id))
-        }
-        _ => None,
+    changes.iter().rev().find_map(|change| {
+        let ScheduleChange::Tick { due, outcome, .. } = change else { return None };
+        outcome.task_id().map(|task_id| (*due, task_id))
     })
 }
 

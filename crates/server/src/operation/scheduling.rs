@@ -254,12 +254,11 @@ impl ScheduleQueue {
                 None => self.next_look = self.next_look.min(Instant::now() + LOOK_AGAIN_TIME),
             },
             StreamId::Task(task_id) => {
-                let (completed, cancelled) = match &recorded.event {
-                    Event::TaskCompleted { .. } => (true, false),
-                    Event::TaskFailed { .. } => (false, false),
-                    Event::TaskCancelled => (false, true),
-                    _ => return,
-                };
+                let completed = matches!(recorded.event, Event::TaskCompleted { .. });
+                let cancelled = recorded.event == Event::TaskCancelled;
+                if !completed && !cancelled && !matches!(recorded.event, Event::TaskFailed { .. }) {
+                    return;
+                }
                 if let Some(name) = self.running.remove(task_id) {
                     let run = EndedRun { task_id: *task_id, completed, cancelled };
                     self.pending.entry(name).or_default().ended.push(run);

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::control::commit;
 use super::is_served;
 use crate::app::AppContext;
-use crate::args::{ScheduleAddArgs, ScheduleArgs};
+use crate::args::schedule::{ScheduleAddArgs, ScheduleArgs};
 use crate::commands::run::parameters;
 use crate::error::{CliError, CliResult};
 

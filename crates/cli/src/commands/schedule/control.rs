@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::is_served;
 use crate::app::AppContext;
-use crate::args::{BackfillArgs, ScheduleArgs, SchedulePauseArgs};
+use crate::args::schedule::{BackfillArgs, ScheduleArgs, SchedulePauseArgs};
 use crate::commands::trust::user_name;
 use crate::error::{CliError, CliResult};
 use crate::view::count;

@@ -4,23 +4,20 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use polity_definition::{Home, ScheduleDefinition};
-use polity_engine::clock::SystemClock;
 use polity_engine::driver::RunOverrides;
 use polity_engine::pinned::Assignee;
-use polity_engine::runtime::{
-    EngineError, ScheduleRecord, ScheduleSubject, TaskHandle, decide_schedule,
-};
+use polity_engine::runtime::{EngineError, TaskHandle};
 use polity_engine::schedule::{ScheduleCommand, ScheduleRejection, StartFault};
 use polity_host::recording::{Recording, RecordingSubject};
 use polity_host::{Host, ScheduledStart, find_schedule, schedule_assignee, start_scheduled};
-use polity_model::event::{ScheduleChange, TickOutcome, TickTrigger};
+use polity_model::event::{ScheduleChange, TickTrigger};
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 
 use super::control::{commit, commit_to};
 use super::is_served;
 use crate::app::{AppContext, close};
-use crate::args::ScheduleRunArgs;
+use crate::args::schedule::ScheduleRunArgs;
 use crate::commands::run::{background, perform};
 use crate::commands::task::follow_to_end;
 use crate::error::{CliError, CliResult};
@@ -98,21 +95,9 @@ async fn perform_here(
             ScheduleCommand::FailStart { task_id: id, fault }
         }
     };
-    end_run(store, definition, &command).await?;
+    // Due times that wait are left to a server.
+    commit_to(store, definition, &command).await?;
     outcome
-}
-
-/// Records the end of the run. Due times that wait are left to a server.
-async fn end_run(
-    store: &dyn polity_store::Store,
-    definition: &ScheduleDefinition,
-    command: &ScheduleCommand,
-) -> Result<(), CliError> {
-    let mut record = ScheduleRecord::load(store, &definition.name).await?;
-    let times = definition.due_times();
-    let subject = ScheduleSubject { definition, times: &times, fault: None };
-    decide_schedule(store, &SystemClock, &mut record, subject, command).await?;
-    Ok(())
 }
 
 async fn begin(
@@ -132,12 +117,8 @@ async fn begin(
 }
 
 fn started(change: &ScheduleChange) -> Option<(Timestamp, TaskId)> {
-    match change {
-        ScheduleChange::Tick { due, outcome: TickOutcome::Started { task_id, .. }, .. } => {
-            Some((*due, *task_id))
-        }
-        _ => None,
-    }
+    let ScheduleChange::Tick { due, outcome, .. } = change else { return None };
+    outcome.task_id().map(|task_id| (*due, task_id))
 }
 
 /// Asks the server for a run, and follows its task.
@@ -189,9 +170,11 @@ async fn request_run(
     schedule_assignee(&app.context, home, &toggles, definition)
         .map_err(|fault| cannot_start(definition, fault))?;
     let changes = commit(app, home, definition, &ScheduleCommand::RequestRun).await?;
-    let queued = changes.iter().find_map(|change| match change {
-        ScheduleChange::Tick { due, trigger: TickTrigger::Manual, .. } => Some(*due),
-        _ => None,
+    let queued = changes.iter().find_map(|change| {
+        let ScheduleChange::Tick { due, trigger: TickTrigger::Manual, .. } = change else {
+            return None;
+        };
+        Some(*due)
     });
     queued.ok_or_else(|| CliError::conflict("the run was not queued"))
 }

@@ -11,7 +11,7 @@ use polity_engine::decide::CommandRejection;
 use polity_engine::runtime::{EngineError, ScheduleRecord, ScheduleSubject, decide_schedule};
 use polity_engine::schedule::{ScheduleCommand, StartFault, next_wake, replaced_runs};
 use polity_host::{HostError, ScheduledStart, schedule_assignee, start_scheduled};
-use polity_model::event::{ScheduleChange, TickOutcome};
+use polity_model::event::ScheduleChange;
 use polity_model::ids::TaskId;
 use polity_model::machine::schedule::ScheduleStatus;
 use polity_model::machine::task::TaskStatus;
@@ -112,10 +112,12 @@ impl WatchedSchedule {
         let mut check_tasks = work.check_tasks;
         match &mut self.record {
             Some(record) if work.reload => {
-                let before = record.state.running.len();
+                let before: Vec<_> = record.state.running.iter().map(|run| run.task_id).collect();
                 record.catch_up(&**store, &self.definition.name).await?;
-                // Another process may have started a run, and may have died before its task.
-                self.has_open_start |= record.state.running.len() > before;
+                // Another process has started a run: it may have ended already, or the process may
+                // have died before its task.
+                check_tasks |=
+                    record.state.running.iter().any(|run| !before.contains(&run.task_id));
             }
             Some(_) => {}
             None => {
@@ -199,13 +201,7 @@ impl WatchedSchedule {
             for change in changes {
                 let (label, count, started) = match change {
                     ScheduleChange::Tick { due, outcome, .. } => {
-                        let started = match &outcome {
-                            TickOutcome::Started { task_id, start_at: _ } => Some((due, *task_id)),
-                            TickOutcome::Queued
-                            | TickOutcome::Skipped { .. }
-                            | TickOutcome::Missed { .. }
-                            | TickOutcome::FailedToStart { .. } => None,
-                        };
+                        let started = outcome.task_id().map(|task_id| (due, task_id));
                         (outcome.label(), 1, started)
                     }
                     ScheduleChange::Pass { count, outcome, .. } => (outcome.label(), count, None),
