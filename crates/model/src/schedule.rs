@@ -11,6 +11,7 @@ use crate::machine::{IllegalTransition, Machine};
 
 /// The state of a schedule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ScheduleState {
     /// Its status.
     pub status: ScheduleStatus,

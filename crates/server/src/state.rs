@@ -69,6 +69,11 @@ impl ServerState {
         self.definitions.get()
     }
 
+    /// The definitions, after a change that this process has made.
+    pub(crate) fn changed_home(&self) -> Arc<Home> {
+        self.definitions.get_now()
+    }
+
     /// The definitions as they were read last, without a look at the files.
     pub(crate) fn loaded_home(&self) -> Arc<Home> {
         self.definitions.loaded()

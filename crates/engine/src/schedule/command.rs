@@ -10,7 +10,7 @@ use polity_model::ids::TaskId;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScheduleCommand {
     /// Counts due times from now on, if no process has watched the schedule or its times changed.
-    /// Every other command does so first.
+    /// The commands of people do so first.
     Register,
     /// Decides on every due time up to now, and starts those that wait if they can start. Only a
     /// process that then creates the tasks may send it.

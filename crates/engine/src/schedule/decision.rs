@@ -29,6 +29,21 @@ pub fn decide(
     command: &ScheduleCommand,
     ctx: &ScheduleContext<'_>,
 ) -> Result<Vec<ScheduleChange>, ScheduleRejection> {
+    let begins = match command {
+        ScheduleCommand::Register
+        | ScheduleCommand::Pause { .. }
+        | ScheduleCommand::Resume { .. }
+        | ScheduleCommand::RunNow { .. }
+        | ScheduleCommand::RequestRun
+        | ScheduleCommand::Backfill { .. } => true,
+        // The schedule was removed meanwhile.
+        ScheduleCommand::Tick | ScheduleCommand::FailStart { .. } | ScheduleCommand::End { .. } => {
+            false
+        }
+    };
+    if state.status == ScheduleStatus::Created && !begins {
+        return Ok(Vec::new());
+    }
     let mut plan = SchedulePlan { state: state.clone(), changes: Vec::new(), ctx: *ctx };
     plan.register()?;
     match command {

@@ -289,6 +289,8 @@ fn changed_times_and_removal_withdraw_what_waits() {
     assert_eq!(one.tick(150), ["120 cron skipped withdrawn", "register"]);
     assert_eq!(one.tick(1800), ["1800 cron skipped overlap"]);
     assert_eq!(decide_removal(&ScheduleState::default()), []);
+    one.state = ScheduleState::default();
+    assert_eq!(one.tick(1860), [""; 0], "a removed schedule stays removed");
 }
 
 #[test]

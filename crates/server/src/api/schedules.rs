@@ -178,8 +178,7 @@ async fn create(
     }
     let fields: Vec<_> = body.value.into_iter().collect();
     let path = add_schedule(&state.context, &name, &fields)?;
-    let home = state.context.definitions()?;
-    let definition = find_schedule(&home, name.as_str())?;
+    let definition = find_schedule(&state.changed_home(), name.as_str())?;
     // The scheduler hears of it through the journal.
     command(&state, &definition, None, &ScheduleCommand::Register).await?;
     let Json(view) = answer_view(&state, &definition).await?;
@@ -195,6 +194,7 @@ async fn remove(
 ) -> Result<Response, Problem> {
     let schedule = find(&state, &caller, &name)?;
     delete_schedule(&state.context, &state.home(), &schedule.name)?;
+    state.changed_home();
     let store = state.host.queries().store();
     remove_schedule(&**store, &SystemClock, &schedule.name).await?;
     Ok(Json(json!({"name": schedule.name, "removed": true})).into_response())

@@ -36,8 +36,17 @@ impl LiveDefinitions {
 
     /// The definitions, as the files have them.
     pub(crate) fn get(&self) -> Arc<Home> {
+        self.checked_within(CHECK_INTERVAL)
+    }
+
+    /// The definitions, as the files have them right now.
+    pub(crate) fn get_now(&self) -> Arc<Home> {
+        self.checked_within(Duration::ZERO)
+    }
+
+    fn checked_within(&self, interval: Duration) -> Arc<Home> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.checked.elapsed() >= CHECK_INTERVAL {
+        if current.checked.elapsed() >= interval {
             current.checked = Instant::now();
             if let Err(error) = self.refresh(&mut current) {
                 let failure = error.to_string();

@@ -52,7 +52,7 @@ pub(crate) async fn run_schedules(state: Weak<ServerState>) {
             () = tokio::time::sleep(wait) => {}
             frame = live.recv() => match frame {
                 Ok(frame) => queue.notice(&frame),
-                Err(RecvError::Lagged(_)) => queue.check_all(),
+                Err(RecvError::Lagged(_)) => queue.reload_all(),
                 Err(RecvError::Closed) => return,
             },
         }
@@ -105,7 +105,7 @@ impl ScheduleQueue {
             self.home = Some(Arc::clone(&home));
         }
         if started >= self.next_check {
-            self.check_all();
+            self.check_running();
         }
         let now = SystemClock.now();
         while let Some((wake, name)) = self.wakes.pop_first() {
@@ -123,7 +123,7 @@ impl ScheduleQueue {
         let mut flushed = Vec::new();
         for (name, definition) in &home.schedules {
             match self.watched.get(name) {
-                Some(watched) if *watched.definition == **definition => {}
+                Some(watched) if *watched.definition == **definition && !watched.is_removed() => {}
                 // Due times until now belong to the definition before.
                 Some(watched) if !watched.definition.enabled => flushed.push(name.clone()),
                 Some(_) | None => {
@@ -138,7 +138,8 @@ impl ScheduleQueue {
             self.perform(state, &before).await;
         }
         for (name, definition) in &home.schedules {
-            let is_same = |one: &WatchedSchedule| *one.definition == **definition;
+            let is_same =
+                |one: &WatchedSchedule| *one.definition == **definition && !one.is_removed();
             if self.watched.get(name).is_some_and(is_same) {
                 continue;
             }
@@ -221,6 +222,9 @@ impl ScheduleQueue {
         for run in watched.record.iter().flat_map(|record| &record.state.running) {
             self.running.insert(run.task_id, name.clone());
         }
+        if watched.is_removed() {
+            self.next_look = self.next_look.min(Instant::now() + LOOK_AGAIN_TIME);
+        }
         if watched.has_open_start {
             let soon = Instant::now() + watched::OPEN_START_TIME;
             self.next_check = self.next_check.min(soon);
@@ -228,15 +232,22 @@ impl ScheduleQueue {
         self.watched.insert(name, watched);
     }
 
-    /// Reads all streams and tasks of running schedules again at the next pass.
-    fn check_all(&mut self) {
+    /// Compares the runs that have not ended with their tasks at the next pass.
+    fn check_running(&mut self) {
         self.next_check = Instant::now() + SLEEP_MAX;
         for (name, watched) in &self.watched {
             let is_idle = watched.record.as_ref().is_some_and(|one| one.state.running.is_empty());
             if !is_idle {
-                let work = self.pending.entry(name.clone()).or_default();
-                (work.reload, work.check_tasks) = (true, true);
+                self.pending.entry(name.clone()).or_default().check_tasks = true;
             }
+        }
+    }
+
+    /// Reads all streams again at the next pass, because events were lost.
+    fn reload_all(&mut self) {
+        self.check_running();
+        for name in self.watched.keys() {
+            self.pending.entry(name.clone()).or_default().reload = true;
         }
     }
 

@@ -16,7 +16,7 @@ fn home(script: &str, fields: &str) -> HomeSandbox {
     home.write_shell_agent(
         "worker",
         script,
-        ", access_type: read-only, max_concurrent_executions: 10",
+        ", access_type: read-only, idempotent: true, max_concurrent_executions: 10",
     );
     let file = format!("name: often\nagent: worker\ncron_expression: \"* * * * * *\"\n{fields}\n");
     home.write("schedules/often.yaml", &file);
@@ -233,6 +233,7 @@ fn schedules_are_added_and_removed_while_a_server_runs() {
     assert_eq!(names, ["by_http", "daily", "often"]);
     server.post("/api/v1/schedules/by_http/remove", &json!({})).expect(200);
     home.polity(&["schedule", "remove", "daily"]).exits(0);
+    home.polity(&["schedule", "remove", "daily"]).fails(2, "there is no schedule \"daily\"");
     server.get("/api/v1/schedules/by_http").expect_problem(404, "not_found");
     server.get("/api/v1/schedules/by_http/history").expect(200);
     home.polity(&["schedule", "show", "dayly"]).fails(2, "there is no schedule \"dayly\"");
@@ -249,7 +250,7 @@ fn wrong_schedules_are_refused_with_the_field_and_a_way_out() {
     add(&["--agent", "werker", "--cron", "@daily"]).fails(2, "did you mean \"worker\"");
     add(&["--agent", "worker", "--cron", "@daily", "--overlap", "never"]).fails(2, "overlap");
     assert!(!home.file("schedules/new.yaml").exists());
-    let huge = ["--from", "0001-01-01", "--to", "2026-01-01"];
+    let huge = ["--from", "2000-01-01", "--to", "2026-01-01"];
     let backfill = [&["schedule", "backfill", "often"], &huge[..]].concat();
     home.polity(&backfill).fails(6, "the limit queued_ticks");
     let server = ServerProcess::start(&home);

@@ -38,6 +38,8 @@ pub(super) struct WatchedSchedule {
     pub(super) wake: Option<Timestamp>,
     /// True if the task of a record does not exist yet.
     pub(super) has_open_start: bool,
+    /// True until its due times count.
+    is_new: bool,
 }
 
 /// The reasons for a decision besides the time.
@@ -68,7 +70,13 @@ struct StartContext<'a> {
 impl WatchedSchedule {
     pub(super) fn new(definition: Arc<ScheduleDefinition>, record: Option<ScheduleRecord>) -> Self {
         let times = definition.due_times();
-        Self { definition, times, record, wake: None, has_open_start: false }
+        Self { definition, times, record, wake: None, has_open_start: false, is_new: true }
+    }
+
+    /// True if another process has removed it. The files say whether it exists again.
+    pub(super) fn is_removed(&self) -> bool {
+        let created = |record: &ScheduleRecord| record.state.status == ScheduleStatus::Created;
+        !self.is_new && self.record.as_ref().is_some_and(created)
     }
 
     /// Tries again soon, after a failure.
@@ -88,7 +96,7 @@ impl WatchedSchedule {
         let context = StartContext { state, home, toggles };
         match self.advance(&context, work).await {
             Ok(()) => {
-                let record = self.record.as_ref();
+                let record = self.record.as_ref().filter(|_| !self.is_removed());
                 self.wake = record
                     .and_then(|record| next_wake(&record.state, &self.definition, &self.times));
             }
@@ -125,6 +133,10 @@ impl WatchedSchedule {
                 check_tasks |= !record.state.running.is_empty();
                 self.record = Some(record);
             }
+        }
+        if self.is_new {
+            self.decide(context, ScheduleCommand::Register).await?;
+            self.is_new = false;
         }
         for EndedRun { task_id, completed, cancelled } in work.ended {
             let end = ScheduleCommand::End { task_id, completed, cancelled };
