@@ -11,6 +11,7 @@ const GLOBAL: &str = "Global options";
 
 /// Options of every command.
 #[derive(Debug, Clone, ClapArgs)]
+#[expect(clippy::struct_excessive_bools, reason = "each of them is a flag")]
 pub(crate) struct GlobalOptions {
     /// The home folder. Without it: POLITY_HOME, else the current or nearest parent folder
     /// with a polity.yaml, else ~/.polity
@@ -20,7 +21,13 @@ pub(crate) struct GlobalOptions {
     /// The server that does the work, such as http://127.0.0.1:7070. Without it: POLITY_SERVER, else a
     /// server that serves the home. Its token is in POLITY_TOKEN
     #[expect(clippy::doc_markdown, reason = "help is read in a terminal")]
-    #[arg(long = "server", global = true, value_name = "URL", conflicts_with = "local", help_heading = GLOBAL)]
+    #[arg(
+        long = "server",
+        global = true,
+        value_name = "URL",
+        conflicts_with = "local",
+        help_heading = GLOBAL
+    )]
     pub(crate) server_url: Option<String>,
     /// Work in this process, also if a server serves the home
     #[arg(long, global = true, help_heading = GLOBAL)]

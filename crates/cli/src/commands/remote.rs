@@ -30,7 +30,7 @@ pub(crate) async fn command(link: &ServerLink, command: CliCommand) -> CliResult
     match command {
         CliCommand::Run(args) => {
             refuse_recording(&args.recording)?;
-            run(link, args).await
+            run(link, &args).await
         }
         CliCommand::Task(command) => task(link, command).await,
         CliCommand::Review(command) => review(link, command).await,

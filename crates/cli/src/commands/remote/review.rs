@@ -27,10 +27,10 @@ pub(super) async fn review(link: &ServerLink, command: ReviewCommand) -> CliResu
         ReviewCommand::Show(args) => show(link, &args).await,
         ReviewCommand::Approve(args) => {
             let (args, kind) = AnswerKind::approve(args)?;
-            answer(link, args, &kind).await
+            answer(link, &args, &kind).await
         }
-        ReviewCommand::Reject(args) => answer(link, args, &AnswerKind::Reject).await,
-        ReviewCommand::Modify(args) => answer(link, args, &AnswerKind::Modify).await,
+        ReviewCommand::Reject(args) => answer(link, &args, &AnswerKind::Reject).await,
+        ReviewCommand::Modify(args) => answer(link, &args, &AnswerKind::Modify).await,
     }
 }
 
@@ -45,7 +45,7 @@ async fn show(link: &ServerLink, args: &TaskArgs) -> CliResult {
 }
 
 /// Records an answer, and shows the steps that follow unless `--detach` is given.
-async fn answer(link: &ServerLink, args: DecideArgs, kind: &AnswerKind) -> CliResult {
+async fn answer(link: &ServerLink, args: &DecideArgs, kind: &AnswerKind) -> CliResult {
     refuse_recording(&args.recording)?;
     refuse_trust(args.trust)?;
     let client = &link.client;

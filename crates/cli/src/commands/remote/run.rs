@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use polity_host::process_environment;
+use polity_model::number::UsdLimit;
 use serde_json::{Map, Value, json};
 
 use super::start::show_started;
@@ -14,7 +15,7 @@ use crate::error::{CliError, CliResult};
 /// The most bytes that are read from stdin. The limit of the server is smaller.
 const STDIN_BYTES_MAX: u64 = 1 << 30;
 
-pub(super) async fn run(link: &ServerLink, args: RunArgs) -> CliResult {
+pub(super) async fn run(link: &ServerLink, args: &RunArgs) -> CliResult {
     let mut body = Map::new();
     let mut add = |field: &str, value: Value| {
         if !value.is_null() {
@@ -27,7 +28,7 @@ pub(super) async fn run(link: &ServerLink, args: RunArgs) -> CliResult {
     add("envs", json!(variables(&process_environment(), &args.envs)?));
     add("class", json!(args.class));
     add("retention_days", json!(args.retention_days));
-    add("max_cost_usd", json!(args.max_cost_usd.map(|limit| limit.get())));
+    add("max_cost_usd", json!(args.max_cost_usd.map(UsdLimit::get)));
     add("max_tokens", json!(args.max_tokens));
     let submit = async |field: &str| {
         let mut body = body.clone();

@@ -8,6 +8,7 @@ use polity_model::checkpoint::Checkpoint;
 use polity_model::ids::TaskId;
 use polity_model::machine::Machine;
 use polity_model::machine::task::TaskStatus;
+use polity_model::number::UsdLimit;
 use polity_model::task::Task;
 use polity_model::trace::TraceLog;
 use serde_json::{Map, Value, json};
@@ -296,7 +297,7 @@ async fn retry(link: &ServerLink, args: &RetryArgs) -> CliResult {
     let mut body = Map::new();
     body.insert("definitions".into(), definitions(link, id, args.definitions).await?.into());
     for (field, value) in [
-        ("max_cost_usd", json!(args.max_cost_usd.map(|limit| limit.get()))),
+        ("max_cost_usd", json!(args.max_cost_usd.map(UsdLimit::get))),
         ("max_tokens", json!(args.max_tokens)),
         ("timeout_seconds", json!(args.timeout)),
     ] {
