@@ -47,7 +47,7 @@ pub(crate) use child_process::{ProcessHandle, ProcessPipes};
 pub use executable::HomeProgramCheck;
 pub(crate) use executable::find_executable;
 pub use pids_limit::PidsLimit;
-pub use polity_shim::{landlock_version, take_passed_descriptor, unblock_signals};
+pub use polity_shim::{landlock_version, unblock_signals, with_passed_descriptor};
 #[cfg(target_os = "linux")]
 pub use shim::supervise;
 pub use shim_options::{ProcessTreeLimits, SupervisionOptions};

@@ -216,7 +216,7 @@ fn definitions(home: &Home) -> DoctorCheck {
     const NAME: &str = "definitions";
     let number = home.agents.len() + home.workflows.len() + home.schedules.len();
     match home.problems.first() {
-        None => DoctorCheck::ok(CheckSubject::Home, NAME, format!("{number} are valid")),
+        None => DoctorCheck::ok(CheckSubject::Home, NAME, format!("{number} valid")),
         Some(problem) => {
             let others = match home.problems.len() - 1 {
                 0 => String::new(),

@@ -32,8 +32,7 @@ mod parts {
 #[cfg(all(test, embedded))]
 use parts::{children, pids_limit, run_record, spawn, supervise, text_buffer, time};
 
-use std::os::fd::{FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// The stub executable; `None` on unsupported platforms.
@@ -99,20 +98,19 @@ pub fn landlock_version() -> Option<u32> {
 /// The first descriptor that a service manager passes to a process.
 const PASSED_DESCRIPTOR: i32 = 3;
 
-/// Takes the descriptor that a service manager passed to this process. Returns `None` if it is not
-/// open, or was taken before.
+/// Inspects the descriptor that a service manager passed to this process. Returns `None` if it is not
+/// open.
 ///
-/// The caller has seen in the environment that a descriptor was passed. It belongs to no other part
-/// of this process then: the number was taken before the process began.
-#[must_use]
-pub fn take_passed_descriptor() -> Option<OwnedFd> {
-    static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+/// The environment that announces it may be wrong, so the descriptor may belong to another part of
+/// this process. It is only lent: clone it to keep it.
+pub fn with_passed_descriptor<T>(inspect: impl FnOnce(BorrowedFd<'_>) -> T) -> Option<T> {
     let is_open = std::fs::symlink_metadata(format!("/dev/fd/{PASSED_DESCRIPTOR}")).is_ok();
-    if !is_open || IS_TAKEN.swap(true, Ordering::Relaxed) {
+    if !is_open {
         return None;
     }
-    // SAFETY: the descriptor is open, and only this call ever takes it.
-    Some(unsafe { OwnedFd::from_raw_fd(PASSED_DESCRIPTOR) })
+    // SAFETY: the descriptor is open, and lent for this call only.
+    let descriptor = unsafe { BorrowedFd::borrow_raw(PASSED_DESCRIPTOR) };
+    Some(inspect(descriptor))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use polity_drivers::EnvSource;
-use polity_drivers::process::take_passed_descriptor;
+use polity_drivers::process::with_passed_descriptor;
 
 use crate::state::ServerState;
 
@@ -38,13 +38,16 @@ pub(crate) fn passed_listener(environment: &EnvSource) -> io::Result<Option<TcpL
             "{LISTEN_FDS} is {number}, but the server listens on one socket"
         )));
     }
-    let socket = take_passed_descriptor()
-        .ok_or_else(|| wrong(&format!("{LISTEN_FDS} is set, but descriptor 3 is not open")))?;
-    // Programs must not inherit it.
-    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
-    if !rustix::net::sockopt::socket_acceptconn(&socket).unwrap_or(false) {
-        return Err(wrong("the passed descriptor 3 is not a socket that listens"));
-    }
+    let socket = with_passed_descriptor(|descriptor| {
+        if !rustix::net::sockopt::socket_acceptconn(descriptor).unwrap_or(false) {
+            return Err(wrong("the passed descriptor 3 is not a socket that listens"));
+        }
+        // Programs must not inherit it.
+        rustix::io::fcntl_setfd(descriptor, rustix::io::FdFlags::CLOEXEC)?;
+        descriptor.try_clone_to_owned()
+    });
+    let not_open = || wrong(&format!("{LISTEN_FDS} is set, but descriptor 3 is not open"));
+    let socket = socket.ok_or_else(not_open)??;
     let listener = TcpListener::from(socket);
     listener
         .local_addr()
