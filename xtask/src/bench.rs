@@ -4,6 +4,7 @@
 //! itself is measured here, from the outside.
 
 mod program;
+mod service;
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -57,6 +58,7 @@ pub(crate) fn bench(quick: bool) -> Result<()> {
     }
     step("the program", cargo(&["build", "--release", "--quiet"]))?;
     figures.extend(program::measure(quick)?);
+    figures.extend(service::measure(quick)?);
     println!("{}", table(&figures));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask test`, `peers`, `bench`, `fuzz`, `generate`.
+//! The project's own chores: `cargo xtask test`, `peers`, `bench`, `fuzz`, `soak`, `generate`.
 #![allow(clippy::disallowed_methods, reason = "chores start programs and read the environment")]
 
 mod bench;
@@ -7,6 +7,8 @@ mod generate;
 mod house;
 mod peers;
 mod run;
+mod served;
+mod soak;
 mod test;
 
 use std::process::ExitCode;
@@ -50,6 +52,15 @@ enum Chore {
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
         minutes: u64,
     },
+    /// Kill and restart a server under mixed work, and check that nothing is lost
+    Soak {
+        /// The duration
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+        minutes: u64,
+        /// The seed of an earlier run, which repeats its choices
+        #[arg(long)]
+        seed: Option<u64>,
+    },
     /// Write the files that are generated from the source
     Generate {
         /// Only check that they are up to date
@@ -69,6 +80,7 @@ fn main() -> ExitCode {
         Chore::Fuzz { target, minutes } => {
             fuzz::fuzz(target.as_deref(), Duration::from_mins(minutes))
         }
+        Chore::Soak { minutes, seed } => soak::soak(Duration::from_mins(minutes), seed),
         Chore::Generate { check } => generate::generate(check),
     };
     match done {

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::run::{cargo, step};
-use crate::{fuzz, generate, house, peers};
+use crate::{fuzz, generate, house, peers, soak};
 
 /// The number of random histories per fault test in the long run. In the short run each test has
 /// its own, smaller number.
@@ -22,6 +22,7 @@ pub(crate) fn test(long: bool) -> Result<()> {
         tests.env("PROPTEST_CASES", LONG_CASES).env("POLITY_TEST_LONG", "1");
     }
     step("tests", tests)?;
+    soak::soak(if long { soak::LONG_RUN } else { soak::SHORT_RUN }, None)?;
     fuzz::fuzz(None, if long { fuzz::LONG_RUN } else { fuzz::SHORT_RUN })?;
     let mut docs = cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"]);
     docs.env("RUSTDOCFLAGS", "--deny warnings");
