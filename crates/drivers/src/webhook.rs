@@ -180,7 +180,7 @@ mod tests {
         let id = "msg_p5jXN8AQM9LWM0D4loKWxJek";
         let one = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
         let body = br#"{"test": 2432232314}"#;
-        assert_eq!(signature(&[key.clone()], id, 1_614_265_330, body), one);
+        assert_eq!(signature(std::slice::from_ref(&key), id, 1_614_265_330, body), one);
         let both = signature(&[key.clone(), key], id, 1_614_265_330, body);
         assert_eq!(both, format!("{one} {one}"));
     }

@@ -113,7 +113,7 @@ impl ScheduleState {
                 self.consecutive_failures = 0;
             }
             ScheduleChange::Tick { due, trigger, outcome } => {
-                self.tick(*due, *trigger, outcome, at)?
+                self.tick(*due, *trigger, outcome, at)?;
             }
             ScheduleChange::Pass { last, .. } => self.decided_until = self.decided_until.max(*last),
             ScheduleChange::End { task_id, completed, cancelled } => {

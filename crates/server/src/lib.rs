@@ -18,6 +18,6 @@ mod webhooks;
 
 pub use api::openapi_document;
 pub use error::ServeError;
-pub use operation::server_lock::{RunningServer, published_server, running_server};
 pub use listener::TlsError;
+pub use operation::server_lock::{RunningServer, published_server, running_server};
 pub use server::{Server, ServerOptions};

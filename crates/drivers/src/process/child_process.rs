@@ -254,13 +254,13 @@ impl ProcessReaper {
         let status = loop {
             tokio::select! {
                 status = self.child.wait() => break status.ok(),
-                signal = signals.recv() => match signal {
-                    Some(signal) => self.signal(signal),
-                    None => {
+                signal = signals.recv() => {
+                    let Some(signal) = signal else {
                         self.signal(self.last_signal());
                         break self.child.wait().await.ok();
-                    }
-                },
+                    };
+                    self.signal(signal);
+                }
             }
         };
         self.has_ended = true;

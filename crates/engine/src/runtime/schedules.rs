@@ -78,7 +78,7 @@ impl ScheduleRecord {
         for recorded in events {
             if let Event::ScheduleChanged { change } = &recorded.event {
                 let applied = self.state.apply(change, recorded.at);
-                applied.map_err(|illegal| ScheduleRejection::broken(name, &illegal))?;
+                applied.map_err(|illegal| ScheduleRejection::broken(name, illegal))?;
             }
             self.sequence = recorded.sequence;
         }
@@ -142,7 +142,7 @@ where
         for event in &events {
             if let Event::ScheduleChanged { change } = event {
                 let applied = state.apply(change, at);
-                applied.map_err(|illegal| ScheduleRejection::broken(self.name, &illegal))?;
+                applied.map_err(|illegal| ScheduleRejection::broken(self.name, illegal))?;
             }
         }
         let expected = self.record.sequence;

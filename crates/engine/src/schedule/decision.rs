@@ -134,8 +134,7 @@ impl SchedulePlan<'_> {
 
     fn push(&mut self, change: ScheduleChange) -> Result<(), ScheduleRejection> {
         let applied = self.state.apply(&change, self.ctx.now);
-        applied
-            .map_err(|illegal| ScheduleRejection::broken(&self.ctx.definition.name, &illegal))?;
+        applied.map_err(|illegal| ScheduleRejection::broken(&self.ctx.definition.name, illegal))?;
         self.changes.push(change);
         Ok(())
     }

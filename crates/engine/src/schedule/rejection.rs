@@ -38,7 +38,7 @@ pub enum ScheduleRejection {
 
 impl ScheduleRejection {
     /// A change that the state machine does not allow.
-    pub(crate) fn broken(schedule: &Name, illegal: &IllegalTransition<ScheduleStatus>) -> Self {
+    pub(crate) fn broken(schedule: &Name, illegal: IllegalTransition<ScheduleStatus>) -> Self {
         Self::Broken { schedule: schedule.clone(), reason: illegal.to_string() }
     }
 }

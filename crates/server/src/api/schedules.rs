@@ -259,14 +259,12 @@ async fn run(
     let task_id = key.map(|key| key.task_id(&caller, &format!("schedules/{name}/run")));
     let running = task_id.map(|id| state.running_keys.begin(id));
     if running.as_ref().is_some_and(Option::is_none) {
-        let detail = "a request with this Idempotency-Key is still being handled";
-        return Err(Problem::new(StatusCode::CONFLICT, "request_in_progress", detail)
-            .hint("repeat it when that one has its answer"));
+        return Err(Problem::in_progress());
     }
     if let Some(id) = task_id
         && state.host.queries().store().task_row(id).await?.is_some()
     {
-        return replay(&state, id, None, query.wait()).await;
+        return replay(&state, id, query.wait()).await;
     }
     let toggles = state.host.queries().agent_toggles().await?;
     let assignee = schedule_assignee(&state.context, &state.home(), &toggles, &schedule);

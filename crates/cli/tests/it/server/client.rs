@@ -67,10 +67,7 @@ impl<'h> ServerProcess<'h> {
     }
 
     /// Starts a server with these environment variables.
-    pub(super) fn start_with_variables(
-        home: &'h HomeSandbox,
-        variables: &[(&str, &str)],
-    ) -> Self {
+    pub(super) fn start_with_variables(home: &'h HomeSandbox, variables: &[(&str, &str)]) -> Self {
         let mut command = home.command(&["serve", "--listen", "127.0.0.1:0"]);
         command.envs(variables.iter().copied());
         Self::start_command(home, command)

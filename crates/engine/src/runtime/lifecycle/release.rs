@@ -66,6 +66,7 @@ fn is_permanent(error: &EngineError) -> bool {
         | EngineError::Panicked { .. }
         | EngineError::Fork(_)
         | EngineError::Retry(_)
+        | EngineError::Schedule(_)
         | EngineError::Store(_)
         | EngineError::Commit(_) => false,
     }
