@@ -84,7 +84,10 @@ impl FiringOutcome {
 }
 
 /// Fires a trigger in a new agent of a chart.
-pub fn fire_trigger(chart: &Arc<Chart>, firing: ChartFiring) -> Result<FiringOutcome, ErrorReport> {
+pub fn fire_trigger(
+    chart: &Arc<Chart>,
+    firing: &ChartFiring,
+) -> Result<FiringOutcome, ErrorReport> {
     let from = match &firing.state {
         None => chart.initial(),
         Some(name) => state_of(chart, name)?,

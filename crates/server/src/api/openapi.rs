@@ -52,7 +52,7 @@ pub fn openapi_document() -> Value {
     let mut schemas = answers.take_definitions(true);
     let of_requests = requests.take_definitions(true);
     schemas.extend(of_requests.into_iter().map(|(name, schema)| (name, without_defaults(schema))));
-    json!({
+    let mut document = json!({
         "openapi": "3.1.0",
         "info": {
             "title": "Polity",
@@ -81,7 +81,9 @@ pub fn openapi_document() -> Value {
             },
         },
         "security": [{"bearer": []}, {"api_key": []}],
-    })
+    });
+    plain_enums(&mut document);
+    document
 }
 
 /// The statuses of the problems of every route.
@@ -112,6 +114,34 @@ fn problem_responses(schema: &Value) -> Map<String, Value> {
         (format!("problem_{status}"), response)
     };
     statuses.map(response).collect()
+}
+
+/// Replaces choices among documented constants by plain lists of values: generators of clients make
+/// a type of each constant, and accept only the first.
+fn plain_enums(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            let choices = fields.get("oneOf").and_then(Value::as_array);
+            if let Some(values) = choices.and_then(|choices| constants(choices)) {
+                fields.remove("oneOf");
+                fields.insert("type".to_owned(), json!("string"));
+                fields.insert("enum".to_owned(), values.into());
+            }
+            fields.values_mut().for_each(plain_enums);
+        }
+        Value::Array(items) => items.iter_mut().for_each(plain_enums),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// The values of choices that are all texts.
+fn constants(choices: &[Value]) -> Option<Vec<Value>> {
+    let values = choices.iter().map(|choice| match (&choice["const"], &choice["enum"]) {
+        (value @ Value::String(_), _) => Some(vec![value.clone()]),
+        (_, Value::Array(values)) if choice["type"] == "string" => Some(values.clone()),
+        _ => None,
+    });
+    Some(values.collect::<Option<Vec<_>>>()?.concat())
 }
 
 /// A schema of a request without default values: generators of clients take a field with one as

@@ -73,18 +73,19 @@ pub(super) fn routes() -> Vec<Route> {
 #[serde(deny_unknown_fields)]
 // Generators of clients do not know these keywords, and take the fields as they are.
 #[schemars(extend(
-    "not" = {"required": ["agent", "workflow"]},
-    "if" = {"required": ["agent"]},
-    "else" = {"required": ["workflow"]},
+    "not" = {
+        "required": ["agent", "workflow"],
+        "properties": {"agent": {"type": "string"}, "workflow": {"type": "string"}},
+    },
+    "if" = {"required": ["agent"], "properties": {"agent": {"type": "string"}}},
+    "else" = {"required": ["workflow"], "properties": {"workflow": {"type": "string"}}},
 ))]
 pub(super) struct TaskRequest {
     /// The agent.
     #[serde(default)]
-    #[schemars(with = "String")]
     agent: Option<String>,
     /// The workflow.
     #[serde(default)]
-    #[schemars(with = "String")]
     workflow: Option<String>,
     /// The input.
     #[schemars(regex(pattern = r"\S"))]

@@ -11,15 +11,19 @@ pub(crate) fn state_changes_schema(_: &mut SchemaGenerator) -> Schema {
         "type": "object",
         "properties": {
             "role": {"type": "string", "enum": ["user", "system"]},
-            "content": {"type": "string", "pattern": r"\S"},
+            "content": {"type": "string"},
         },
         "required": ["role", "content"],
         "additionalProperties": false,
     });
+    let item = json_schema!({"anyOf": [message, {"type": "string"}]});
     json_schema!({
         "type": "object",
         "properties": {
-            "messages": {"type": "array", "items": message, "description": "Messages to append."},
+            "messages": {
+                "anyOf": [message, {"type": "string"}, {"type": "array", "items": item}],
+                "description": "Messages to append.",
+            },
             "next_action": {"type": ["string", "null"]},
             "routing_key": {"type": ["string", "null"]},
             "metadata": {"type": "object", "additionalProperties": true},

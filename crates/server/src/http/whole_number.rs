@@ -14,8 +14,11 @@ where
 {
     let Some(number) = Option::<Number>::deserialize(deserializer)? else { return Ok(None) };
     let wrong = || Error::custom(format!("{number} is not a whole number of the allowed range"));
+    // A larger number would not survive other JSON libraries.
     let exact = number.as_u64().filter(|number| *number <= WHOLE_NUMBER_MAX);
-    let value = exact.or_else(|| whole(number.as_f64()?)).ok_or_else(wrong)?;
+    let is_exact = number.is_u64();
+    let value =
+        exact.or_else(|| whole(number.as_f64().filter(|_| !is_exact)?)).ok_or_else(wrong)?;
     T::try_from(value).map(Some).map_err(|_| wrong())
 }
 

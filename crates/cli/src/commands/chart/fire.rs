@@ -28,7 +28,7 @@ pub(super) fn fire(app: &AppContext, args: &ChartFireArgs) -> CliResult {
     }
     let (trigger, state) = (args.trigger.clone(), args.state.clone());
     let firing = ChartFiring { trigger, state, context, fields, seed: args.seed };
-    let outcome = fire_trigger(chart, firing)?;
+    let outcome = fire_trigger(chart, &firing)?;
     if app.json() {
         print_json(&outcome.to_json())?;
         return Ok(ExitStatus::Done);

@@ -51,7 +51,7 @@ fn run_gives_the_same_result_as_on_the_command_line() {
     let stop = format!("/api/v1/simulations/{id}/stop");
     server.post(&stop, &json!({})).expect_problem(409, "conflict");
     let resume = format!("/api/v1/simulations/{id}/resume");
-    server.post(&resume, &json!({"turns": 2})).expect_problem(422, "usage");
+    server.post(&resume, &json!({"turns": 2})).expect_problem(409, "conflict");
     // A run of the home is resumed to a later turn.
     let longer = server.post(&format!("{resume}?wait=120s"), &json!({"turns": 7})).expect(200);
     assert_eq!(longer["turn"], 7);

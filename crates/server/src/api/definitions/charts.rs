@@ -168,6 +168,6 @@ async fn fire(
         fields: fields.into_iter().collect(),
         seed: seed.unwrap_or_default(),
     };
-    let outcome = with_chart(&state, name, move |read| fire_trigger(&read.chart, firing)).await?;
+    let outcome = with_chart(&state, name, move |read| fire_trigger(&read.chart, &firing)).await?;
     Ok(Json(outcome.to_json()))
 }

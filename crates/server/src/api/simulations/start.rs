@@ -15,6 +15,7 @@ use polity_host::simulations::preparation::{NewRunOptions, PreparedSimulation};
 use polity_host::simulations::runs::pinned_scenario;
 use polity_model::digest::Digest;
 use polity_model::ids::RunId;
+use polity_simulator::error::SimError;
 use polity_simulator::folder::RunStatus;
 use polity_simulator::run::SimulationRun;
 use schemars::JsonSchema;
@@ -271,8 +272,13 @@ async fn resume(
     slot.start(move || {
         let folder = open_run(&context, id)?;
         let scenario = Arc::new(pinned_scenario(&folder)?.scenario);
-        SimulationRun::resume(folder, from, turns, &scenario, threads)
-            .map_err(|error| ErrorReport::from(error).about("RUN", &id.to_string()))
+        SimulationRun::resume(folder, from, turns, &scenario, threads).map_err(
+            |error| match error {
+                SimError::TooFewTurns { .. } => ErrorReport::conflict(&error)
+                    .hint("use more turns, or an earlier turn in `from`"),
+                error => ErrorReport::from(error).about("RUN", &id.to_string()),
+            },
+        )
     })
     .await?;
     answer_run(&state, id, query.wait).await
