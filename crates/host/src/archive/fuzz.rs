@@ -53,6 +53,5 @@ fn closed(journal: &str) -> Vec<u8> {
     text.push('\n');
     let events = text.lines().count() - 1;
     let digest = Digest::of(text.as_bytes());
-    text.push_str(&format!("{{\"events\":{events},\"sha256\":\"{digest}\"}}\n"));
-    text.into_bytes()
+    format!("{text}{{\"events\":{events},\"sha256\":\"{digest}\"}}\n").into_bytes()
 }

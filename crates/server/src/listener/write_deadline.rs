@@ -86,7 +86,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn reader_that_takes_nothing_fails_the_write() {
         let (near, mut far) = tokio::io::duplex(4);
-        let mut stream = WriteDeadline::new(near, Duration::from_secs(60));
+        let mut stream = WriteDeadline::new(near, Duration::from_mins(1));
         stream.write_all(b"1234").await.unwrap();
         let error = stream.write_all(b"5").await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);

@@ -144,13 +144,11 @@ impl SimulationSlot {
                 }
             }
         });
-        match started.await {
-            Ok(started) => started.map_err(Problem::from),
-            Err(_) => {
-                let detail = "the thread of the simulation failed";
-                Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail))
-            }
-        }
+        let Ok(started) = started.await else {
+            let detail = "the thread of the simulation failed";
+            return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail));
+        };
+        started.map_err(Problem::from)
     }
 
     fn perform(self, mut run: SimulationRun) {

@@ -1,7 +1,7 @@
 //! Third-party servers over every transport and lifecycle.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use polity_definition::McpServerDefinition;
 use polity_drivers::process::{ChildProcess, ProcessCommand, ProcessLauncher, StartedProcess};
@@ -140,7 +140,7 @@ async fn listening_on(mode: &str, port: u16) -> ChildProcess {
         folder: PathBuf::from("/"),
     };
     let StartedProcess { child, stdout: mut output, .. } =
-        ProcessLauncher::Direct.start(&program).unwrap();
+        ProcessLauncher::Direct.start_service(&program, Path::new("/")).unwrap();
     tokio::spawn(async move { tokio::io::copy(&mut output, &mut tokio::io::sink()).await });
     wait_until("it listens", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()).await;
     child

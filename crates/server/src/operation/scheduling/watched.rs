@@ -279,7 +279,7 @@ impl WatchedSchedule {
         let schedule = &definition.name;
         match start_scheduled(&state.host, assignee, definition, due, task_id).await {
             ScheduledStart::Started(_) => {
-                tracing::info!(%schedule, %due, task = %task_id, "started")
+                tracing::info!(%schedule, %due, task = %task_id, "started");
             }
             ScheduledStart::Exists => {}
             ScheduledStart::Later(error) => {
