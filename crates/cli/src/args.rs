@@ -106,13 +106,6 @@ pub(crate) enum CliCommand {
     Completions(CompletionsArgs),
 }
 
-impl CliCommand {
-    /// The form of the log of a server; none for other commands, which log errors only.
-    pub(crate) fn server_log(&self) -> Option<LogFormat> {
-        if let Self::Serve(args) = self { Some(args.log_format) } else { None }
-    }
-}
-
 #[derive(Debug, ClapArgs)]
 pub(crate) struct InitArgs {
     /// The folder to create. Default: POLITY_HOME, else the current folder

@@ -6,6 +6,8 @@ use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use polity_model::name::Name;
 use polity_server::auth::Scope;
 
+use super::CliCommand;
+
 /// Arguments of `serve`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ServeArgs {
@@ -15,6 +17,13 @@ pub(crate) struct ServeArgs {
     /// The form of the log on stderr: a line of text, or a JSON document per line
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: LogFormat,
+}
+
+impl CliCommand {
+    /// The form of the log of a server; none for other commands, which log errors only.
+    pub(crate) fn server_log(&self) -> Option<LogFormat> {
+        if let Self::Serve(args) = self { Some(args.log_format) } else { None }
+    }
 }
 
 /// The form of the log.
