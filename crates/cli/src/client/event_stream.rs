@@ -145,11 +145,9 @@ impl EventReader {
         let mut parser = SseParser::default();
         loop {
             let silence = Duration::from_secs(SILENCE_SECONDS_MAX);
-            let chunk = match tokio::time::timeout(silence, response.chunk()).await {
-                Ok(Ok(Some(chunk))) => chunk,
-                // The connection is made again.
-                Ok(Ok(None) | Err(_)) | Err(_) => return Ok(()),
-            };
+            let read = tokio::time::timeout(silence, response.chunk()).await;
+            // The connection is made again.
+            let Ok(Ok(Some(chunk))) = read else { return Ok(()) };
             let mut events = Vec::new();
             parser.push(&chunk, |event| self.decode(event).map(|event| events.extend(event)))?;
             if parser.pending_bytes() > EVENT_BYTES_MAX {

@@ -43,6 +43,8 @@ pub(crate) async fn command(link: &ServerLink, command: CliCommand) -> CliResult
         CliCommand::Init(_) => Err(refusal("init")),
         CliCommand::Demo => Err(refusal("demo")),
         CliCommand::Check => Err(refusal("check")),
+        CliCommand::Doctor => Err(refusal("doctor")),
+        CliCommand::Schedule(_) => Err(refusal("schedule")),
         CliCommand::Chart(_) => Err(refusal("chart")),
         CliCommand::Sim(_) => Err(refusal("sim")),
         CliCommand::Session(_) => Err(refusal("session")),
@@ -98,6 +100,9 @@ pub(crate) fn is_work(command: &CliCommand) -> bool {
         },
         CliCommand::Init(_)
         | CliCommand::Check
+        | CliCommand::Doctor
+        // Its commands commit to the stream of the schedule, which the server reads.
+        | CliCommand::Schedule(_)
         | CliCommand::Schema(_)
         | CliCommand::Demo
         | CliCommand::Workflow(_)

@@ -75,7 +75,7 @@ pub(crate) async fn run(app: &AppContext, args: RunArgs) -> CliResult {
     };
     let host = Host::open_with(&app.context, &home, drivers).await?;
     let begin = host.runtime().create(create);
-    let outcome = perform(app, &host, &recording, background, begin).await;
+    let outcome = Box::pin(perform(app, &host, &recording, background, begin)).await;
     close(host).await;
     outcome
 }

@@ -35,13 +35,12 @@ pub(super) async fn agent(link: &ServerLink, command: &AgentCommand) -> CliResul
 
 async fn show_status(link: &ServerLink, args: &AgentStatusArgs) -> CliResult {
     let client = &link.client;
-    let names = match &args.name {
-        Some(name) => vec![name.clone()],
-        None => {
-            let agents: Vec<Value> = client.list(&["agents"], &[], None).await?;
-            let names = agents.iter().filter_map(|agent| agent["name"].as_str());
-            names.map(str::to_owned).collect()
-        }
+    let names = if let Some(name) = &args.name {
+        vec![name.clone()]
+    } else {
+        let agents: Vec<Value> = client.list(&["agents"], &[], None).await?;
+        let names = agents.iter().filter_map(|agent| agent["name"].as_str());
+        names.map(str::to_owned).collect()
     };
     let mut statuses: Vec<AgentStatus> = Vec::with_capacity(names.len());
     for name in &names {

@@ -38,8 +38,10 @@ async fn expand(
         RecordKind::Task | RecordKind::Run if id.is_empty() => {
             return Err(HostError::from(LookupError::EmptyId(kind)).into());
         }
-        RecordKind::Execution if id.is_empty() => return Err(not_found(kind, &id)),
-        RecordKind::Task | RecordKind::Run | RecordKind::Execution => {}
+        RecordKind::Execution | RecordKind::Session if id.is_empty() => {
+            return Err(not_found(kind, &id));
+        }
+        RecordKind::Task | RecordKind::Run | RecordKind::Execution | RecordKind::Session => {}
     }
     // Such a text begins no id.
     let can_be_id = |c: char| c.is_ascii_hexdigit() || c == '-';

@@ -78,7 +78,7 @@ async fn perform_here(
         CliError::conflict(format!("the schedule \"{}\" started nothing", definition.name))
     })?;
     let begin = begin(host, definition, assignee, due, id);
-    let outcome = perform(app, host, recording, background, begin).await;
+    let outcome = Box::pin(perform(app, host, recording, background, begin)).await;
     let row = store.task_row(id).await?;
     let end = |completed, cancelled| ScheduleCommand::End { task_id: id, completed, cancelled };
     let command = match row.map(|row| row.status) {

@@ -46,7 +46,7 @@ pub(crate) async fn fork(app: &AppContext, args: &ForkArgs) -> CliResult {
     trust_if_asked(&host, row.id, args.trust).await?;
     let request = ForkRequest { definitions, ..ForkRequest::new(row.id, args.from, updates) };
     let fork = host.runtime().fork(request);
-    let outcome = perform(app, &host, &recording, background, fork).await;
+    let outcome = Box::pin(perform(app, &host, &recording, background, fork)).await;
     close(host).await;
     outcome
 }

@@ -41,8 +41,8 @@ pub(crate) async fn watch(app: &AppContext, args: &TaskArgs) -> CliResult {
 pub(crate) async fn follow_to_end(app: &AppContext, id: TaskId) -> CliResult {
     let queries = app.queries()?;
     let row = queries.task_row(id).await?;
-    follow(&queries, row, &mut LiveView::new(app)).await?;
-    present(app, &queries.load_task(id).await?)
+    follow(&queries, row, &mut LiveView::new(&app.options)).await?;
+    present(&app.options, &queries.load_task(id).await?)
 }
 
 pub(crate) async fn wait(app: &AppContext, args: &WaitArgs) -> CliResult {

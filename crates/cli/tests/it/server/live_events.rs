@@ -80,11 +80,11 @@ impl Dice {
 
 /// Follows all events through random disconnects and kills of the server while tasks run, and
 /// compares them with the journal.
-fn follow_through_faults(seed: u64) {
+fn follow_through_faults(number: u64) {
     const TASKS: u64 = 12;
     let home = HomeSandbox::new();
     let mut server = ServerProcess::start(&home);
-    let mut dice = Dice(seed);
+    let mut dice = Dice(number);
     let (mut seen, mut submitted, mut completed) = (Vec::<u64>::new(), 0, 0);
     while completed < TASKS {
         if submitted < TASKS {
@@ -183,16 +183,14 @@ fn slow_listener_is_told_to_resume_and_loses_nothing() {
     let mut stream = server.connect();
     let (host, token) = (server.address(), &server.token);
     let toggles = 2100;
-    let mut requests = String::new();
-    for _ in 0..toggles {
-        for toggle in ["disable", "enable"] {
-            requests += &format!(
-                "POST /api/v1/agents/greeter/{toggle} HTTP/1.1\r\nHost: {host}\r\n\
-                 Authorization: Bearer {token}\r\nContent-Type: application/json\r\n\
-                 Content-Length: 2\r\n\r\n{{}}"
-            );
-        }
-    }
+    let request = |toggle: &str| {
+        format!(
+            "POST /api/v1/agents/greeter/{toggle} HTTP/1.1\r\nHost: {host}\r\n\
+             Authorization: Bearer {token}\r\nContent-Type: application/json\r\n\
+             Content-Length: 2\r\n\r\n{{}}"
+        )
+    };
+    let requests = [request("disable"), request("enable")].concat().repeat(toggles);
     let mut answers = BufReader::new(stream.try_clone().unwrap());
     std::thread::scope(|scope| {
         scope.spawn(move || stream.write_all(requests.as_bytes()).unwrap());

@@ -162,8 +162,8 @@ fn ssrf_private_addresses_are_refused_unless_they_are_named() {
     let server = ServerProcess::start_with_variables(&home, &[SECRETS]);
     run_task(&server);
     let outbox = home.wait_until("a failed attempt", || {
-        let folder = std::fs::read_dir(home.file("data/webhooks")).ok()?;
-        let path = folder.filter_map(Result::ok).next()?.path();
+        let mut folder = std::fs::read_dir(home.file("data/webhooks")).ok()?;
+        let path = folder.find_map(Result::ok)?.path();
         let text = std::fs::read_to_string(path).ok()?;
         text.contains("\"attempts\":1").then_some(text)
     });
