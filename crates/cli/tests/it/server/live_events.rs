@@ -131,8 +131,8 @@ fn follow_through_faults(number: u64) {
         let line = lines.next().unwrap();
         whole.extend(line.strip_prefix("id: ").map(|id| id.parse::<u64>().unwrap()));
     }
-    assert_eq!(seen, whole, "seed {seed}");
-    assert_eq!(home.tasks().len() as u64, TASKS, "seed {seed}");
+    assert_eq!(seen, whole, "seed {number}");
+    assert_eq!(home.tasks().len() as u64, TASKS, "seed {number}");
 }
 
 #[test]
