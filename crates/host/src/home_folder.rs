@@ -96,7 +96,7 @@ impl HomeFolder {
                 .map_err(|error| format!("{}: {error}", program.display()))?;
             let real_root =
                 root.canonicalize().map_err(|error| format!("{}: {error}", root.display()))?;
-            check_program(&root, program).and_then(|()| check_program(&real_root, &real)).map_err(
+            check_program(&real_root, &real).and_then(|()| check_program(&root, program)).map_err(
                 |error| match error {
                     HostError::UntrustedHome { path, fault } => {
                         format!("{}: {fault}", path.display())

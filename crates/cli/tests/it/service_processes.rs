@@ -88,14 +88,14 @@ fn running_tool_server_is_left_alone_by_other_processes() {
 fn records_of_services_are_removed_at_their_end() {
     let sandbox = tools::home("approval: [kit/count]\n", "{}", &[]);
     calls(&sandbox, &json!([{"tool": "kit/count", "arguments": {"file": "a"}}]));
-    let script = "ls data/runs > runs.txt; echo service-$POLITY_RUN > run.txt; cat > asked.json";
+    let script = "ls data/runs > runs.txt; echo $POLITY_RUN > run.txt; cat > asked.json";
     let notify = json!({"notify": {"on_review": {"command": ["sh", "-c", script]}}});
     sandbox.write("polity.yaml", &notify.to_string());
     sandbox.polity(&["run", "worker", "go"]).exits(3);
     let runs = fs::read_to_string(sandbox.file("runs.txt")).unwrap();
     let own = fs::read_to_string(sandbox.file("run.txt")).unwrap();
-    let own = own.trim().trim_start_matches("service-").to_owned() + ".json";
-    assert!(runs.lines().count() >= 1 && runs.contains(&own), "{own}: {runs}");
+    let record = format!("{}.json", own.trim());
+    assert!(runs.lines().any(|name| name == record), "{record}: {runs}");
     let asked: Value =
         serde_json::from_slice(&fs::read(sandbox.file("asked.json")).unwrap()).unwrap();
     assert!(asked.is_object(), "{asked}");
