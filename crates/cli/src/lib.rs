@@ -38,7 +38,9 @@ pub fn main() -> ExitCode {
     signals::restore();
     logging::start(args.options.verbosity(), args.command.server_log());
     let json = args.options.json;
-    match commands::run(args) {
+    let ended = commands::run(args);
+    logging::flush();
+    match ended {
         Ok(exit) => exit.into(),
         Err(error) => {
             print_error(&error, json);

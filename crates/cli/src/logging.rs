@@ -1,6 +1,9 @@
 //! Log output on stderr, one line per event, filtered by verbosity.
 
+mod log_writer;
+
 use std::fmt::Write;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use polity_engine::clock::{Clock, SystemClock};
@@ -9,8 +12,11 @@ use tracing::field::{Field, Visit};
 use tracing::span;
 use tracing::{Event, Level, Metadata, Subscriber};
 
+use self::log_writer::{LogEntry, LogWriter};
 use crate::args::{LogFormat, OutputVerbosity};
-use crate::terminal::{note, tell_json};
+
+/// The writer of a server's log. Other commands write each line themselves.
+static WRITER: OnceLock<LogWriter> = OnceLock::new();
 
 /// Installs the subscriber. A server, which nobody watches, logs what it does.
 pub(crate) fn start(verbosity: OutputVerbosity, server: Option<LogFormat>) {
@@ -19,10 +25,21 @@ pub(crate) fn start(verbosity: OutputVerbosity, server: Option<LogFormat>) {
         OutputVerbosity::Quiet | OutputVerbosity::Normal => Level::ERROR,
         OutputVerbosity::Verbose => Level::DEBUG,
     };
+    if let Some(writer) = server.and_then(|_| LogWriter::start()) {
+        // Fails only if there is a writer already, and this runs once.
+        let _ = WRITER.set(writer);
+    }
     let format = server.unwrap_or_default();
     let stderr = StderrSubscriber { most, format, spans: AtomicU64::new(0) };
     // Fails only if a subscriber is already set, and this runs once.
     let _ = tracing::subscriber::set_global_default(stderr);
+}
+
+/// Writes the last lines before the process exits.
+pub(crate) fn flush() {
+    if let Some(writer) = WRITER.get() {
+        writer.flush();
+    }
 }
 
 struct StderrSubscriber {
@@ -38,11 +55,11 @@ impl Subscriber for StderrSubscriber {
 
     fn event(&self, event: &Event<'_>) {
         let level = event.metadata().level().as_str().to_lowercase();
-        match self.format {
+        let entry = match self.format {
             LogFormat::Text => {
                 let mut line = LogLine::default();
                 event.record(&mut line);
-                note!("{level}: {}{}", line.message, line.fields);
+                LogEntry::Text(format!("{level}: {}{}", line.message, line.fields))
             }
             LogFormat::Json => {
                 let mut document = LogDocument::default();
@@ -50,8 +67,12 @@ impl Subscriber for StderrSubscriber {
                 document.put("at", SystemClock.now().to_string());
                 document.put("level", level);
                 document.put("target", event.metadata().target());
-                tell_json(&Value::Object(document.fields));
+                LogEntry::Json(Value::Object(document.fields))
             }
+        };
+        match WRITER.get() {
+            Some(writer) => writer.push(entry),
+            None => entry.write(),
         }
     }
 

@@ -121,5 +121,6 @@ pub(crate) async fn stop_programs_and_quit(
 /// consistent, the system releases the locks, and the shims end the programs.
 pub(crate) fn quit(options: &GlobalOptions, left: &CliError) -> ! {
     print_error(left, options.json);
+    crate::logging::flush();
     std::process::exit(exit_status(left).code().into())
 }

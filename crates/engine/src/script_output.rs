@@ -153,10 +153,15 @@ mod tests {
     }
 
     #[test]
+    fn no_output_is_the_empty_text() {
+        let output = ScriptOutput::parse(" \n").unwrap();
+        assert_eq!((output.text.as_str(), output.value), ("", json!("")));
+    }
+
+    #[test]
     fn wrong_output_is_explained() {
         for (printed, expected) in [
             ("hello", "printed no JSON value"),
-            ("", "printed no JSON value"),
             ("{} {}", "printed no JSON value"),
             (r#"{"state_updates": [1]}"#, "must be an object of paths and values"),
             (r#"{"state_updates": {"score": 1}}"#, "the State has no field \"score\""),

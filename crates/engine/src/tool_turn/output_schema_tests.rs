@@ -138,7 +138,7 @@ fn text_beside_tool_calls_is_not_validated() {
 fn resume_after_a_correction_calls_the_model() {
     let state = after(asked(10), reply("no"));
     let decision = ResumeTask.decide(&state, &mut test_context()).unwrap();
-    assert_eq!(labels(&decision), ["task_resumed", "model_called"]);
+    assert_eq!(labels(&decision), ["task_resumed", "model_failed", "model_called"]);
     let state = with(state, decision.events);
     assert_eq!(state.corrections(), 1);
     assert_eq!(state.history().last().map(Message::role), Some(MessageRole::User));

@@ -6,7 +6,7 @@ mod nodes;
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
 
 use super::{
@@ -30,6 +30,9 @@ const SHORT_ID_CHARACTERS: usize = 8;
 
 /// The length of a failure in the step of its retry; the step before has the whole text.
 const RETRY_CAUSE_CHARACTERS_MAX: usize = 80;
+
+/// The shortest wait for a slot that has a step.
+const QUEUE_TIME_SHOWN: SignedDuration = SignedDuration::from_secs(2);
 
 /// Builds steps from events, one at a time.
 #[derive(Debug, Clone)]
@@ -205,6 +208,13 @@ impl TraceBuilder {
                 }
                 self.calls.begin(message);
             }
+            // The call was lost with its process, and has its step.
+            Event::ModelFailed { usage, .. } if self.call_since.is_none() => {
+                let mut steps = self.trace.steps.iter_mut().rev();
+                if let Some(step) = steps.find(|step| step.step_name == "model_call") {
+                    step.usage = Some(usage.report());
+                }
+            }
             Event::ModelFailed { failure, duration_ms, of_tools, retry_until, usage, .. } => {
                 let failed = ModelFailureTrace { of_tools: *of_tools, retry_until: *retry_until };
                 self.model_failed(at, failed, failure.to_string(), *duration_ms);
@@ -301,10 +311,10 @@ impl TraceBuilder {
                 self.queued_at = Some(at);
             }
             ExecutionChange::Start { agent, .. } => {
-                // A run that finds a free slot starts in the commit that queues it.
-                if let Some(since) = self.queued_at.take().filter(|since| *since < at) {
-                    let waited = at.duration_since(since).as_secs_f64();
-                    let message = format!("waited {waited:.1} s for a slot of {agent}");
+                let waited = self.queued_at.take().map(|since| at.duration_since(since));
+                if let Some(waited) = waited.filter(|waited| *waited >= QUEUE_TIME_SHOWN) {
+                    let seconds = waited.as_secs_f64();
+                    let message = format!("waited {seconds:.1} s for a slot of {agent}");
                     self.step(at, "queued", StepStatus::Info, message);
                 }
             }

@@ -147,7 +147,7 @@ fn constants(choices: &[Value]) -> Option<Vec<Value>> {
 /// A schema of a request without default values: generators of clients take a field with one as
 /// required.
 fn without_defaults(mut schema: Value) -> Value {
-    if let Some(properties) = schema["properties"].as_object_mut() {
+    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
         for property in properties.values_mut().filter_map(Value::as_object_mut) {
             property.remove("default");
         }

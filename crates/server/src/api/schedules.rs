@@ -266,6 +266,7 @@ async fn run(
     {
         return replay(&state, id, query.wait()).await;
     }
+    state.rates.admit_start(schedule.target.name())?;
     let toggles = state.host.queries().agent_toggles().await?;
     let assignee = schedule_assignee(&state.context, &state.home(), &toggles, &schedule);
     let fault = assignee.as_ref().err();

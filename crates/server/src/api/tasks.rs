@@ -204,6 +204,15 @@ pub(super) fn create_task(
         }
     };
     caller.expect_agent(&name)?;
+    // Either can make a program run other code: PATH, or a folder with its settings.
+    if !request.envs.is_empty() || request.working_directory.is_some() {
+        let field = if request.envs.is_empty() { "working_directory" } else { "envs" };
+        if !caller.grant.has(Scope::Admin) {
+            return Err(Problem::forbidden(format!("\"{field}\" needs the scope \"admin\""))
+                .field(field)
+                .hint("set it in the agent's file, or use a token with that scope"));
+        }
+    }
     if let Some(folder) = &request.working_directory
         && !std::path::Path::new(folder).is_dir()
     {

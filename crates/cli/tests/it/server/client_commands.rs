@@ -60,8 +60,9 @@ impl<'h> Sides<'h> {
     fn outputs(&self, args: &[&str]) -> [(i32, String, String); 3] {
         let url = format!("http://{}", self.server.address());
         let mut far = self.elsewhere.command(&[args, &["--server", &url]].concat());
+        let [alone, near] = [self.alone.polity(args), self.served.polity(args)];
         let far = command_output(&far.env("POLITY_TOKEN", &self.server.token).output().unwrap());
-        let outputs = [self.alone.polity(args), self.served.polity(args), far];
+        let outputs = [alone, near, far];
         outputs.map(|CommandOutput { code, out, err, .. }| {
             (code, self.normalised(&out), self.normalised(&err))
         })

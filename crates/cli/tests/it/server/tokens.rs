@@ -141,3 +141,27 @@ fn public_address_without_tokens_is_refused() {
     let refused = home.polity(&["serve", "--listen", "0.0.0.0:0"]);
     refused.fails(2, "there is no token").err_has("polity token create");
 }
+
+#[test]
+fn only_an_admin_chooses_variables_and_folders_of_programs() {
+    let home = HomeSandbox::new();
+    let token = |scope: &str| {
+        let created = home.get(&["token", "create", scope, "--scope", scope]);
+        created["token"].as_str().unwrap().to_owned()
+    };
+    let (run, admin) = (token("run"), token("admin"));
+    let server = ServerProcess::start(&home);
+    let folder = home.file("").display().to_string();
+    for (field, value) in [("envs", json!({"PATH": "/tmp"})), ("working_directory", json!(folder))]
+    {
+        let body = json!({"agent": "greeter", "input": "x", field: value}).to_string();
+        let post = |token: &str| {
+            let headers =
+                format!("Authorization: Bearer {token}\r\nContent-Type: application/json\r\n");
+            server.send_with("POST", "/api/v1/tasks", &headers, &body)
+        };
+        let problem = post(&run).expect_problem(403, "forbidden");
+        assert_eq!(problem["field"], field);
+        assert_eq!(post(&admin).status / 100, 2, "{field}");
+    }
+}
