@@ -104,7 +104,8 @@ async fn ids(
 }
 
 /// The form of a list of ids.
-const IDS_PATTERN: &str = "^([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(,|$)){1,500}$";
+const IDS_PATTERN: &str = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\
+                           (,[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}){0,499}$";
 
 /// The tasks whose parts are counted.
 #[derive(Debug, Deserialize, JsonSchema)]

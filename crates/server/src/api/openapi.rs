@@ -250,13 +250,16 @@ fn path_parameters(path: &str) -> Vec<Value> {
 
 fn query_parameters(schema: &Value) -> Vec<Value> {
     let properties = schema["properties"].as_object().cloned().unwrap_or_default();
+    let required = schema["required"].as_array().cloned().unwrap_or_default();
     let parameter = |(name, mut schema): (String, Value)| {
+        let is_required = required.iter().any(|one| *one == name);
         let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
         // A parameter that is left out has no value; none is null.
         if let Some(kinds) = schema["type"].as_array().cloned() {
             schema["type"] = kinds.into_iter().find(|kind| kind != "null").unwrap_or_default();
         }
-        json!({"name": name, "in": "query", "description": description, "schema": schema})
+        json!({"name": name, "in": "query", "required": is_required,
+            "description": description, "schema": schema})
     };
     properties.into_iter().map(parameter).collect()
 }

@@ -47,7 +47,7 @@ pub(super) fn routes() -> Vec<Route> {
             "Creates a schedule: writes its file.",
             create,
         )
-        .takes::<Map<String, Value>>()
+        .takes::<ScheduleRequest>()
         .answers::<Map<String, Value>>(201),
         Route::get("/api/v1/schedules/{name}", "showSchedule", "Shows a schedule.", show)
             .answers::<Map<String, Value>>(200),
@@ -152,6 +152,21 @@ async fn answer_view(
     definition: &ScheduleDefinition,
 ) -> Result<Json<ScheduleView>, Problem> {
     Ok(Json(state.host.queries().schedule_view(definition, SystemClock.now()).await?))
+}
+
+/// The fields of a schedule's file.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "it describes the body, which is checked as a file")]
+struct ScheduleRequest {
+    /// The schedule's name.
+    #[schemars(regex(pattern = r"^[a-z][a-z0-9_]*$"))]
+    name: String,
+    /// The times: minute, hour, day of month, month, day of week; with six fields, seconds come
+    /// first.
+    cron_expression: String,
+    /// The other fields, of which `agent` or `workflow` is required: `polity schema schedule`.
+    #[schemars(flatten)]
+    others: Map<String, Value>,
 }
 
 /// Creates a schedule from the fields of its file.
