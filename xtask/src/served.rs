@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-pub(crate) use connection::{Answer, Connection, EventReader};
+pub(crate) use connection::{Answer, Connection, SoakEventReader};
 
 /// The longest time until a server answers, also on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_mins(2);
@@ -21,7 +21,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The local token and the address of a running server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ServerAddress {
+pub(crate) struct SoakServerAddress {
     /// Host and port.
     pub(crate) host: String,
     /// The token.
@@ -32,7 +32,7 @@ pub(crate) struct ServerAddress {
 pub(crate) struct ServedHome {
     child: Child,
     /// Where it listens.
-    pub(crate) address: ServerAddress,
+    pub(crate) address: SoakServerAddress,
 }
 
 impl ServedHome {
@@ -48,13 +48,13 @@ impl ServedHome {
             .stderr(log)
             .spawn()
             .with_context(|| format!("cannot start {}", polity.display()))?;
-        let address = ServerAddress { host: String::new(), token: String::new() };
+        let address = SoakServerAddress { host: String::new(), token: String::new() };
         let mut served = Self { child, address };
         served.address = served.wait_until_ready(home)?;
         Ok(served)
     }
 
-    fn wait_until_ready(&mut self, home: &Path) -> Result<ServerAddress> {
+    fn wait_until_ready(&mut self, home: &Path) -> Result<SoakServerAddress> {
         let began = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait()? {
@@ -73,7 +73,7 @@ impl ServedHome {
     }
 
     /// The address that this process has published; a killed server leaves its own.
-    fn published(&self, home: &Path) -> Result<Option<ServerAddress>> {
+    fn published(&self, home: &Path) -> Result<Option<SoakServerAddress>> {
         let Ok(text) = fs::read_to_string(home.join("data/server.json")) else { return Ok(None) };
         let Ok(file) = serde_json::from_str::<Value>(&text) else { return Ok(None) };
         if file["pid"] != self.child.id() {
@@ -82,7 +82,7 @@ impl ServedHome {
         let url = file["url"].as_str().context("server.json has no url")?;
         let token = fs::read_to_string(home.join("data/server.token"))?;
         let host = url.trim_start_matches("http://").to_owned();
-        Ok(Some(ServerAddress { host, token: token.trim().to_owned() }))
+        Ok(Some(SoakServerAddress { host, token: token.trim().to_owned() }))
     }
 
     /// The process.
@@ -117,7 +117,7 @@ impl Drop for ServedHome {
 }
 
 /// The newest position in the journal of a served home.
-pub(crate) fn newest_position(address: &ServerAddress) -> Result<u64> {
+pub(crate) fn newest_position(address: &SoakServerAddress) -> Result<u64> {
     let metrics = Connection::open(address)?.get("/metrics")?.body;
     metrics
         .lines()

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::Figure;
 use crate::run::root;
 use crate::served::{
-    Connection, EventReader, ServedHome, cpu_time, memory_kb, newest_position, write_home,
+    Connection, ServedHome, SoakEventReader, cpu_time, memory_kb, newest_position, write_home,
 };
 
 const FILES: [(&str, &str); 3] = [
@@ -198,8 +198,9 @@ fn syncs_per_second(home: &Path, quick: bool) -> Result<f64> {
 fn listeners(server: &ServedHome, quick: bool) -> Result<Figure> {
     let number = if quick { 100 } else { 5000 };
     let newest = newest_position(&server.address)?;
-    let open: Vec<EventReader> =
-        (0..number).map(|_| EventReader::open(&server.address, newest)).collect::<Result<_>>()?;
+    let open: Vec<SoakEventReader> = (0..number)
+        .map(|_| SoakEventReader::open(&server.address, newest))
+        .collect::<Result<_>>()?;
     // What the first messages needed is given back.
     thread::sleep(Duration::from_secs(1));
     let figure = memory_figure(

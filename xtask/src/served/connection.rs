@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::ServerAddress;
+use super::SoakServerAddress;
 
 /// The longest wait for bytes.
 const READ_TIMEOUT: Duration = Duration::from_mins(1);
@@ -37,7 +37,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Connects to a server.
-    pub(crate) fn open(address: &ServerAddress) -> Result<Self> {
+    pub(crate) fn open(address: &SoakServerAddress) -> Result<Self> {
         let stream = TcpStream::connect(&address.host)?;
         stream.set_read_timeout(Some(READ_TIMEOUT))?;
         stream.set_nodelay(true)?;
@@ -107,13 +107,13 @@ pub(crate) struct EventFrame {
 }
 
 /// A stream of events.
-pub(crate) struct EventReader {
+pub(crate) struct SoakEventReader {
     reader: BufReader<TcpStream>,
 }
 
-impl EventReader {
+impl SoakEventReader {
     /// Follows all events after a position.
-    pub(crate) fn open(address: &ServerAddress, after: u64) -> Result<Self> {
+    pub(crate) fn open(address: &SoakServerAddress, after: u64) -> Result<Self> {
         let mut connection = Connection::open(address)?;
         let (host, token) = (&connection.host, &connection.token);
         let request = format!(

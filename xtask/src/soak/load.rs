@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 
 use super::choices::Choices;
-use crate::served::{Answer, Connection, EventReader, ServerAddress};
+use crate::served::{Answer, Connection, SoakEventReader, SoakServerAddress};
 
 const SUBMITTERS: u64 = 4;
 const LISTENERS: usize = 2;
@@ -37,7 +37,7 @@ const WORK: [(&str, &str); 4] =
 pub(super) struct SoakLoad {
     /// True once no more is submitted.
     pub(super) is_over: AtomicBool,
-    server: Mutex<Option<ServerAddress>>,
+    server: Mutex<Option<SoakServerAddress>>,
     /// The accepted tasks, by idempotency key.
     accepted: Mutex<BTreeMap<String, String>>,
     faults: Mutex<Vec<String>>,
@@ -60,7 +60,7 @@ impl SoakLoad {
     }
 
     /// Tells the threads where the server is.
-    pub(super) fn move_to(&self, address: Option<&ServerAddress>) {
+    pub(super) fn move_to(&self, address: Option<&SoakServerAddress>) {
         *locked(&self.server) = address.cloned();
     }
 
@@ -162,7 +162,7 @@ impl SoakLoad {
         let mut after = 0;
         while !self.is_over() {
             let address = locked(&self.server).clone();
-            let reader = address.and_then(|address| EventReader::open(&address, after).ok());
+            let reader = address.and_then(|address| SoakEventReader::open(&address, after).ok());
             let Some(mut reader) = reader else {
                 thread::sleep(RETRY_PAUSE);
                 continue;

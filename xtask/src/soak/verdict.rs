@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::load::answer_reviews;
-use crate::served::{Connection, EventReader, ServerAddress, newest_position};
+use crate::served::{Connection, SoakEventReader, SoakServerAddress, newest_position};
 
 /// The events that end a task.
 const ENDINGS: [&str; 3] = ["task_completed", "task_failed", "task_cancelled"];
@@ -17,7 +17,7 @@ const ENDINGS: [&str; 3] = ["task_completed", "task_failed", "task_cancelled"];
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Answers reviews until no task is open.
-pub(super) fn wait_until_settled(address: &ServerAddress, deadline: Instant) -> Result<()> {
+pub(super) fn wait_until_settled(address: &SoakServerAddress, deadline: Instant) -> Result<()> {
     let mut connection = Connection::open(address)?;
     loop {
         let reviews = answer_reviews(&mut connection)?.context("the server is gone")?;
@@ -41,12 +41,12 @@ fn open_tasks(connection: &mut Connection) -> Result<u64> {
 }
 
 /// Checks the journal, and returns the number of all tasks that have ended.
-pub(super) fn check_tasks(address: &ServerAddress, accepted: &[String]) -> Result<usize> {
+pub(super) fn check_tasks(address: &SoakServerAddress, accepted: &[String]) -> Result<usize> {
     let newest = newest_position(address)?;
     let (mut created, mut ended) = (BTreeMap::new(), BTreeMap::new());
     let mut position = 0;
     while position < newest {
-        let mut reader = EventReader::open(address, position)?;
+        let mut reader = SoakEventReader::open(address, position)?;
         while position < newest {
             let frame = reader.next_event()?;
             // The listener was too slow, and connects again.
