@@ -1,7 +1,7 @@
 //! The network front end: HTTP API, live events, authentication and operation of a server.
 //!
 //! [`Server::open`] takes a home, and [`Server::run`] serves it until a stop is requested. The routes
-//! of the API are a table in [`api`], from which the router, the scopes and the OpenAPI document are
+//! of the API are a table in `api`, from which the router, the scopes and the OpenAPI document are
 //! built, so that none of them can differ from the others.
 
 #![warn(clippy::print_stdout, clippy::print_stderr, reason = "only the front end prints")]
