@@ -103,7 +103,9 @@ fn population_is_changed_stopped_and_resumed() {
     let turns = stopped["turn"].as_u64().unwrap() + 3;
     let resumed = format!("{run}/resume?wait=120s");
     let ended = server.post(&resumed, &json!({"turns": turns})).expect(200);
-    assert_eq!((&ended["status"], &ended["summary"]["paused"]), (&json!("ended"), &json!([])));
+    assert_eq!(ended["status"], "ended");
+    let paused = ended["summary"]["paused"].as_array().unwrap();
+    assert!(!paused.contains(&json!("zoe")), "{ended}");
     change(&json!([{"operation": "pause_agent", "target_agent_name": "zoe"}]))
         .expect_problem(409, "conflict");
 }
