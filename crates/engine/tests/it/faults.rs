@@ -129,7 +129,7 @@ fn on_disk() -> u32 {
 /// Runs a future while Tokio's time is paused.
 pub(crate) fn block_on_paused(future: impl Future<Output = ()>) {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder.enable_time().start_paused(true).build().unwrap().block_on(future);
+    builder.enable_all().start_paused(true).build().unwrap().block_on(future);
 }
 
 async fn history(processes: &[CrashingProcess], journal: Arc<dyn Store>) {

@@ -457,7 +457,7 @@ fn closing_removes_the_log_while_a_change_feed_is_alive() {
     let store = file.open();
     let mut feed = store.changes(JournalPosition(0));
     put(&store, 1);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     assert_eq!(runtime.block_on(feed.next()).unwrap().len(), 2);
     drop(store);
     assert!(!beside(&file.path, "-wal").exists());
