@@ -79,7 +79,8 @@ async fn list(
     Ok(Json(Page { items, next_cursor: None }))
 }
 
-async fn find(
+/// The execution of a path, if the caller may see its task.
+pub(super) async fn find_execution(
     state: &ServerState,
     caller: &ApiCaller,
     id: ExecutionId,
@@ -98,7 +99,7 @@ async fn show(
     caller: ApiCaller,
     ApiPath(id): ApiPath<ExecutionId>,
 ) -> Result<Response, Problem> {
-    let execution = find(&state, &caller, id).await?;
+    let execution = find_execution(&state, &caller, id).await?;
     Ok(Json(state.host.queries().execution_view(&execution).await?).into_response())
 }
 
@@ -107,7 +108,7 @@ async fn cancel(
     caller: ApiCaller,
     ApiPath(id): ApiPath<ExecutionId>,
 ) -> Result<Response, Problem> {
-    let task = find(&state, &caller, id).await?.task_id;
+    let task = find_execution(&state, &caller, id).await?.task_id;
     state.host.runtime().cancel(task).await?;
     answer_task(&state, task).await
 }

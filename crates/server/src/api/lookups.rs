@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::executions::find_execution;
 use super::route::Route;
 use super::tasks::find_row;
 use crate::auth::ApiCaller;
@@ -136,20 +137,6 @@ async fn part_counts(
         items.push(state.host.queries().count_parts(id).await?);
     }
     Ok(Json(Page { items, next_cursor: None }))
-}
-
-async fn find_execution(
-    state: &ServerState,
-    caller: &ApiCaller,
-    id: ExecutionId,
-) -> Result<AgentExecution, Problem> {
-    let execution = state.host.queries().store().execution(id).await?;
-    let execution = execution.ok_or_else(|| {
-        Problem::not_found(format!("there is no execution {id}"))
-            .hint("GET /api/v1/executions lists them")
-    })?;
-    find_row(state, caller, execution.task_id).await?;
-    Ok(execution)
 }
 
 async fn execution_record(
